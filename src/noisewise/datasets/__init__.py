@@ -1,0 +1,5 @@
+"""Observations from files, each in its original format."""
+
+from noisewise.datasets.files import read
+
+__all__ = ["read"]

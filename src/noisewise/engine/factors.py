@@ -1,0 +1,277 @@
+"""What a factorization has learned: rows by id, and from them mean, noise and ignorance of cells."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+from threadpoolctl import threadpool_limits
+
+from noisewise.engine import cpu
+from noisewise.engine.ignorance import spread_and_shrink
+from noisewise.engine.state import (
+    BIAS,
+    BIAS_SUM,
+    DEVIATION_SUM,
+    LINE,
+    MEAN_SUM,
+    SHARE,
+    Codes,
+    Floats,
+    Params,
+    State,
+    aligned_zeros,
+    initial_state,
+)
+from noisewise.errors import ModelFileError
+from noisewise.storage import Tensors, take
+
+Counts = npt.NDArray[np.int64]
+SUMS = [BIAS_SUM, MEAN_SUM, DEVIATION_SUM]
+
+
+class Moments(NamedTuple):
+    """Mean of cells, and their variance told apart: noise, and ignorance of the rows."""
+
+    mean: Floats
+    noise: Floats
+    ignorance: Floats
+
+
+class Side(NamedTuple):
+    """Rows of one mode, with what else a cell needs of them."""
+
+    rows: Floats
+    spread: Floats
+    shrink: Floats
+
+
+@dataclass(frozen=True)
+class Factors:
+    """Packed rows in the order of the ids, with one more at the end of each mode.
+
+    That last row stands for an id never seen: the average of the known ones.
+
+    Attributes
+    ----------
+    params
+        What the user chose.
+    state
+        Packed rows; standardised units.
+    counts
+        Observations of every row that has an id.
+    location, scale
+        Mean and std of the values trained on: ``value = location + scale * standardised``.
+    spread, shrink
+        Per mode; see ``noisewise.engine.ignorance``.
+    """
+
+    params: Params
+    state: State
+    counts: tuple[Counts, ...]
+    location: float
+    scale: float
+    spread: tuple[Floats, ...]
+    shrink: tuple[Floats, ...]
+
+    @classmethod
+    def settle(
+        cls,
+        params: Params,
+        state: State,
+        counts: tuple[Counts, ...],
+        location: float,
+        scale: float,
+        order: tuple[Codes, ...] | None = None,
+    ) -> Factors:
+        """Put a trained state in the order of the ids, and add what an id never seen gets."""
+        rows = state.rows
+        if order is not None:
+            rows = tuple(r[o] for r, o in zip(rows, order, strict=True))
+        rows = tuple(_with_average(r, count) for r, count in zip(rows, counts, strict=True))
+        settled = State(rows, state.layout, state.epoch, state.variance)
+        with threadpool_limits(1, user_api="blas"):  # the same bits on any machine's threads
+            spread, shrink = _ignorance(settled, params, counts)
+        return cls(params, settled, counts, location, scale, spread, shrink)
+
+    @property
+    def learned_deviation(self) -> bool:
+        """Whether deviation factors were trained; else every cell has the same noise."""
+        return self.params.deviation_rank > 0 and self.state.epoch > self.params.warmup
+
+    def known_codes(self, mode: int, codes: Codes) -> Codes:
+        """Send ids never trained on (-1, or without observations) to the last row."""
+        count = self.counts[mode]
+        known = (codes >= 0) & (count[codes] > 0)
+        return np.where(known, codes, len(count)).astype(np.int32)
+
+    def moments(self, codes: tuple[Codes, ...], n_jobs: int = 1) -> Moments:
+        """Mean, noise and ignorance of cells, in units of the values; codes as from ``known_codes``."""
+        mean, noise = cpu.predict(self.state, codes, self.params, n_jobs)
+        i, j = codes
+        ignorance = self.shrink[0][i] * self.spread[1][j] + self.shrink[1][j] * self.spread[0][i]
+        return self._in_units(mean, noise, ignorance)
+
+    def side(self, mode: int, codes: Codes) -> Side:
+        """Rows of a mode by their codes."""
+        return Side(
+            self.state.rows[mode][codes], self.spread[mode][codes], self.shrink[mode][codes]
+        )
+
+    def table(self, mode: int, side: Side) -> Moments:
+        """Moments of rows of ``mode`` with every id of the other mode: matrix products.
+
+        The caller keeps the number of rows small, so that no full table is ever built.
+        """
+        params, other = self.params, 1 - mode
+        columns = self.state.rows[other][:-1]
+        mean_part = slice(LINE, LINE + params.rank)
+        mean = side.rows[:, mean_part] @ columns[:, mean_part].T
+        mean += side.rows[:, BIAS, None] + columns[:, BIAS]
+        if self.learned_deviation:
+            start = self.state.layout.deviation_start
+            part = slice(start, start + params.deviation_rank)
+            noise = side.rows[:, part] @ columns[:, part].T + np.float32(params.delta)
+        else:
+            noise = np.full_like(mean, self.state.variance)
+        ignorance = np.outer(side.shrink, self.spread[other][:-1])
+        ignorance += np.outer(side.spread, self.shrink[other][:-1])
+        return self._in_units(mean, noise, ignorance)
+
+    def cells(self, mode: int, side: Side, codes: Codes) -> Moments:
+        """Moments of a single row of ``mode`` with some rows of the other, as ``moments`` has them.
+
+        A row that has no id yet has a place here too.
+        """
+        other = 1 - mode
+        rows = [side.rows, side.rows]
+        rows[other] = self.state.rows[other]
+        pair = [np.zeros_like(codes), np.zeros_like(codes)]
+        pair[other] = codes
+        state = State(tuple(rows), self.state.layout, self.state.epoch, self.state.variance)
+        mean, noise = cpu.predict(state, tuple(pair), self.params, 1)
+        ignorance = (
+            side.shrink * self.spread[other][codes] + self.shrink[other][codes] * side.spread
+        )
+        return self._in_units(mean, noise, ignorance)
+
+    def grown(self, counts: tuple[Counts, ...]) -> State:
+        """Return a state to go on training from, in the order of the ids, with rows for new ones.
+
+        A new row starts like any row before training, but with the average deviation. ``counts``
+        has old and new observations together.
+        """
+        grown = initial_state(self.params, counts)
+        start = self.state.layout.deviation_start
+        part = slice(start, start + self.params.deviation_rank)
+        for rows, old in zip(grown.rows, self.state.rows, strict=True):
+            n = len(old) - 1
+            share = rows[:n, SHARE].copy()
+            rows[:n] = old[:-1]
+            rows[:n, SHARE] = share
+            rows[n:, part] = old[-1, part]
+        grown.epoch, grown.variance = self.state.epoch, self.state.variance
+        return grown
+
+    def pack(self) -> tuple[dict[str, Any], Tensors]:
+        """Header and tensors of a file, one tensor for each part of the rows."""
+        tensors: Tensors = {}
+        for m, rows in enumerate(self.state.rows):
+            for name, part in self._parts().items():
+                tensors[f"mode{m}.{name}"] = rows[:-1, part]
+            tensors[f"mode{m}.counts"] = self.counts[m]
+            tensors[f"mode{m}.spread"] = self.spread[m]
+            tensors[f"mode{m}.shrink"] = self.shrink[m]
+        header = {
+            "epoch": self.state.epoch,
+            "variance": self.state.variance,
+            "location": self.location,
+            "scale": self.scale,
+            "seed": self.params.seed,
+        }
+        return header, tensors
+
+    @classmethod
+    def unpack(
+        cls,
+        path: Any,
+        params: Params,
+        header: dict[str, Any],
+        tensors: Tensors,
+        shape: tuple[int, ...],
+    ) -> Factors:
+        """Undo ``pack``; the file is not trusted."""
+        layout = params.layout
+        epoch, variance = int(header["epoch"]), float(header["variance"])
+        location, scale = float(header["location"]), float(header["scale"])
+        if not (
+            epoch >= 0 and variance >= 0 and scale > 0 and np.isfinite([location, scale]).all()
+        ):
+            raise ModelFileError(f"{path} is damaged: its training record makes no sense.")
+        empty = State((), layout, epoch, variance)
+        all_rows, counts, spread, shrink = [], [], [], []
+        for m, n in enumerate(shape):
+            rows = aligned_zeros(n, layout.width)
+            for name, part in cls(params, empty, (), location, scale, (), ())._parts().items():
+                width = rows[:, part].shape[1]
+                rows[:, part] = take(path, tensors, f"mode{m}.{name}", "float32", n, width)
+            start = layout.deviation_start
+            if (rows[:, start : start + layout.deviation] < 0).any():
+                raise ModelFileError(f"{path} is damaged: mode{m}.deviation must not be negative.")
+            count = take(path, tensors, f"mode{m}.counts", "int64", n)
+            if (count < 0).any() or not count.any():
+                raise ModelFileError(f"{path} is damaged: mode{m}.counts makes no sense.")
+            all_rows.append(_with_average(rows, count))
+            counts.append(count)
+            for name, parts in (("spread", spread), ("shrink", shrink)):
+                part = take(path, tensors, f"mode{m}.{name}", "float32", n + 1)
+                if (part < 0).any():
+                    raise ModelFileError(f"{path} is damaged: mode{m}.{name} is negative.")
+                parts.append(part)
+        state = State(tuple(all_rows), layout, epoch, variance)
+        return cls(params, state, tuple(counts), location, scale, tuple(spread), tuple(shrink))
+
+    def _parts(self) -> dict[str, Any]:
+        """Columns of a packed row that a file keeps, by name."""
+        params, layout = self.params, self.state.layout
+        parts: dict[str, Any] = {
+            "bias": [BIAS],
+            "mean": slice(LINE, LINE + params.rank),
+            "deviation": slice(
+                layout.deviation_start, layout.deviation_start + params.deviation_rank
+            ),
+            "sums": SUMS,
+            "share": [SHARE],
+        }
+        if layout.copies == 2:
+            start = layout.sums_start
+            parts["mean_sums"] = slice(start, start + layout.mean)
+            parts["deviation_sums"] = slice(start + layout.mean, layout.width)
+        return parts
+
+    def _in_units(self, mean: Floats, noise: Floats, ignorance: Floats) -> Moments:
+        scale, square = np.float32(self.scale), np.float32(self.scale**2)
+        return Moments(np.float32(self.location) + scale * mean, square * noise, square * ignorance)
+
+
+def _with_average(rows: Floats, count: Counts) -> Floats:
+    extended = aligned_zeros(len(rows) + 1, rows.shape[1])
+    extended[:-1] = rows
+    extended[-1] = rows[count > 0].mean(axis=0, dtype=np.float64)
+    return extended
+
+
+def _ignorance(
+    state: State, params: Params, counts: tuple[Counts, ...]
+) -> tuple[tuple[Floats, ...], tuple[Floats, ...]]:
+    """Spread and shrink of both modes, the unknown row included."""
+    rows = [
+        np.column_stack([state.mean_factors(m, params.rank)[:-1], state.biases(m)[:-1]])
+        for m in range(2)
+    ]
+    noise = max(state.variance, params.delta, 1e-6)
+    first = spread_and_shrink(rows[0], counts[0], rows[1], counts[1], noise)
+    second = spread_and_shrink(rows[1], counts[1], rows[0], counts[0], noise)
+    return (second.spread, first.spread), (first.shrink, second.shrink)

@@ -1,0 +1,188 @@
+"""What the engine is told (Params), what it carries on (State) and what it reports (EpochInfo).
+
+A *row* is all the engine knows of one id (a user, an item, a sensor), side by side in memory so
+that one observation touches one stream per mode::
+
+    [ header | mean factors | deviation factors | their AdaGrad sums, if per coordinate ]
+
+Every part is padded with zeros to 16 floats, one cache line. The padding stays zero by itself: the
+gradient of a mean factor is then zero, and a deviation factor is pushed down and projected.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+Floats = npt.NDArray[np.float32]
+Codes = npt.NDArray[np.int32]
+
+LINE = 16  # floats in a cache line
+BIAS, BIAS_SUM, MEAN_SUM, DEVIATION_SUM, SHARE = range(5)  # places in the header of a row
+
+
+@dataclass(frozen=True)
+class Params:
+    """What the user chose, in units of standardised values (see ``DeviationFactorizer``)."""
+
+    rank: int
+    deviation_rank: int
+    learning_rate: float
+    deviation_learning_rate: float
+    l2: float
+    bias_l2: float
+    deviation_l1: float
+    penalty: Literal["rating", "row"]
+    delta: float
+    beta: float
+    warmup: int
+    adagrad: Literal["coordinate", "row"]
+    seed: int
+
+    @property
+    def layout(self) -> Layout:
+        """Where each part of a row lies."""
+        mean = _padded(self.rank)
+        deviation = _padded(self.deviation_rank)
+        return Layout(mean, deviation, 2 if self.adagrad == "coordinate" else 1)
+
+
+class Layout(NamedTuple):
+    """The columns of a packed row."""
+
+    mean: int  # padded number of mean factors
+    deviation: int  # padded number of deviation factors
+    copies: int  # 2 with one AdaGrad sum per coordinate, else 1
+
+    @property
+    def width(self) -> int:
+        """Floats in a row."""
+        return LINE + self.copies * (self.mean + self.deviation)
+
+    @property
+    def deviation_start(self) -> int:
+        """First column of the deviation factors."""
+        return LINE + self.mean
+
+    @property
+    def sums_start(self) -> int:
+        """First column of the AdaGrad sums."""
+        return LINE + self.mean + self.deviation
+
+
+@dataclass
+class State:
+    """The arrays that training changes and a checkpoint keeps.
+
+    Attributes
+    ----------
+    rows
+        One packed matrix per mode, float32, aligned to cache lines.
+    epoch
+        Number of finished epochs.
+    variance
+        Mean squared residual of the last epoch, in standardised units: the variance of every
+        observation as long as deviation factors are not learned.
+    """
+
+    rows: tuple[Floats, ...]
+    layout: Layout
+    epoch: int = 0
+    variance: float = 1.0
+
+    def biases(self, mode: int) -> Floats:
+        """One bias per row, a view."""
+        return self.rows[mode][:, BIAS]
+
+    def mean_factors(self, mode: int, rank: int) -> Floats:
+        """Mean factors of every row, a view."""
+        return self.rows[mode][:, LINE : LINE + rank]
+
+    def deviation_factors(self, mode: int, rank: int) -> Floats:
+        """Deviation factors of every row, a view."""
+        start = self.layout.deviation_start
+        return self.rows[mode][:, start : start + rank]
+
+    def copy(self) -> State:
+        """Return a state of its own, to be kept while training goes on."""
+        rows = tuple(_copied(r) for r in self.rows)
+        return State(rows, self.layout, self.epoch, self.variance)
+
+    def is_finite(self) -> bool:
+        """Whether every number is finite (a sum over each matrix is enough to see it)."""
+        return all(np.isfinite(rows.sum(dtype=np.float64)) for rows in self.rows)
+
+
+@dataclass(frozen=True)
+class EpochInfo:
+    """What one epoch reports: squared error and likelihood over what it trained on."""
+
+    epoch: int
+    train_rmse: float
+    train_nll: float
+    validation_rmse: float | None = None
+    validation_nll: float | None = None
+    seconds: float = 0.0
+
+
+def initial_state(params: Params, counts: tuple[npt.NDArray[np.int64], ...]) -> State:
+    """Draw the state to start from; ``counts`` has the number of observations of every row.
+
+    Mean factors are normal with variance ``0.01 / rank``; deviation factors wait at zero until
+    ``release_deviation``.
+    """
+    layout = params.layout
+    rng = np.random.default_rng([params.seed, 0])
+    rows = tuple(_new_rows(params, layout, count, rng) for count in counts)
+    return State(rows, layout)
+
+
+def release_deviation(state: State, params: Params) -> None:
+    """Start the deviation factors so that the mean variance is that of the residuals.
+
+    Zero would be a stationary point; uniform on [0, a] gives ``rank * (a / 2) ** modes`` on
+    average.
+    """
+    if params.deviation_rank == 0:
+        return
+    rng = np.random.default_rng([params.seed, 1])
+    target = max(state.variance - params.delta, 0.1 * state.variance)
+    top = 2.0 * (target / params.deviation_rank) ** (1.0 / len(state.rows))
+    for mode in range(len(state.rows)):
+        factors = state.deviation_factors(mode, params.deviation_rank)
+        factors[:] = rng.uniform(0.0, top, factors.shape)
+
+
+def _new_rows(
+    params: Params, layout: Layout, count: npt.NDArray[np.int64], rng: np.random.Generator
+) -> Floats:
+    rows = aligned_zeros(len(count), layout.width)
+    scale = 0.1 / np.sqrt(params.rank) if params.rank else 0.0
+    rows[:, LINE : LINE + params.rank] = rng.normal(0.0, scale, (len(count), params.rank))
+    rows[:, [BIAS_SUM, MEAN_SUM, DEVIATION_SUM]] = ADAGRAD_START
+    rows[:, layout.sums_start :] = ADAGRAD_START
+    rows[:, SHARE] = 1.0 / np.maximum(count, 1) if params.penalty == "row" else 1.0
+    return rows
+
+
+ADAGRAD_START = 1.0  # a small one makes the first steps, on the steepest gradients, far too long
+
+
+def aligned_zeros(n: int, width: int) -> Floats:
+    """Return an (n, width) matrix of zeros whose rows start on cache lines."""
+    buffer = np.zeros(n * width + LINE, dtype=np.float32)
+    start = (-buffer.ctypes.data // 4) % LINE
+    return buffer[start : start + n * width].reshape(n, width)
+
+
+def _copied(rows: Floats) -> Floats:
+    copy = aligned_zeros(*rows.shape)
+    copy[:] = rows
+    return copy
+
+
+def _padded(rank: int) -> int:
+    return -(-rank // LINE) * LINE

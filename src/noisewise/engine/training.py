@@ -1,0 +1,214 @@
+"""The one loop: epochs, early stopping, checkpoints and resume, progress, callbacks.
+
+A backend gives a ``step``: change the state by one epoch, and report. Everything around it is
+written once, here.
+"""
+
+from __future__ import annotations
+
+import time
+import warnings
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+from tqdm import tqdm
+
+from noisewise.engine.state import EpochInfo, State
+from noisewise.errors import DivergedError, ModelFileError
+from noisewise.storage import read, take, write
+
+Step = Callable[[State], EpochInfo]
+Validate = Callable[[State], tuple[float, float]]
+Callback = Callable[[EpochInfo, State], bool | None]
+
+
+@dataclass(frozen=True)
+class Checkpoint:
+    """Where and how often to keep the state of a training that may be killed.
+
+    Attributes
+    ----------
+    path
+        File to write, wholly or not at all.
+    fingerprint
+        Identifies data and settings: a checkpoint of others is refused.
+    epochs, minutes
+        Write after so many epochs, or after so many minutes, whichever comes first.
+    """
+
+    path: Path
+    fingerprint: str
+    epochs: int | None = 1
+    minutes: float | None = None
+
+
+@dataclass
+class Training:
+    """What a training has come to: the last state, the best one, and the curve up to here."""
+
+    state: State
+    curve: list[EpochInfo] = field(default_factory=list)
+    best: State | None = None
+    interrupted: bool = False
+
+    @property
+    def chosen(self) -> State:
+        """The best state where there was validation data, else the last."""
+        return self.state if self.best is None else self.best
+
+
+def train(
+    state: State,
+    step: Step,
+    *,
+    epochs: int,
+    validate: Validate | None = None,
+    patience: int | None = None,
+    monitor: Literal["rmse", "nll"] = "rmse",
+    settle: int = 0,
+    callbacks: Sequence[Callback] = (),
+    checkpoint: Checkpoint | None = None,
+    label: str = "fit",
+    advice: str = "",
+) -> Training:
+    """Run epochs until there are enough, or until validation no longer improves.
+
+    Parameters
+    ----------
+    state
+        Where to start; it is changed.
+    step
+        One epoch of a backend.
+    epochs
+        How many at most.
+    validate
+        RMSE and NLL of a state on held-out data. Without it nothing is stopped early.
+    patience
+        Epochs without an improvement of ``monitor`` after which to stop; None never stops.
+    settle
+        Epochs that are always run (a warm-up).
+    callbacks
+        Called after each epoch; one that returns True stops the training.
+    checkpoint
+        If its file exists, training goes on from there, with the same bits as if never stopped.
+    label, advice
+        Name on the progress bar; what to try when the numbers blow up.
+    """
+    training = Training(state)
+    if checkpoint is not None and checkpoint.path.exists():
+        training = _resumed(checkpoint, state)
+    written = time.monotonic()
+    bar = tqdm(
+        total=epochs, initial=training.state.epoch, desc=label, unit="epoch",
+        disable=None, delay=0.5, leave=False, dynamic_ncols=True,
+    )  # fmt: skip
+    with bar:
+        try:
+            stop = False
+            while not (stop or _finished(training, epochs, patience, monitor, settle)):
+                started = time.perf_counter()
+                info = step(training.state)
+                _check_finite(info, training.state, advice)
+                if validate is not None:
+                    rmse, nll = validate(training.state)
+                    info = replace(info, validation_rmse=rmse, validation_nll=nll)
+                info = replace(info, seconds=time.perf_counter() - started)
+                training.curve.append(info)
+                if validate is not None and _best(training.curve, monitor) == info:
+                    training.best = training.state.copy()
+                bar.set_postfix_str(_summary(info), refresh=False)
+                bar.update()
+                stop = any([callback(info, training.state) for callback in callbacks])
+                if checkpoint is not None and _is_due(checkpoint, info.epoch, written):
+                    _keep(checkpoint, training)
+                    written = time.monotonic()
+        except KeyboardInterrupt:
+            if not training.curve:
+                raise
+            training.interrupted = True
+            warnings.warn(
+                f"Training was interrupted; the model of epoch {training.chosen.epoch} is kept.",
+                stacklevel=4,
+            )
+    if checkpoint is not None and not training.interrupted:
+        _keep(checkpoint, training)
+    return training
+
+
+def _finished(
+    training: Training, epochs: int, patience: int | None, monitor: str, settle: int
+) -> bool:
+    done = training.state.epoch
+    if done >= epochs:
+        return True
+    if patience is None or training.best is None or done <= settle:
+        return False
+    return done - _best(training.curve, monitor).epoch >= patience
+
+
+def _best(curve: list[EpochInfo], monitor: str) -> EpochInfo:
+    return min(curve, key=lambda info: getattr(info, f"validation_{monitor}"))
+
+
+def _check_finite(info: EpochInfo, state: State, advice: str) -> None:
+    if not (np.isfinite(info.train_rmse) and np.isfinite(info.train_nll) and state.is_finite()):
+        raise DivergedError(
+            f"The numbers blew up in epoch {info.epoch} (training error {info.train_rmse}). {advice}"
+        )
+
+
+def _summary(info: EpochInfo) -> str:
+    if info.validation_rmse is None:
+        return f"rmse {info.train_rmse:.4f}, nll {info.train_nll:.4f}"
+    return (
+        f"rmse {info.train_rmse:.4f}, held-out {info.validation_rmse:.4f}, "
+        f"nll {info.validation_nll:.4f}"
+    )
+
+
+def _is_due(checkpoint: Checkpoint, epoch: int, written: float) -> bool:
+    by_epochs = checkpoint.epochs is not None and epoch % checkpoint.epochs == 0
+    waited = time.monotonic() - written
+    return by_epochs or (checkpoint.minutes is not None and waited >= 60 * checkpoint.minutes)
+
+
+def _keep(checkpoint: Checkpoint, training: Training) -> None:
+    tensors: dict[str, Any] = {}
+    header: dict[str, Any] = {
+        "fingerprint": checkpoint.fingerprint,
+        "curve": [asdict(info) for info in training.curve],
+    }
+    for name, state in (("state", training.state), ("best", training.best)):
+        if state is not None:
+            header[name] = {"epoch": state.epoch, "variance": state.variance}
+            tensors |= {f"{name}.{mode}": rows for mode, rows in enumerate(state.rows)}
+    write(checkpoint.path, "checkpoint", header, tensors)
+
+
+def _resumed(checkpoint: Checkpoint, state: State) -> Training:
+    header, tensors = read(checkpoint.path, "checkpoint")
+    if header.get("fingerprint") != checkpoint.fingerprint:
+        raise ModelFileError(
+            f"The checkpoint {checkpoint.path} belongs to other data or other settings; "
+            "delete it, or name another file."
+        )
+
+    def restored(name: str) -> State:
+        copy = state.copy()
+        for mode, rows in enumerate(copy.rows):
+            rows[:] = take(checkpoint.path, tensors, f"{name}.{mode}", "float32", *rows.shape)
+        copy.epoch = int(header[name]["epoch"])
+        copy.variance = float(header[name]["variance"])
+        return copy
+
+    try:
+        curve = [EpochInfo(**info) for info in header["curve"]]
+        best = restored("best") if "best" in header else None
+        return Training(restored("state"), curve, best)
+    except (KeyError, TypeError, ValueError) as error:
+        if isinstance(error, ModelFileError):
+            raise
+        raise ModelFileError(f"The checkpoint {checkpoint.path} is damaged ({error!r}).") from error

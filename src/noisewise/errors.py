@@ -1,0 +1,40 @@
+"""The exceptions noisewise raises on purpose.
+
+.. code-block:: text
+
+    NoisewiseError
+    ├── DataError (ValueError)         the table, array or file that was given cannot be used
+    ├── SettingError (ValueError)      a parameter of a model or a function is out of range
+    ├── ModelFileError (ValueError)    a saved model or checkpoint is broken, foreign or too new
+    ├── DivergedError (ArithmeticError)  training produced numbers that are not finite
+    └── MissingExtraError (ImportError)  an optional library is needed; the message has the pip line
+
+Each also inherits from the builtin a caller would expect, so ``except ValueError`` keeps working.
+"""
+
+
+class NoisewiseError(Exception):
+    """Anything noisewise raises on purpose."""
+
+
+class DataError(NoisewiseError, ValueError):
+    """The table, array or file that was given cannot be used as it is."""
+
+
+class SettingError(NoisewiseError, ValueError):
+    """A parameter of a model or a function is not what it must be."""
+
+
+class ModelFileError(NoisewiseError, ValueError):
+    """A saved model or checkpoint cannot be read: broken, foreign, or newer than this version."""
+
+
+class DivergedError(NoisewiseError, ArithmeticError):
+    """Training produced numbers that are not finite."""
+
+
+class MissingExtraError(NoisewiseError, ImportError):
+    """An optional library is needed for what was asked."""
+
+    def __init__(self, purpose: str, extra: str) -> None:
+        super().__init__(f"{purpose} needs an optional library: pip install 'noisewise[{extra}]'.")

@@ -1,0 +1,414 @@
+"""How good a prediction is, and how honest its deviation.
+
+Columns in, one float out. All columns have the same length: the `truth`, the predicted `mean`, its
+`std`, or the ends `low` and `high` of an interval. A number without meaning is nan: one constant
+std ranks no errors, for instance.
+
+.. code-block:: text
+
+    the mean            rmse  mse  mae
+    the distribution    nll  constant_nll  crps  rating_log_loss  sharpness
+    an interval         coverage  width  interval_score
+    calibration         calibration_curve  miscalibration_area  ence
+    ranking of errors   spearman  error_auc  ause  rpi
+    lists               ndcg_at  recall_at
+    all at once         evaluate
+    over splits         summarise  paired_test
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Hashable, Sequence
+from typing import NamedTuple
+
+import numpy as np
+import sklearn.metrics
+from numpy.typing import ArrayLike, NDArray
+from scipy import stats
+from scipy.special import log_ndtr, ndtr, ndtri
+
+from noisewise.errors import DataError
+
+Floats = NDArray[np.float64]
+
+
+def rmse(truth: ArrayLike, mean: ArrayLike) -> float:
+    """Root of the mean squared error."""
+    return float(sklearn.metrics.root_mean_squared_error(*_columns(truth=truth, mean=mean)))
+
+
+def mse(truth: ArrayLike, mean: ArrayLike) -> float:
+    """Mean squared error."""
+    return float(sklearn.metrics.mean_squared_error(*_columns(truth=truth, mean=mean)))
+
+
+def mae(truth: ArrayLike, mean: ArrayLike) -> float:
+    """Mean absolute error."""
+    return float(sklearn.metrics.mean_absolute_error(*_columns(truth=truth, mean=mean)))
+
+
+def nll(truth: ArrayLike, mean: ArrayLike, std: ArrayLike) -> float:
+    """Mean of ``-ln N(truth | mean, std^2)``, with its ``ln(2 pi) / 2``; lower is better."""
+    return float(-stats.norm.logpdf(*_columns(truth=truth, mean=mean, std=std)).mean())
+
+
+def constant_nll(truth: ArrayLike, mean: ArrayLike, residuals: ArrayLike) -> float:
+    """NLL of the same mean with one std for all, the root mean square of `residuals`.
+
+    The control a learned std must beat. Take the residuals from validation, never from test.
+    """
+    (residuals,) = _columns(residuals=residuals)
+    return nll(truth, mean, np.full(np.shape(mean), np.sqrt(np.mean(residuals**2))))
+
+
+def crps(truth: ArrayLike, mean: ArrayLike, std: ArrayLike) -> float:
+    """Continuous ranked probability score of the Gaussian: the MAE as std goes to 0."""
+    error, std = _errors(truth, mean, std)
+    z = error / std
+    score = std * (z * (2 * ndtr(z) - 1) + 2 * stats.norm.pdf(z) - 1 / np.sqrt(np.pi))
+    return float(score.mean())
+
+
+def rating_log_loss(truth: ArrayLike, mean: ArrayLike, std: ArrayLike, levels: ArrayLike) -> float:
+    """Log-loss of the rating given among `levels`, sorted upwards: fair to models of classes.
+
+    A level has the Gaussian's mass on its cell, divided by that on all cells. A cell ends halfway
+    to each neighbour; the outer cells reach as far out as in.
+
+    Examples
+    --------
+    >>> round(rating_log_loss([3], [3.0], [100.0], [1, 2, 3, 4, 5]), 3)  # knows nothing: ln 5
+    1.609
+    """
+    truth, mean, std = _columns(truth=truth, mean=mean, std=std)
+    (levels,) = _columns(levels=levels)
+    if len(levels) < 2 or np.any(np.diff(levels) <= 0):
+        raise DataError(f"levels needs two or more values, each above the last; got {levels}.")
+    cell = np.searchsorted(levels, truth).clip(max=len(levels) - 1)
+    _refuse(levels[cell] != truth, truth, f"truth must hold only the levels {levels}")
+    inner = (levels[1:] + levels[:-1]) / 2
+    edges = np.r_[2 * levels[0] - inner[0], inner, 2 * levels[-1] - inner[-1]]
+    every = _log_mass((edges[0] - mean) / std, (edges[-1] - mean) / std)
+    right = _log_mass((edges[cell] - mean) / std, (edges[cell + 1] - mean) / std)
+    return float(np.mean(every - right))
+
+
+def sharpness(std: ArrayLike) -> float:
+    """Root of the mean predicted variance: small is sharp, and only good when calibrated."""
+    (std,) = _columns(std=std)
+    return float(np.sqrt(np.mean(std**2)))
+
+
+def coverage(truth: ArrayLike, low: ArrayLike, high: ArrayLike) -> float:
+    """Share of truths inside their interval, ends included. Never report it without the width."""
+    truth, low, high = _columns(truth=truth, low=low, high=high)
+    return float(np.mean((low <= truth) & (truth <= high)))
+
+
+def width(low: ArrayLike, high: ArrayLike) -> float:
+    """Mean width of the intervals."""
+    low, high = _columns(low=low, high=high)
+    return float(np.mean(high - low))
+
+
+def interval_score(truth: ArrayLike, low: ArrayLike, high: ArrayLike, coverage: float) -> float:
+    """Mean width, plus ``2 / (1 - coverage)`` times the distance of each miss; lower is better."""
+    truth, low, high = _columns(truth=truth, low=low, high=high)
+    miss = np.maximum(low - truth, 0) + np.maximum(truth - high, 0)
+    return float(np.mean(high - low + miss * 2 / (1 - _share(coverage))))
+
+
+def calibration_curve(
+    truth: ArrayLike, mean: ArrayLike, std: ArrayLike, levels: ArrayLike
+) -> Floats:
+    """Share of truths at or below their own predicted quantile, for each of `levels` in 0 to 1.
+
+    An honest std gives the levels back.
+
+    Examples
+    --------
+    >>> calibration_curve([-2, -1, 1, 2], [0, 0, 0, 0], [1, 1, 1, 1], levels=[0.1, 0.5, 0.9])
+    array([0.25, 0.5 , 0.75])
+    """
+    (levels,) = _columns(levels=levels)
+    _refuse((levels < 0) | (levels > 1), levels, "levels must lie between 0 and 1")
+    reached = _reached(truth, mean, std)
+    return np.searchsorted(reached, levels, side="right") / len(reached)
+
+
+def miscalibration_area(truth: ArrayLike, mean: ArrayLike, std: ArrayLike) -> float:
+    """Area between the calibration curve and the diagonal, exactly: 0 is best, 0.5 worst."""
+    reached = _reached(truth, mean, std)
+    # Seen from the side: the integral of |reached_i - q| over q from i/n to (i+1)/n, for each i.
+    edges = np.linspace(0, 1, len(reached) + 1)
+    below, above = reached - edges[:-1], edges[1:] - reached
+    return float(np.sum(below * np.abs(below) + above * np.abs(above)) / 2)
+
+
+def ence(truth: ArrayLike, mean: ArrayLike, std: ArrayLike, bins: int = 10) -> float:
+    """Mean of ``|RMSE - RMV| / RMV`` over `bins` of equal size, sorted by std; RMV is its RMS.
+
+    The expected normalised calibration error: 0 when the std is right where it is small and where
+    it is large. With fewer rows than bins each row is a bin.
+    """
+    squared, std = _by_std(truth, mean, std)
+    if bins < 1:
+        raise DataError(f"bins must be 1 or more; got {bins}.")
+    bins = min(bins, len(std))
+    happened = np.sqrt([part.mean() for part in np.array_split(squared, bins)])
+    promised = np.sqrt([part.mean() for part in np.array_split(std**2, bins)])
+    return float(np.mean(np.abs(happened - promised) / promised))
+
+
+def spearman(truth: ArrayLike, mean: ArrayLike, std: ArrayLike) -> float:
+    """Rank correlation of absolute error and std; nan when either is the same in all rows."""
+    error, std = _errors(truth, mean, std)
+    if np.ptp(np.abs(error)) == 0 or np.ptp(std) == 0:
+        return float("nan")
+    return float(stats.spearmanr(np.abs(error), std).statistic)
+
+
+def error_auc(truth: ArrayLike, mean: ArrayLike, std: ArrayLike, threshold: float = 1.0) -> float:
+    """Chance that an error above `threshold` has a larger std than one that is not (ROC area).
+
+    0.5 for a std that knows nothing. nan when all errors, or none, are above the threshold.
+    """
+    error, std = _errors(truth, mean, std)
+    large = np.abs(error) > threshold
+    if large.all() or not large.any():
+        return float("nan")
+    return float(sklearn.metrics.roc_auc_score(large, std))
+
+
+def ause(truth: ArrayLike, mean: ArrayLike, std: ArrayLike) -> float:
+    """Area under the sparsification error, in units of the truth: 0 ranks errors perfectly.
+
+    Drop the rows of largest std one by one and follow the RMSE of the rest; do the same by true
+    error; take the mean distance of the two curves. Rows of equal std count as dropped at random.
+    """
+    by_std, _ = _by_std(truth, mean, std)
+    by_error = np.sort(_errors(truth, mean, std)[0] ** 2)
+    kept = np.arange(1, len(by_std) + 1)
+    return float(np.mean(np.sqrt(by_std.cumsum() / kept) - np.sqrt(by_error.cumsum() / kept)))
+
+
+def rpi(truth: ArrayLike, mean: ArrayLike, std: ArrayLike) -> float:
+    """Reliability prediction index: how error and std rise together, large errors first.
+
+    ``mean(e (e - MAE) (std - mean std)) / (MAE * MAD(e) * MAD(std))`` with e the absolute error and
+    MAD the mean absolute deviation. Higher is better, 0 knows nothing; nan as for `spearman`.
+    """
+    error, std = _errors(truth, mean, std)
+    error = np.abs(error)
+    if np.ptp(error) == 0 or np.ptp(std) == 0:
+        return float("nan")
+    excess, doubt = error - error.mean(), std - std.mean()
+    scale = error.mean() * np.abs(excess).mean() * np.abs(doubt).mean()
+    return float(np.mean(error * excess * doubt) / scale)
+
+
+def ndcg_at(ranked: Sequence[Hashable], relevant: Collection[Hashable], n: int) -> float:
+    """Gain of the first `n` of a ranked list over that of the best list; nan if none is relevant.
+
+    A relevant id at place k, counted from 1, gains ``1 / log2(k + 1)``.
+
+    Examples
+    --------
+    >>> ndcg_at(["a", "b", "c"], {"a", "b"}, n=3), ndcg_at(["a", "b", "c"], {"b"}, n=3)
+    (1.0, 0.6309297535714575)
+    """
+    hits = _hits(ranked, relevant, n)
+    gain = 1 / np.log2(np.arange(2, n + 2))
+    best = gain[: len(set(relevant))].sum()
+    return float(gain[: len(hits)][hits].sum() / best) if best else float("nan")
+
+
+def recall_at(ranked: Sequence[Hashable], relevant: Collection[Hashable], n: int) -> float:
+    """Share of the relevant ids among the first `n` of a ranked list; nan if none is relevant."""
+    hits = _hits(ranked, relevant, n)
+    return float(hits.sum() / len(set(relevant))) if len(relevant) else float("nan")
+
+
+def evaluate(
+    truth: ArrayLike,
+    mean: ArrayLike,
+    std: ArrayLike | None = None,
+    low: ArrayLike | None = None,
+    high: ArrayLike | None = None,
+    coverage: float = 0.9,
+) -> dict[str, float]:
+    """Give every metric that the columns allow, under short names.
+
+    The interval is `low` to `high`, or else that of the Gaussian; `coverage` is the share it should
+    hold, and part of the names. Without std and interval there are only rmse and mae.
+
+    Examples
+    --------
+    >>> list(evaluate([1, 2, 5], [1.5, 2, 3], std=[0.5, 0.5, 1.5]))
+    ['rmse', 'mae', 'nll', 'crps', 'calibration_area', 'ence', 'spearman', 'auc', 'ause', 'rpi',
+    'sharpness', 'coverage90', 'width90', 'interval_score90']
+    """
+    scores = {"rmse": rmse(truth, mean), "mae": mae(truth, mean)}
+    if std is not None:
+        of_std = {"nll": nll, "crps": crps, "calibration_area": miscalibration_area, "ence": ence}
+        of_std |= {"spearman": spearman, "auc": error_auc, "ause": ause, "rpi": rpi}
+        scores |= {name: metric(truth, mean, std) for name, metric in of_std.items()}
+        scores["sharpness"] = sharpness(std)
+    if (low is None) != (high is None):
+        raise DataError("An interval needs low and high; got only one of them.")
+    if low is not None and high is not None:
+        return scores | _interval_scores(truth, low, high, coverage)
+    if std is not None:
+        reach = ndtri((1 + _share(coverage)) / 2) * np.asarray(std, dtype=np.float64)
+        return scores | _interval_scores(truth, mean - reach, mean + reach, coverage)
+    return scores
+
+
+class Summary(NamedTuple):
+    """A mean over `n` splits and its 95 % interval."""
+
+    mean: float
+    low: float
+    high: float
+    n: int
+
+
+def summarise(values: ArrayLike) -> Summary:
+    """Mean of one metric over splits, with the 95 % interval of Student's t.
+
+    The interval of one value is nan. A metric that is nan on one split is nan over all.
+    """
+    values = _column("values", values)
+    mean, n = float(values.mean()), len(values)
+    reach = float(stats.t.ppf(0.975, n - 1) * stats.sem(values)) if n > 1 else float("nan")
+    return Summary(mean, mean - reach, mean + reach, n)
+
+
+class PairedTest(NamedTuple):
+    """Two methods on the same `n` splits: `difference` is the mean of a - b, below 0 if a is lower.
+
+    `low` and `high` are its 95 % interval; `wins` counts the splits where a is lower than b.
+    """
+
+    difference: float
+    low: float
+    high: float
+    t_pvalue: float
+    wilcoxon_pvalue: float
+    wins: int
+    n: int
+
+
+def paired_test(a: ArrayLike, b: ArrayLike) -> PairedTest:
+    """Test whether a metric of method `a` differs from that of `b`, split by split (two-sided).
+
+    When all differences are 0 both p-values are 1. When they are all equal but not 0, that of the
+    t-test is 0, its limit; with one split it is nan. The signed-rank test of Wilcoxon cannot go
+    below ``2 ** (1 - n)``: .0625 for five splits. Differences of rounding size count as 0.
+
+    Examples
+    --------
+    >>> result = paired_test([0.835, 0.833, 0.838], [0.838, 0.837, 0.840])
+    >>> round(result.difference, 4), round(result.t_pvalue, 3), result.wilcoxon_pvalue, result.wins
+    (-0.003, 0.035, 0.25, 3)
+    """
+    a, b = _columns(a=a, b=b)
+    rounding = 64 * np.finfo(np.float64).eps * max(np.abs(a).max(), np.abs(b).max())
+    difference = np.where(np.abs(a - b) > rounding, a - b, 0.0)
+    changed = difference[difference != 0]
+    mean, low, high, n = summarise(difference)
+    if n == 1:
+        t_pvalue = float("nan")
+    elif np.ptp(difference) <= rounding:  # without spread the statistic is 0 / 0 or infinite
+        t_pvalue = float(len(changed) == 0)
+    else:
+        t_pvalue = float(stats.ttest_rel(a, b).pvalue)
+    wilcoxon_pvalue = float(stats.wilcoxon(changed).pvalue) if len(changed) else 1.0
+    wins = int(np.sum(difference < 0))
+    return PairedTest(mean, low, high, t_pvalue, wilcoxon_pvalue, wins, n)
+
+
+def _column(name: str, values: ArrayLike) -> Floats:
+    try:
+        column = np.asarray(values, dtype=np.float64)
+    except (TypeError, ValueError) as error:
+        raise DataError(f"{name} needs numbers: {error}.") from error
+    if column.ndim != 1 or len(column) == 0:
+        raise DataError(f"{name} needs one dimension and a row or more; got shape {column.shape}.")
+    return column
+
+
+def _columns(**given: ArrayLike) -> list[Floats]:
+    """Turn what was given into columns of finite floats of one length, or say what is wrong."""
+    columns = {name: _column(name, values) for name, values in given.items()}
+    lengths = [len(column) for column in columns.values()]
+    if len(set(lengths)) > 1:
+        raise DataError(f"{', '.join(columns)} need the same length; got {lengths}.")
+    for name, column in columns.items():
+        _refuse(~np.isfinite(column), column, f"{name} needs finite numbers")
+    if "std" in columns:
+        _refuse(columns["std"] <= 0, columns["std"], "std must be above 0")
+    if "high" in columns:
+        _refuse(columns["high"] < columns["low"], columns["high"], "high must not be below low")
+    return list(columns.values())
+
+
+def _refuse(bad: NDArray[np.bool_], column: Floats, rule: str) -> None:
+    if bad.any():
+        row = int(bad.argmax())
+        raise DataError(f"{rule}; got {column[row]} in row {row}.")
+
+
+def _share(coverage: float) -> float:
+    if not 0 < coverage < 1:
+        raise DataError(f"coverage must lie between 0 and 1; got {coverage}.")
+    return coverage
+
+
+def _errors(truth: ArrayLike, mean: ArrayLike, std: ArrayLike) -> tuple[Floats, Floats]:
+    truth, mean, std = _columns(truth=truth, mean=mean, std=std)
+    return truth - mean, std
+
+
+def _reached(truth: ArrayLike, mean: ArrayLike, std: ArrayLike) -> Floats:
+    """At which quantile of its own prediction each truth lies, sorted."""
+    error, std = _errors(truth, mean, std)
+    return np.sort(ndtr(error / std))
+
+
+def _by_std(truth: ArrayLike, mean: ArrayLike, std: ArrayLike) -> tuple[Floats, Floats]:
+    """Squared errors and std, sorted by std; rows of equal std share their mean squared error.
+
+    So the order of the table never matters, not even for a constant std.
+    """
+    error, std = _errors(truth, mean, std)
+    value, group, count = np.unique(std, return_inverse=True, return_counts=True)
+    return np.repeat(np.bincount(group, error**2) / count, count), np.repeat(value, count)
+
+
+def _log_mass(low: Floats, high: Floats) -> Floats:
+    """``ln(Phi(high) - Phi(low))``, accurate in both tails: the right one is mirrored first."""
+    right = low + high > 0
+    low, high = np.where(right, -high, low), np.where(right, -low, high)
+    top = log_ndtr(high)
+    return np.asarray(top + np.log(-np.expm1(log_ndtr(low) - top)))
+
+
+def _interval_scores(
+    truth: ArrayLike, low: ArrayLike, high: ArrayLike, share: float
+) -> dict[str, float]:
+    percent = f"{100 * share:g}"
+    return {
+        f"coverage{percent}": coverage(truth, low, high),
+        f"width{percent}": width(low, high),
+        f"interval_score{percent}": interval_score(truth, low, high, share),
+    }
+
+
+def _hits(ranked: Sequence[Hashable], relevant: Collection[Hashable], n: int) -> NDArray[np.bool_]:
+    if n < 1:
+        raise DataError(f"n must be 1 or more; got {n}.")
+    if len(set(ranked)) < len(ranked):
+        raise DataError("A ranked list names each id once; got one twice or more.")
+    wanted = set(relevant)
+    return np.array([item in wanted for item in ranked[:n]], dtype=bool)

@@ -1,0 +1,215 @@
+"""The contract of every model: fit, predict with a std, an interval, save and load.
+
+A model says how it learns (``fit``) and what it knows of cells (``_moments``); all that people ask
+of it afterwards is written once, here.
+"""
+
+from __future__ import annotations
+
+import warnings
+from abc import abstractmethod
+from pathlib import Path
+from typing import Any, Self
+
+import numpy as np
+import numpy.typing as npt
+from joblib import effective_n_jobs
+from sklearn.base import BaseEstimator, RegressorMixin
+from sklearn.utils.validation import check_is_fitted
+
+from noisewise import storage
+from noisewise.calibration import Calibration, normal_half_width
+from noisewise.engine.factors import Moments
+from noisewise.engine.state import Codes, Floats
+from noisewise.errors import ModelFileError
+from noisewise.observations import Ids, encode_ids, observe
+
+Array = npt.NDArray[Any]
+
+
+class Factorizer(RegressorMixin, BaseEstimator):  # type: ignore[misc]
+    """Base class of models that predict a value for a cell named by one id per mode.
+
+    Attributes
+    ----------
+    ids_ : tuple of Ids
+        The ids of each mode, in the order of the rows.
+    value_range_ : tuple of float or None
+        Predictions are clipped to it.
+    calibration_ : Calibration or None
+        What held-out errors said of the std; None when nothing was held out.
+    """
+
+    ids_: tuple[Ids, ...]
+    value_range_: tuple[float, float] | None
+    calibration_: Calibration | None
+    unknown: float | str
+    n_jobs: int | None
+
+    @abstractmethod
+    def fit(self, X: Any, y: Any = None) -> Self:
+        """Learn from a table of ids and a value for each row."""
+
+    @abstractmethod
+    def _moments(self, codes: tuple[Codes, ...]) -> tuple[Moments, npt.NDArray[np.bool_]]:
+        """Moments of cells, and which of them have an id that was never trained on."""
+
+    @abstractmethod
+    def _pack(self) -> tuple[dict[str, Any], storage.Tensors]:
+        """Return what ``save`` must keep beside ids, settings and calibration."""
+
+    @abstractmethod
+    def _unpack(self, path: str | Path, header: dict[str, Any], tensors: storage.Tensors) -> None:
+        """Undo ``_pack``, trusting nothing."""
+
+    def predict(self, X: Any, return_std: bool = False) -> Any:
+        """Predict the value of cells.
+
+        Parameters
+        ----------
+        X : table of ids
+            One id column per mode. Ids never seen get what is known of the others and a wider std.
+        return_std : bool
+            Also return the standard deviation of each value around its prediction.
+
+        Returns
+        -------
+        mean : ndarray
+        std : ndarray, if asked for
+            Noise and ignorance together, calibrated on held-out data where there was some.
+        """
+        mean, noise, ignorance = self._predict(X)
+        return (mean, np.sqrt(noise + ignorance)) if return_std else mean
+
+    def predict_parts(self, X: Any) -> tuple[Floats, Floats, Floats]:
+        """Predict, and tell noise from ignorance.
+
+        Returns
+        -------
+        mean, noise_std, ignorance_std : ndarray
+            More data shrinks the ignorance; the noise stays.
+        """
+        mean, noise, ignorance = self._predict(X)
+        return mean, np.sqrt(noise), np.sqrt(ignorance)
+
+    def predict_interval(self, X: Any, coverage: float = 0.9) -> tuple[Floats, Floats]:
+        """Predict an interval that holds the value in ``coverage`` of the cases.
+
+        The half-width is a quantile of held-out errors over their std, times the std of the cell
+        (split-conformal); the ends are clipped to the range of values.
+        """
+        mean, std = self.predict(X, return_std=True)
+        if self.calibration_ is None:
+            warnings.warn(
+                "These intervals are not calibrated, as nothing was held out: call calibrate(X, y) "
+                "with values that were not trained on, or fit with patience set.",
+                stacklevel=2,
+            )
+            half = normal_half_width(coverage) * std
+        else:
+            half = np.float32(self.calibration_.half_width(coverage)) * std
+        return self._clipped(mean - half), self._clipped(mean + half)
+
+    def calibrate(self, X: Any, y: Any = None) -> Self:
+        """Learn from values that were not trained on how far std and interval must reach."""
+        check_is_fitted(self)
+        held_out = observe(X, y, duplicates="last", ids=self.ids_)
+        self.calibration_ = None
+        mean, std = self.predict(held_out, return_std=True)
+        self.calibration_ = Calibration.measure(held_out.values - mean, std)
+        return self
+
+    def save(self, path: str | Path) -> None:
+        """Write the model to one safetensors file, wholly or not at all; nothing in it can run."""
+        check_is_fitted(self)
+        header, tensors = self._pack()
+        packed = [storage.pack_ids(ids, f"mode{m}") for m, ids in enumerate(self.ids_)]
+        for _, id_tensors in packed:
+            tensors |= id_tensors
+        header |= {
+            "model": type(self).__name__,
+            "settings": {k: _plain(v) for k, v in self.get_params().items()},
+            "ids": [entry for entry, _ in packed],
+            "value_range": self.value_range_,
+            "calibration": None,
+        }
+        if self.calibration_ is not None:
+            header["calibration"] = {"scale": self.calibration_.scale, "n": self.calibration_.n}
+            tensors["calibration.scores"] = self.calibration_.scores
+        storage.write(path, "model", header, tensors)
+
+    @classmethod
+    def load(cls, path: str | Path) -> Self:
+        """Read a model that ``save`` wrote; a broken or foreign file is a ``ModelFileError``."""
+        header, tensors = storage.read(path, "model")
+        if header.get("model") != cls.__name__:
+            raise ModelFileError(f"{path} holds a {header.get('model')}, not a {cls.__name__}.")
+        try:
+            model = cls(**_listed_as_tuple(header["settings"]))
+            model.ids_ = tuple(
+                storage.unpack_ids(path, entry, tensors, f"mode{m}")
+                for m, entry in enumerate(header["ids"])
+            )
+            span = header["value_range"]
+            model.value_range_ = None if span is None else (float(span[0]), float(span[1]))
+            model.calibration_ = _calibration(path, header["calibration"], tensors)
+            model._unpack(path, header, tensors)
+        except ModelFileError:
+            raise
+        except (KeyError, TypeError, ValueError, IndexError, AttributeError) as error:
+            raise ModelFileError(f"{path} is damaged: {error!r}.") from error
+        return model
+
+    def _predict(self, X: Any) -> Moments:
+        check_is_fitted(self)
+        moments, unseen = self._moments(encode_ids(X, self.ids_))
+        mean, noise, ignorance = moments
+        if self.unknown != "default":
+            mean = np.where(unseen, np.float32(self.unknown), mean)
+        square = np.float32(self._std_scale() ** 2)
+        return Moments(self._clipped(mean), square * noise, square * ignorance)
+
+    def _std_scale(self) -> float:
+        return 1.0 if self.calibration_ is None else self.calibration_.scale
+
+    def _clipped(self, mean: Floats) -> Floats:
+        if self.value_range_ is None:
+            return mean
+        low, high = self.value_range_
+        return np.clip(mean, np.float32(low), np.float32(high))
+
+    def _threads(self) -> int:
+        return int(effective_n_jobs(self.n_jobs))
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.string = True
+        tags.input_tags.categorical = True
+        tags.target_tags.required = True
+        return tags
+
+
+def _calibration(path: str | Path, entry: Any, tensors: storage.Tensors) -> Calibration | None:
+    if entry is None:
+        return None
+    scores = storage.take(path, tensors, "calibration.scores", "float64", -1)
+    scale, n = float(entry["scale"]), int(entry["n"])
+    in_order = len(scores) > 0 and scores[0] >= 0 and (np.diff(scores) >= 0).all()
+    if not (in_order and scale > 0 and len(scores) <= n):
+        raise ModelFileError(f"{path} is damaged: its calibration makes no sense.")
+    return Calibration(scale, scores, n)
+
+
+def _plain(value: Any) -> Any:
+    """Return a setting as JSON has it."""
+    if isinstance(value, np.generic):
+        return value.item()
+    if isinstance(value, tuple):
+        return [_plain(part) for part in value]
+    if value is None or isinstance(value, bool | int | float | str):
+        return value
+    return None if isinstance(value, np.random.RandomState | np.random.Generator) else str(value)
+
+
+def _listed_as_tuple(settings: dict[str, Any]) -> dict[str, Any]:
+    return {k: tuple(v) if isinstance(v, list) else v for k, v in settings.items()}

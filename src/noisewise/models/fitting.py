@@ -1,0 +1,147 @@
+"""From observations to Factors: standardise, arrange, train, settle."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Literal, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from noisewise.engine import cpu
+from noisewise.engine.factors import Counts, Factors
+from noisewise.engine.state import (
+    Codes,
+    EpochInfo,
+    Floats,
+    Params,
+    State,
+    aligned_zeros,
+    initial_state,
+)
+from noisewise.engine.training import Callback, Checkpoint, Training, train
+from noisewise.observations import Observations
+
+ADVICE = (
+    "Try a smaller learning_rate (now {0.learning_rate}) or deviation_learning_rate (now "
+    "{0.deviation_learning_rate}), a larger delta (now {0.delta}), or a longer warmup (now "
+    "{0.warmup})."
+)
+
+
+class Plan(NamedTuple):
+    """How long to train, and what to watch meanwhile."""
+
+    epochs: int
+    patience: int | None = None
+    monitor: Literal["rmse", "nll"] = "rmse"
+    value_range: tuple[float, float] | None = None
+    callbacks: Sequence[Callback] = ()
+    checkpoint: Checkpoint | None = None
+    label: str = "fit"
+
+
+def fit_factors(
+    params: Params,
+    observations: Observations,
+    held_out: Observations | None,
+    plan: Plan,
+    n_jobs: int,
+) -> tuple[Factors, Training]:
+    """Train on observations, watching held-out ones if there are any."""
+    location = float(observations.values.mean(dtype=np.float64))
+    scale = float(observations.values.std(dtype=np.float64)) or 1.0
+    blocks = _arranged(params, observations, location, scale)
+    counts = count_rows(observations)
+    placed = tuple(_placed(count, order) for count, order in zip(counts, blocks.order, strict=True))
+    state = initial_state(params, placed)
+    training = _train(params, state, blocks, location, scale, held_out, plan, n_jobs)
+    factors = Factors.settle(params, training.chosen, counts, location, scale, blocks.order)
+    return factors, training
+
+
+def continue_factors(
+    old: Factors, observations: Observations, plan: Plan, n_jobs: int
+) -> tuple[Factors, Training]:
+    """Train on from what was learned, visiting only new observations; their ids extend the old."""
+    blocks = _arranged(old.params, observations, old.location, old.scale)
+    added = count_rows(observations)
+    counts = tuple(
+        new + np.pad(count, (0, len(new) - len(count)))
+        for count, new in zip(old.counts, added, strict=True)
+    )
+    state = old.grown(counts)
+    state.rows = tuple(
+        _placed_rows(rows, order) for rows, order in zip(state.rows, blocks.order, strict=True)
+    )
+    training = _train(old.params, state, blocks, old.location, old.scale, None, plan, n_jobs)
+    where = old.location, old.scale, blocks.order
+    return Factors.settle(old.params, training.state, counts, *where), training
+
+
+def count_rows(observations: Observations) -> tuple[Counts, ...]:
+    """Observations of every id of every mode."""
+    return tuple(
+        np.bincount(codes, minlength=n)
+        for codes, n in zip(observations.codes, observations.shape, strict=True)
+    )
+
+
+def _train(
+    params: Params,
+    state: State,
+    blocks: cpu.Blocks,
+    location: float,
+    scale: float,
+    held_out: Observations | None,
+    plan: Plan,
+    n_jobs: int,
+) -> Training:
+    def step(state: State) -> EpochInfo:
+        info = cpu.epoch(state, blocks, params, n_jobs)
+        return replace(
+            info,
+            train_rmse=info.train_rmse * scale,
+            train_nll=info.train_nll + math.log(scale),
+        )
+
+    validate = None
+    if held_out is not None:
+        cells = tuple(order[c] for order, c in zip(blocks.order, held_out.codes, strict=True))
+        truth = held_out.values
+
+        def validate(state: State) -> tuple[float, float]:
+            mean, variance = cpu.predict(state, cells, params, n_jobs)
+            mean = np.float32(location) + np.float32(scale) * mean
+            if plan.value_range is not None:
+                mean = np.clip(mean, *plan.value_range)
+            squared = (truth - mean).astype(np.float64) ** 2
+            variance = np.maximum(variance.astype(np.float64) * scale**2, 1e-12)
+            nll = 0.5 * np.mean(np.log(2 * math.pi * variance) + squared / variance)
+            return math.sqrt(squared.mean()), float(nll)
+
+    return train(
+        state, step, epochs=plan.epochs, validate=validate, patience=plan.patience,
+        monitor=plan.monitor, settle=params.warmup, callbacks=plan.callbacks,
+        checkpoint=plan.checkpoint, label=plan.label, advice=ADVICE.format(params),
+    )  # fmt: skip
+
+
+def _arranged(params: Params, data: Observations, location: float, scale: float) -> cpu.Blocks:
+    values = (data.values - np.float32(location)) / np.float32(scale)
+    return cpu.arrange(data.codes, values, data.shape, params.layout.width)
+
+
+def _placed(count: Counts, order: Codes) -> Counts:
+    """Put numbers of ids where the engine has their rows."""
+    placed: npt.NDArray[np.int64] = np.empty_like(count)
+    placed[order] = count
+    return placed
+
+
+def _placed_rows(rows: Floats, order: Codes) -> Floats:
+    placed = aligned_zeros(*rows.shape)
+    placed[order] = rows
+    return placed

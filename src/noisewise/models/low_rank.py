@@ -1,0 +1,269 @@
+"""What every model with a row of factors per id can do: recommend, find the similar, fold in."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+from sklearn.utils.validation import check_is_fitted
+
+from noisewise.engine.factors import Factors, Moments, Side
+from noisewise.engine.foldin import fold_in
+from noisewise.engine.state import Codes, Floats
+from noisewise.errors import DataError
+from noisewise.models.base import Factorizer
+from noisewise.observations import Ids
+from noisewise.recommend import Seen, similar_rows, top_columns
+from noisewise.tables import check_values
+
+
+class Recommendation(NamedTuple):
+    """An id, and the value that is expected of it, give or take."""
+
+    id: Any
+    mean: float
+    std: float
+
+
+class Similar(NamedTuple):
+    """An id, and the cosine of its factors with those that were asked about."""
+
+    id: Any
+    similarity: float
+
+
+class Row(NamedTuple):
+    """What was learned of one id, in standardised units."""
+
+    bias: float
+    mean: Floats
+    deviation: Floats
+    observations: int
+
+
+class LowRank(Factorizer):
+    """Base class of models whose knowledge is a ``Factors``.
+
+    Attributes
+    ----------
+    factors_ : Factors
+        Rows by id, and what follows from them.
+    seen_ : Seen or None
+        Which cells were trained on, for ``recommend`` to leave them out.
+    """
+
+    factors_: Factors
+    seen_: Seen | None
+
+    def recommend(
+        self,
+        id: Any,
+        n: int = 10,
+        *,
+        risk: float = 0.0,
+        exclude_seen: bool = True,
+        candidates: Iterable[Any] | None = None,
+    ) -> list[Recommendation]:
+        """Recommend to one id of the first mode the best n of the second.
+
+        Parameters
+        ----------
+        id : hashable
+            A user, say. One never seen gets what is best on average.
+        n : int
+            How many.
+        risk : float
+            Rank by mean minus ``risk`` times std: above 0 plays safe, below 0 explores.
+        exclude_seen : bool
+            Leave out what the id was trained with.
+        candidates : iterable of ids, optional
+            Rank only these.
+        """
+        (best,) = self.recommend_many(
+            [id], n, risk=risk, exclude_seen=exclude_seen, candidates=candidates
+        )
+        return best
+
+    def recommend_many(
+        self,
+        ids: Sequence[Any],
+        n: int = 10,
+        *,
+        risk: float = 0.0,
+        exclude_seen: bool = True,
+        candidates: Iterable[Any] | None = None,
+    ) -> list[list[Recommendation]]:
+        """Recommend to many ids, each as ``recommend`` would, in chunks."""
+        check_is_fitted(self)
+        rows = self.ids_[0].lookup(ids)
+        excluded = [np.empty(0, dtype=np.int32)] * len(rows)
+        if exclude_seen:
+            if self.seen_ is None:
+                raise DataError(
+                    "This model did not keep what was seen; fit with keep_seen=True, or pass "
+                    "exclude_seen=False."
+                )
+            excluded = [self.seen_.of_row(row) for row in rows.tolist()]
+        side = self.factors_.side(0, self.factors_.known_codes(0, rows))
+        return self._ranked(side, 0, n, risk, excluded, candidates)
+
+    def similar(self, id: Any, n: int = 10, *, mode: int | str = 1) -> list[Similar]:
+        """Find the n ids of a mode whose mean factors are most like those of ``id``."""
+        check_is_fitted(self)
+        m = self._mode(mode)
+        code = self._known_code(id, m)
+        codes, cosine = similar_rows(self.factors_, m, code, n)
+        labels = self.ids_[m].labels[codes].tolist()
+        return [Similar(*pair) for pair in zip(labels, cosine.tolist(), strict=True)]
+
+    def row(self, id: Any, *, mode: int | str = 0) -> Row:
+        """Read what was learned of an id: bias, mean factors, deviation factors."""
+        check_is_fitted(self)
+        m = self._mode(mode)
+        code, state, params = self._known_code(id, m), self.factors_.state, self.factors_.params
+        return Row(
+            float(state.biases(m)[code]),
+            state.mean_factors(m, params.rank)[code].copy(),
+            state.deviation_factors(m, params.deviation_rank)[code].copy(),
+            int(self.factors_.counts[m][code]),
+        )
+
+    def fold_in(self, others: Sequence[Any], y: Any, *, mode: int | str = 0) -> NewRow:
+        """Learn a new id from its own values, all else fixed; the model is not changed.
+
+        Parameters
+        ----------
+        others : sequence of ids
+            What the new id was seen with: for a new user, items.
+        y : sequence of float
+            The values.
+        mode : int or str
+            The mode of the new id: 0 for a user, 1 for an item, or a column's name.
+
+        Returns
+        -------
+        NewRow
+            Predicts and recommends for the new id.
+        """
+        check_is_fitted(self)
+        m = self._mode(mode)
+        values = check_values(y, "y")
+        codes = self.ids_[1 - m].lookup(others)
+        if len(codes) != len(values) or not len(values):
+            raise DataError(
+                f"fold_in needs one value for each id; got {len(codes)} and {len(values)}."
+            )
+        row = fold_in(self.factors_, m, self.factors_.known_codes(1 - m, codes), values)
+        shrink = _shrink_of(self.factors_, m, len(values))
+        side = Side(row[None], self.factors_.spread[m][-1:], np.float32([shrink]))
+        return NewRow(self, m, side, np.unique(codes[codes >= 0]))
+
+    def _ranked(
+        self,
+        side: Side,
+        mode: int,
+        n: int,
+        risk: float,
+        excluded: list[Codes],
+        candidates: Iterable[Any] | None,
+    ) -> list[list[Recommendation]]:
+        if n < 1:
+            raise DataError(f"n must be 1 or more; got {n!r}.")
+        ids = self.ids_[1 - mode]
+        chosen = None
+        if candidates is not None:
+            chosen = ids.lookup(list(candidates))
+            chosen = chosen[chosen >= 0]
+        best = top_columns(
+            self.factors_, side, n, mode=mode, risk=risk, std_scale=self._std_scale(),
+            excluded=excluded, candidates=chosen,
+        )  # fmt: skip
+        return [
+            self._described(Side(*(array[k : k + 1] for array in side)), mode, codes, ids)
+            for k, codes in enumerate(best)
+        ]
+
+    def _described(self, side: Side, mode: int, codes: Codes, ids: Ids) -> list[Recommendation]:
+        mean, std = self._cells_of(side, mode, codes)
+        triples = zip(ids.labels[codes].tolist(), mean.tolist(), std.tolist(), strict=True)
+        return [Recommendation(*triple) for triple in triples]
+
+    def _cells_of(self, side: Side, mode: int, codes: Codes) -> tuple[Floats, Floats]:
+        """Mean and std of one row with some columns."""
+        mean, noise, ignorance = self.factors_.cells(mode, side, codes)
+        std = np.float32(self._std_scale()) * np.sqrt(noise + ignorance)
+        return self._clipped(mean), std
+
+    def _moments(self, codes: tuple[Codes, ...]) -> tuple[Moments, npt.NDArray[np.bool_]]:
+        known = tuple(self.factors_.known_codes(m, code) for m, code in enumerate(codes))
+        unseen = np.zeros(len(known[0]), dtype=bool)
+        for code, count in zip(known, self.factors_.counts, strict=True):
+            unseen |= code == len(count)
+        return self.factors_.moments(known, self._threads()), unseen
+
+    def _mode(self, mode: int | str) -> int:
+        names = [ids.name for ids in self.ids_]
+        if mode in names:
+            return names.index(str(mode))
+        if isinstance(mode, int) and 0 <= mode < len(names):
+            return mode
+        raise DataError(f"mode must be one of {names} or their numbers from 0; got {mode!r}.")
+
+    def _known_code(self, id: Any, mode: int) -> int:
+        code = int(self.ids_[mode].lookup([id])[0])
+        if code < 0:
+            raise DataError(f"The {self.ids_[mode].name} {id!r} was not seen in training.")
+        return code
+
+
+@dataclass(frozen=True)
+class NewRow:
+    """A new id that ``fold_in`` learned: it predicts and recommends like any other.
+
+    Attributes
+    ----------
+    model : LowRank
+        The model it belongs to.
+    mode : int
+        The mode of the new id.
+    side : Side
+        Its packed row.
+    seen : ndarray
+        Codes of the other mode that it was learned from.
+    """
+
+    model: LowRank
+    mode: int
+    side: Side
+    seen: Codes
+
+    def predict(self, others: Sequence[Any], return_std: bool = False) -> Any:
+        """Predict the value with each of ``others``, and its std if asked for."""
+        other = 1 - self.mode
+        codes = self.model.factors_.known_codes(other, self.model.ids_[other].lookup(others))
+        mean, std = self.model._cells_of(self.side, self.mode, codes)
+        return (mean, std) if return_std else mean
+
+    def recommend(
+        self,
+        n: int = 10,
+        *,
+        risk: float = 0.0,
+        exclude_seen: bool = True,
+        candidates: Iterable[Any] | None = None,
+    ) -> list[Recommendation]:
+        """Recommend the best n, as ``DeviationFactorizer.recommend`` does."""
+        excluded = [self.seen if exclude_seen else self.seen[:0]]
+        (best,) = self.model._ranked(self.side, self.mode, n, risk, excluded, candidates)
+        return best
+
+
+def _shrink_of(factors: Factors, mode: int, n: int) -> float:
+    """Shrink of a row with n observations: that of the known row with the nearest count."""
+    counts = factors.counts[mode]
+    order = np.argsort(counts, kind="stable")
+    place = min(int(np.searchsorted(counts[order], n)), len(order) - 1)
+    return float(factors.shrink[mode][order[place]])

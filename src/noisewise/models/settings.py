@@ -1,0 +1,68 @@
+"""Checks of what a user chose, with one sentence each."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from numbers import Integral, Real
+from typing import Any, NamedTuple
+
+from noisewise.errors import SettingError
+
+
+class Rule(NamedTuple):
+    """What a setting must be, in words and as a test."""
+
+    words: str
+    holds: Callable[[Any], bool]
+
+
+def whole(least: int) -> Rule:
+    """A whole number of at least ``least``."""
+    return Rule(
+        f"a whole number, {least} or more",
+        lambda v: isinstance(v, Integral) and not isinstance(v, bool) and v >= least,
+    )
+
+
+def number(*, above: float = -math.inf, least: float = -math.inf, most: float = math.inf) -> Rule:
+    """A finite number between bounds."""
+    words = ["a number"]
+    words += [f"above {above:g}"] if above > -math.inf else []
+    words += [f"at least {least:g}"] if least > -math.inf else []
+    words += [f"at most {most:g}"] if most < math.inf else []
+
+    def holds(v: Any) -> bool:
+        real = isinstance(v, Real) and not isinstance(v, bool) and math.isfinite(v)
+        return real and above < v and least <= v <= most
+
+    return Rule(", ".join(words), holds)
+
+
+def one_of(*choices: object) -> Rule:
+    """One of a few."""
+    return Rule(f"one of {', '.join(map(repr, choices))}", lambda v: v in choices)
+
+
+def either(first: Rule, *others: object) -> Rule:
+    """Obey a rule, or be one of a few other things."""
+    words = " or ".join([first.words, *map(repr, others)])
+    return Rule(words, lambda v: any(v is o or v == o for o in others) or first.holds(v))
+
+
+def span() -> Rule:
+    """A pair (low, high)."""
+
+    def holds(v: Any) -> bool:
+        pair = isinstance(v, tuple | list) and len(v) == 2
+        return pair and all(map(number().holds, v)) and v[0] < v[1]
+
+    return Rule("a pair (low, high)", holds)
+
+
+def check(model: Any, rules: dict[str, Rule]) -> None:
+    """Raise for the first setting of ``model`` that does not obey its rule."""
+    for name, rule in rules.items():
+        value = getattr(model, name)
+        if not rule.holds(value):
+            raise SettingError(f"{name} must be {rule.words}; got {value!r}.")

@@ -1,0 +1,123 @@
+"""Top-N lists in chunks: by mean, or by mean minus risk times std; similar rows.
+
+The table of all users with all items is never built: a chunk of it is, and what wins is kept.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+import scipy.sparse
+
+from noisewise.engine.factors import Factors, Side
+from noisewise.engine.state import Codes, Floats
+from noisewise.errors import ModelFileError
+from noisewise.storage import Tensors, take
+
+CHUNK_CELLS = 4_000_000
+
+Rows = npt.NDArray[np.intp]
+
+
+class Seen(NamedTuple):
+    """Which cells were observed: columns of row i are ``columns[starts[i]:starts[i + 1]]``."""
+
+    starts: npt.NDArray[np.int64]
+    columns: Codes
+
+    @classmethod
+    def of(cls, codes: tuple[Codes, ...], shape: tuple[int, ...]) -> Seen:
+        """Remember cells by their codes; four bytes a cell."""
+        ones = np.ones(len(codes[0]), dtype=np.int8)
+        matrix = scipy.sparse.csr_array((ones, codes), shape=shape)
+        matrix.sum_duplicates()
+        return cls(matrix.indptr.astype(np.int64), matrix.indices.astype(np.int32))
+
+    @classmethod
+    def unpack(cls, path: Any, tensors: Tensors, shape: tuple[int, ...]) -> Seen:
+        """Read back what a file remembers; the file is not trusted."""
+        starts = take(path, tensors, "seen.starts", "int64", shape[0] + 1)
+        columns = take(path, tensors, "seen.columns", "int32", -1)
+        rising = starts[0] == 0 and (np.diff(starts) >= 0).all() and starts[-1] == len(columns)
+        if not rising or (columns < 0).any() or (columns >= shape[1]).any():
+            raise ModelFileError(f"{path} is damaged: the cells it has seen make no sense.")
+        return cls(starts, columns)
+
+    def cells(self) -> tuple[Codes, Codes]:
+        """Codes of every cell."""
+        rows = np.repeat(np.arange(len(self.starts) - 1, dtype=np.int32), np.diff(self.starts))
+        return rows, self.columns
+
+    def of_row(self, row: int) -> Codes:
+        """Columns seen with a row; a row beyond the end has none."""
+        if not 0 <= row < len(self.starts) - 1:
+            return np.empty(0, dtype=np.int32)
+        return self.columns[self.starts[row] : self.starts[row + 1]]
+
+
+def top_columns(
+    factors: Factors,
+    side: Side,
+    n: int,
+    *,
+    mode: int = 0,
+    risk: float = 0.0,
+    std_scale: float = 1.0,
+    excluded: list[Codes],
+    candidates: Codes | None = None,
+) -> Iterator[Codes]:
+    """Yield, row by row, the best n columns: highest mean minus ``risk`` times std, best first.
+
+    Parameters
+    ----------
+    side
+        The rows to rank for, of ``mode``.
+    std_scale
+        Factor on the std, from a calibration.
+    excluded
+        For each row, columns to leave out.
+    candidates
+        The only columns to rank; None ranks all that were trained on.
+    """
+    counts = factors.counts[1 - mode]
+    allowed = counts > 0
+    if candidates is not None:
+        chosen = np.zeros_like(allowed)
+        chosen[candidates] = True
+        allowed = allowed & chosen
+    barred = np.flatnonzero(~allowed)
+    chunk = max(1, CHUNK_CELLS // len(counts))
+    for start in range(0, len(side.rows), chunk):
+        part = slice(start, start + chunk)
+        moments = factors.table(mode, Side(*(array[part] for array in side)))
+        score = moments.mean
+        if risk:
+            score = score - np.float32(risk * std_scale) * np.sqrt(
+                moments.noise + moments.ignorance
+            )
+        score[:, barred] = -np.inf
+        for row, without in zip(score, excluded[part], strict=True):
+            row[without] = -np.inf
+            yield _best(row, n)
+
+
+def similar_rows(factors: Factors, mode: int, code: int, n: int) -> tuple[Codes, Floats]:
+    """Rows of a mode whose mean factors point the same way (cosine), most similar first."""
+    rows = factors.state.mean_factors(mode, factors.params.rank)[:-1]
+    length = np.sqrt(np.einsum("ij,ij->i", rows, rows))
+    cosine = rows @ rows[code] / np.maximum(length * length[code], np.float32(1e-12))
+    cosine[factors.counts[mode] == 0] = -np.inf
+    cosine[code] = -np.inf
+    best = _best(cosine, n)
+    return best, cosine[best]
+
+
+def _best(score: Floats, n: int) -> Codes:
+    n = min(n, int(np.isfinite(score).sum()))
+    if n <= 0:
+        return np.empty(0, dtype=np.int32)
+    best = np.argpartition(-score, n - 1)[:n]
+    return best[np.lexsort((best, -score[best]))].astype(np.int32)

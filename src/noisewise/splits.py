@@ -1,0 +1,225 @@
+"""Which rows train, which choose the settings, which judge: the three parts of a table.
+
+Three questions, three ways to split:
+
+* :func:`rating_split`: how good on ratings like those seen? The random protocol of the paper.
+* :func:`split_by_time`: how good on what comes later?
+* :func:`split_by_user`: how good on people never seen?
+
+``test`` is a share of all, ``validation`` a share of what is left then, as in the paper: 10 %, 9 %
+and 81 %. Parts are row numbers, so they fit arrays, frames and ids alike.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from noisewise.errors import DataError
+
+Rows = NDArray[np.int64]
+
+TRAIN, VALIDATION, TEST = 0, 1, 2
+
+
+@dataclass(frozen=True, eq=False)
+class Split:
+    """Row numbers of the three parts; no row is in two of them.
+
+    Attributes
+    ----------
+    train, validation, test : int64 arrays
+        Row numbers.
+    seed : int or None
+        The seed that drew them; None when nothing was drawn.
+    """
+
+    train: Rows
+    validation: Rows
+    test: Rows
+    seed: int | None = None
+
+    @property
+    def fit(self) -> Rows:
+        """Everything but test, validation first: for the last fit, once the settings are chosen."""
+        return np.concatenate([self.validation, self.train])
+
+
+def rating_split(n: int, seed: int) -> Split:
+    """Split `n` ratings at random, as the paper does: a tenth, a tenth of the rest, the rest.
+
+    With ``order = np.random.default_rng(seed).permutation(n)`` the first ``n // 10`` are test, the
+    first tenth of the others is validation, and ``split.fit`` is ``order[n // 10:]``.
+
+    Examples
+    --------
+    >>> split = rating_split(1000, seed=0)
+    >>> len(split.test), len(split.validation), len(split.train), len(split.fit)
+    (100, 90, 810, 900)
+    """
+    _require(n, 0.1, 0.1, "ratings")
+    n_test, n_validation = _sizes(n, 0.1, 0.1)
+    order = np.random.default_rng(seed).permutation(n)
+    test, validation, train = np.split(order, [n_test, n_test + n_validation])
+    return Split(train, validation, test, seed)
+
+
+def split_by_time(
+    time: ArrayLike,
+    *,
+    test: float = 0.1,
+    validation: float = 0.1,
+    users: ArrayLike | None = None,
+) -> Split:
+    """Train on the past, test on the future.
+
+    Parameters
+    ----------
+    time : array of numbers or datetime64
+        When each row was observed. Of two rows of the same time the upper one counts as earlier.
+    test, validation : float
+        Share of all rows that is test; share of the earlier rest that is validation.
+    users : array of integer codes, optional
+        Cut each user's own history, not the table's. A user with too few rows for a part gives it
+        none; these rows stay in train.
+
+    Returns
+    -------
+    Split
+        Each part in table order.
+
+    Examples
+    --------
+    >>> split = split_by_time([3, 1, 2, 4], test=0.25, validation=0.4)
+    >>> split.train, split.validation, split.test
+    (array([1, 2]), array([0]), array([3]))
+    """
+    when = np.asarray(time)
+    if when.ndim != 1 or when.dtype.kind not in "iufmM":
+        raise DataError(
+            "time needs one number or datetime64 per row; "
+            f"got dtype {when.dtype} and shape {when.shape}."
+        )
+    if np.isnan(when).any():
+        row = int(np.isnan(when).argmax())
+        raise DataError(f"time needs a value in every row; got {when[row]} in row {row}.")
+    if users is None:
+        user = np.zeros(len(when), dtype=np.int64)
+    else:
+        user = _codes(users, "users")
+        if len(user) != len(when):
+            raise DataError(f"users needs one code per row, {len(when)}; got {len(user)}.")
+
+    order = np.lexsort((when, user))  # stable: rows of one user and one time stay in table order
+    _, start, count = np.unique(user[order], return_index=True, return_counts=True)
+    unit = "rows" if users is None else "rows of one user"
+    _require(int(count.max(initial=0)), test, validation, unit)
+    n_test, n_validation = _sizes(count, test, validation)
+    later = np.repeat(start + count, count) - np.arange(len(when))  # 1 for a user's latest row
+    part = np.full(len(when), TRAIN)
+    part[order[later <= np.repeat(n_test + n_validation, count)]] = VALIDATION
+    part[order[later <= np.repeat(n_test, count)]] = TEST
+    return _from_parts(part)
+
+
+def split_by_user(
+    user_codes: ArrayLike, *, test: float = 0.1, validation: float = 0.1, seed: int
+) -> Split:
+    """Hold out whole users: every row of a user is in the same part.
+
+    Parameters
+    ----------
+    user_codes : array of integer codes
+        Whose row it is. Any mode will do: pass item codes to hold out items.
+    test, validation : float
+        Share of all users in test; share of the other users in validation.
+    seed : int
+        Draws the users.
+
+    Returns
+    -------
+    Split
+        Each part in table order.
+
+    Examples
+    --------
+    >>> split = split_by_user([0, 0, 1, 1, 2, 2, 3, 3], test=0.25, validation=0.4, seed=0)
+    >>> split.train, split.validation, split.test
+    (array([2, 3, 6, 7]), array([0, 1]), array([4, 5]))
+    """
+    codes, user = np.unique(_codes(user_codes, "user_codes"), return_inverse=True)
+    _require(len(codes), test, validation, "users")
+    n_test, n_validation = _sizes(len(codes), test, validation)
+    order = np.random.default_rng(seed).permutation(len(codes))
+    part = np.full(len(codes), TRAIN)
+    part[order[:n_test]] = TEST
+    part[order[n_test : n_test + n_validation]] = VALIDATION
+    return _from_parts(part[user], seed)
+
+
+def random_split(n: int, fraction: float, rng: np.random.Generator) -> tuple[Rows, Rows]:
+    """Hold out a random `fraction` of `n` rows, to see when learning should stop.
+
+    Examples
+    --------
+    >>> train, held_out = random_split(50, 0.1, np.random.default_rng(0))
+    >>> len(train), len(held_out)
+    (45, 5)
+    """
+    _check_share(fraction, "fraction")
+    n_held_out = int(_share(n, fraction))
+    if n_held_out < 1:
+        needed = bisect_left(range(2**62), 1, key=lambda m: int(_share(m, fraction)))
+        raise DataError(f"Holding out {fraction} needs at least {needed} rows; got {n}.")
+    order = rng.permutation(n)
+    return order[n_held_out:], order[:n_held_out]
+
+
+def _share(n: int | Rows, fraction: float) -> Rows:
+    """Floor of `fraction` of each `n`, forgiving .29 * 100 = 28.999999; at least one stays out."""
+    share: Rows = np.minimum(np.floor(np.multiply(n, fraction) + 1e-6), np.subtract(n, 1))
+    return share.astype(np.int64)
+
+
+def _sizes(n: int | Rows, test: float, validation: float) -> tuple[Rows, Rows]:
+    n_test = _share(n, test)
+    return n_test, _share(n - n_test, validation)
+
+
+def _require(n: int, test: float, validation: float, unit: str) -> None:
+    """Refuse an `n` that leaves a part empty, and say how many there must be."""
+    _check_share(test, "test")
+    _check_share(validation, "validation")
+
+    def enough(m: int) -> bool:
+        return bool(min(_sizes(m, test, validation)) >= 1)
+
+    if not enough(n):
+        needed = bisect_left(range(2**62), True, key=enough)
+        raise DataError(
+            f"A split with test={test} and validation={validation} needs at least {needed} {unit}; "
+            f"got {n}."
+        )
+
+
+def _check_share(share: float, name: str) -> None:
+    if not 0 < share < 1:
+        raise DataError(f"{name} is a share and must lie between 0 and 1; got {share}.")
+
+
+def _codes(codes: ArrayLike, name: str) -> Rows:
+    array = np.asarray(codes)
+    if array.ndim != 1 or array.dtype.kind not in "iu":
+        raise DataError(
+            f"{name} needs one integer code per row; got dtype {array.dtype} and shape "
+            f"{array.shape}: turn ids into codes with np.unique(ids, return_inverse=True)[1]."
+        )
+    return array.astype(np.int64, copy=False)
+
+
+def _from_parts(part: Rows, seed: int | None = None) -> Split:
+    train, validation, test = (np.flatnonzero(part == p) for p in (TRAIN, VALIDATION, TEST))
+    return Split(train, validation, test, seed)

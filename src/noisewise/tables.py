@@ -1,0 +1,302 @@
+"""Tables of any kind, taken apart into checked columns. The only file that knows data frames.
+
+A table is a frame of pandas, polars or pyarrow, a 2-d array, a list of tuples or a scipy sparse
+matrix. Ids, values and times each have one function that checks a column and names the row that is
+wrong.
+"""
+
+from __future__ import annotations
+
+import math
+import numbers
+import warnings
+from collections.abc import Sequence
+from decimal import Decimal
+from typing import Any, NamedTuple, NoReturn
+
+import narwhals as nw
+import numpy as np
+import scipy.sparse
+from numpy.typing import NDArray
+from sklearn.exceptions import DataConversionWarning
+
+from noisewise.errors import DataError
+
+# Frame types that turn into a numpy array of numbers without loss.
+_NUMPY_TYPES = (
+    *(nw.Int8, nw.Int16, nw.Int32, nw.Int64),
+    *(nw.UInt8, nw.UInt16, nw.UInt32, nw.UInt64),
+    *(nw.Float32, nw.Float64),
+)
+
+
+class Column(NamedTuple):
+    """One column of a table."""
+
+    name: str
+    entries: Any
+
+
+def split_table(X: Any, *, with_value: bool = False) -> list[Column]:
+    """Take a table apart.
+
+    Parameters
+    ----------
+    X : frame, 2-d array, list of rows or sparse matrix
+        One id column per mode. The ids of a sparse matrix are the positions of its stored entries.
+    with_value : bool
+        Whether the last column holds the values. Those of a sparse matrix are its stored entries.
+
+    Returns
+    -------
+    list of Column
+        Id columns without a name are called "user" and "item", or "mode0", "mode1", ... where there
+        are not two of them.
+    """
+    names: Sequence[Any] = ()
+    entries: list[Any]
+    X = _from_frame(X)
+    if isinstance(X, nw.DataFrame):
+        names, entries = X.columns, list(X.iter_columns())
+    elif scipy.sparse.issparse(X):
+        stored = X.tocoo()
+        entries = [*stored.coords, stored.data] if with_value else list(stored.coords)
+    elif isinstance(X, list | tuple):
+        entries = _transpose(X)
+    elif hasattr(X, "__array__"):
+        array = np.asarray(X)
+        if array.ndim != 2:
+            _refuse_shape(array.ndim)
+        entries = list(array.T)
+    else:
+        raise DataError(f"X must be a frame, a 2-d array or a list of tuples; got {type(X)}.")
+    if not all(isinstance(name, str) for name in names) or not names:
+        n_modes = len(entries) - with_value
+        modes = ["user", "item"] if n_modes == 2 else [f"mode{k}" for k in range(n_modes)]
+        names = [*modes, "value"][: len(entries)]
+    return [Column(*pair) for pair in zip(names, entries, strict=True)]
+
+
+def check_ids(column: Any, name: str) -> NDArray[Any] | list[Any]:
+    """Return ids as an int64 array, a float64 array, or a list of hashable objects; none missing.
+
+    Parameters
+    ----------
+    column : 1-d array, series or sequence
+        The ids.
+    name : str
+        What errors call the column.
+
+    Returns
+    -------
+    ndarray or list
+        The same ids.
+    """
+    column = _from_frame(column)
+    if isinstance(column, nw.Series):
+        missing = column.is_null().to_numpy()
+        if missing.any():
+            _refuse_missing(name, int(missing.argmax()), "null")
+        column = column.to_numpy() if column.dtype in _NUMPY_TYPES else column.to_list()
+    if not isinstance(column, list | tuple):
+        array = np.asarray(column)
+        if array.ndim != 1:
+            raise DataError(f"Column {name!r} must have one dimension; got shape {array.shape}.")
+        if array.dtype.kind == "c":
+            raise DataError(f"Complex data not supported: column {name!r} is {array.dtype}.")
+        if array.dtype.kind == "f":
+            return _finite_floats(array, name)
+        if array.dtype.kind in "iu" and np.can_cast(array.dtype, np.int64):
+            return array.astype(np.int64, copy=False)
+        # Dates of numpy stay numpy's: as Python objects they may turn into integers.
+        column = list(array) if array.dtype.kind in "mM" else array.tolist()
+    types = set(map(type, column))
+    if types and all(t is int or issubclass(t, np.integer) for t in types):
+        try:
+            return np.array(column, dtype=np.int64)
+        except OverflowError:
+            return [int(entry) for entry in column]
+    if types and all(t is float or issubclass(t, np.floating) for t in types):
+        return _finite_floats(np.array(column, dtype=np.float64), name)
+    if any(issubclass(t, np.generic) for t in types):
+        column = [_python_scalar(entry) for entry in column]
+    if not types <= {str, bytes, bool, int}:
+        _check_objects(column, name)
+    return list(column)
+
+
+def check_values(column: Any, name: str) -> NDArray[np.float32]:
+    """Return values as finite float32.
+
+    Parameters
+    ----------
+    column : 1-d array, series or sequence of numbers
+        The values.
+    name : str
+        What errors call the column.
+
+    Returns
+    -------
+    ndarray of float32
+        The values, rounded to float32.
+    """
+    column = _from_frame(column)
+    if isinstance(column, nw.DataFrame):
+        column = column.to_numpy()
+    elif isinstance(column, nw.Series):
+        column = column.to_numpy() if column.dtype in _NUMPY_TYPES else column.to_list()
+    # As objects, a list that mixes numbers and text keeps both.
+    array = (
+        np.array(column, dtype=object) if isinstance(column, list | tuple) else np.asarray(column)
+    )
+    if array.ndim == 2 and array.shape[1] == 1:
+        warnings.warn(
+            "A column-vector y was passed when a 1d array was expected; pass y.ravel().",
+            DataConversionWarning,
+            stacklevel=3,
+        )
+        array = array.ravel()
+    if array.ndim != 1:
+        raise DataError(f"{name} should be a 1d array of values; got shape {array.shape}.")
+    if array.dtype.kind == "c":
+        raise DataError(f"Complex data not supported: {name} is {array.dtype}.")
+    if array.dtype.kind not in "biuf":
+        array = _numbers(array.tolist(), name)
+    with np.errstate(over="ignore"):
+        values = array.astype(np.float32)
+    finite = np.isfinite(values)
+    if not finite.all():
+        row = int(finite.argmin())
+        found = "NaN" if np.isnan(array[row]) else f"{array[row]}, beyond what float32 can hold"
+        raise DataError(f"Row {row} of {name} is {found}, not a finite number; drop or mend it.")
+    return values
+
+
+def check_seconds(column: Any, n_rows: int) -> NDArray[Any]:
+    """Return times as unix seconds.
+
+    Parameters
+    ----------
+    column : 1-d array, series or sequence
+        Seconds since 1970, or dates.
+    n_rows : int
+        How many there must be.
+
+    Returns
+    -------
+    ndarray of int64 or float64
+        Integers stay integers, dates become integers.
+    """
+    column = _from_frame(column)
+    array = column.to_numpy() if isinstance(column, nw.Series) else np.asarray(column)
+    if array.shape != (n_rows,):
+        raise DataError(f"time needs one entry per row, {n_rows}; got shape {array.shape}.")
+    if array.dtype.kind == "O":
+        try:
+            array = array.astype("datetime64[s]")
+        except (TypeError, ValueError) as error:
+            raise DataError(f"time must hold unix seconds or dates; {error}.") from None
+    if array.dtype.kind not in "iufM":
+        raise DataError(f"time must hold unix seconds or dates; got {array.dtype} entries.")
+    missing = np.isnat(array) if array.dtype.kind == "M" else ~np.isfinite(array)
+    if missing.any():
+        row = int(missing.argmax())
+        raise DataError(f"Row {row} of time is {array[row]}; drop the row or give it a time.")
+    if array.dtype.kind == "M":
+        array = array.astype("datetime64[s]")
+    return array.astype(np.float64 if array.dtype.kind == "f" else np.int64)
+
+
+def _from_frame(native: Any) -> Any:
+    """Wrap what narwhals knows, leave the rest as it is."""
+    try:
+        wrapped = nw.from_native(native, allow_series=True, pass_through=True)
+    except nw.exceptions.DuplicateError as error:
+        raise DataError(f"Rename columns of X so that no two are alike. {error}") from None
+    if isinstance(wrapped, nw.LazyFrame):
+        raise DataError("X is a lazy frame; call its collect() first.")
+    return wrapped
+
+
+def _transpose(rows: Sequence[Any]) -> list[Any]:
+    """Turn rows into columns."""
+    if not rows:
+        raise DataError("X is empty: got 0 rows.")
+    if any(not issubclass(kind, list | tuple | np.ndarray) for kind in set(map(type, rows))):
+        _refuse_shape(1)
+    width = len(rows[0])
+    if set(map(len, rows)) != {width}:
+        row = next(k for k, entries in enumerate(rows) if len(entries) != width)
+        raise DataError(f"Row {row} has {len(rows[row])} entries, the rows before it {width}.")
+    return [list(column) for column in zip(*rows, strict=True)]
+
+
+def _finite_floats(array: NDArray[Any], name: str) -> NDArray[np.float64]:
+    array = array.astype(np.float64, copy=False)
+    finite = np.isfinite(array)
+    if not finite.all():
+        row = int(finite.argmin())
+        _refuse_missing(name, row, "NaN" if np.isnan(array[row]) else str(array[row]))
+    return array
+
+
+def _python_scalar(entry: Any) -> Any:
+    keep = not isinstance(entry, np.generic) or isinstance(entry, np.datetime64 | np.timedelta64)
+    return entry if keep else entry.item()
+
+
+def _check_objects(column: Sequence[Any], name: str) -> None:
+    """Raise for the first entry that is missing or that cannot be the key of a dict."""
+    try:
+        distinct = dict.fromkeys(column)
+    except TypeError:
+        row = next(row for row, entry in enumerate(column) if not _is_hashable(entry))
+        raise DataError(
+            f"Row {row} of column {name!r} holds {column[row]!r}, which cannot be an id; use a "
+            "hashable type, such as str, int or tuple."
+        ) from None
+    if any(map(_is_missing, distinct)):
+        row = next(row for row, entry in enumerate(column) if _is_missing(entry))
+        _refuse_missing(name, row, str(column[row]))
+
+
+def _is_hashable(entry: Any) -> bool:
+    try:
+        hash(entry)
+    except TypeError:
+        return False
+    return True
+
+
+def _is_missing(entry: Any) -> bool:
+    """Tell None, NaN, NaT and NA, none of which is plainly equal to itself, and infinity."""
+    equal = entry == entry
+    return (
+        entry is None
+        or not (isinstance(equal, bool | np.bool_) and equal)
+        or (isinstance(entry, float) and math.isinf(entry))
+    )
+
+
+def _numbers(entries: list[Any], name: str) -> NDArray[np.float64]:
+    """Return Python objects as floats, if all of them are numbers."""
+    kinds = {t for t in set(map(type, entries)) if not issubclass(t, numbers.Real | Decimal)}
+    if not kinds:
+        return np.array(entries, dtype=np.float64)
+    row = next(row for row, entry in enumerate(entries) if type(entry) in kinds)
+    if _is_missing(entries[row]):
+        raise DataError(f"Row {row} of {name} has no value: found {entries[row]}; drop the row.")
+    raise DataError(f"Row {row} of {name} is {entries[row]!r}, not a number; drop or convert it.")
+
+
+def _refuse_missing(name: str, row: int, found: str) -> NoReturn:
+    raise DataError(
+        f"Row {row} of column {name!r} has no id: found {found}; drop the row or give it an id."
+    )
+
+
+def _refuse_shape(n_dimensions: int) -> NoReturn:
+    raise DataError(
+        f"Expected 2D array, got {n_dimensions}D array instead: X needs one id column per mode. "
+        "Reshape your data; a single cell is written [('ann', 'Alien')]."
+    )
