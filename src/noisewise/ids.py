@@ -68,7 +68,7 @@ class Ids:
         """
         column = check_ids(column, name)
         if isinstance(column, list):
-            index = {label: code for code, label in enumerate(dict.fromkeys(column))}
+            index = _Index()
             codes = np.fromiter(map(index.__getitem__, column), np.int32, len(column))
             return cls(as_objects(index), name), codes
         if column.dtype == np.int64:
@@ -159,6 +159,14 @@ class Ids:
     @cached_property
     def _index(self) -> dict[Any, int]:
         return {label: code for code, label in enumerate(self.labels.tolist())}
+
+
+class _Index(dict[Any, int]):
+    """Row numbers by id; a new id gets the next one."""
+
+    def __missing__(self, label: Any) -> int:
+        code = self[label] = len(self)
+        return code
 
 
 def as_objects(labels: Iterable[Any]) -> NDArray[np.object_]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import os
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -58,21 +58,16 @@ def read(path: str | Path, kind: str) -> tuple[dict[str, Any], Tensors]:
     ModelFileError
         If the file is truncated, not of noisewise, of another kind, or newer than this version.
     """
-    if not Path(path).is_file():
-        raise ModelFileError(f"There is no file {path}.")
-    try:
-        with safe_open(path, "np") as file:
-            document = (file.metadata() or {}).get("noisewise")
-            header = _header(path, document, kind)
-            tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
-    except (SafetensorError, OSError) as error:
-        raise ModelFileError(
-            f"{path} is not a noisewise file, or it is cut short or damaged ({error})."
-        ) from error
+    header, tensors = _open(path, kind, with_tensors=True)
     for name, tensor in tensors.items():
         if tensor.dtype.kind == "f" and not np.isfinite(tensor).all():
             raise ModelFileError(f"{path} is damaged: {name} holds numbers that are not finite.")
     return header, tensors
+
+
+def read_header(path: str | Path, kind: str) -> dict[str, Any]:
+    """Read only the header of a file that holds a ``kind``."""
+    return _open(path, kind, with_tensors=False)[0]
 
 
 def take(
@@ -127,6 +122,20 @@ def unpack_ids(path: str | Path, entry: Any, tensors: Tensors, prefix: str) -> I
     if different != length:
         raise ModelFileError(f"{path} is damaged: {length} ids, but only {different} different.")
     return ids
+
+
+def _open(path: str | Path, kind: str, *, with_tensors: bool) -> tuple[dict[str, Any], Tensors]:
+    if not Path(path).is_file():
+        raise ModelFileError(f"There is no file {path}.")
+    try:
+        with safe_open(path, "np") as file:
+            header = _header(path, (file.metadata() or {}).get("noisewise"), kind)
+            names = file.keys() if with_tensors else ()
+            return header, {name: file.get_tensor(name) for name in names}
+    except (SafetensorError, OSError) as error:
+        raise ModelFileError(
+            f"{path} is not a noisewise file, or it is cut short or damaged ({error})."
+        ) from error
 
 
 def _header(path: str | Path, document: str | None, kind: str) -> dict[str, Any]:
@@ -198,7 +207,7 @@ def _untagged(value: Any) -> Any:
     ((tag, content),) = value.items()
     if tag == "tuple":
         return tuple(_untagged(part) for part in content)
-    readers = {
+    readers: dict[str, Callable[[str], Any]] = {
         "int": int,
         "float": float.fromhex,
         "bytes": bytes.fromhex,

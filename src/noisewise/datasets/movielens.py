@@ -19,7 +19,8 @@ from os import PathLike
 from pathlib import Path
 from typing import NamedTuple
 
-from noisewise.datasets.text import named_errors, read_text, text_lines
+from noisewise.datasets.lines import text_lines
+from noisewise.datasets.text import named_errors, read_text
 from noisewise.errors import DataError
 from noisewise.observations import Duplicates, Observations
 

@@ -81,26 +81,29 @@ def read_npz(
     Observations
         In the order of the arrays.
     """
-    try:
-        archive = np.load(path, allow_pickle=False)
-    except (zipfile.BadZipFile, OSError) as error:
-        raise DataError(f"The npz file is damaged; get a new copy. {error}") from error
-    with archive:
-        if ids is None and value is None:
-            layout = next((known for known in (_RATINGS, _SENSORS) if known.fits(archive)), None)
-        elif ids is not None and value is not None:
-            choice = choose_columns(archive.files, ids=ids, value=value, time=time)
-            named = [archive.files[k] for k in choice.ids]
-            modes = tuple(_Mode(name, name) for name in named)
-            layout = _Layout(modes, archive.files[choice.value])
-        else:
-            layout = None
-        if layout is None:
-            raise DataError(
-                f"Found the arrays {', '.join(archive.files)}, which are neither ratings (user, "
-                "item, rating) nor sensors (loc, sensor, time, value); name both ids= and value=."
-            )
+    with path.open("rb") as file:
+        try:
+            archive = np.load(file, allow_pickle=False)
+        except (zipfile.BadZipFile, OSError) as error:
+            raise DataError(f"The npz file is damaged; get a new copy. {error}") from error
+        layout = _layout_of(archive, ids, value)
         return _from_archive(archive, layout, time, duplicates)
+
+
+def _layout_of(
+    archive: NpzFile, ids: Sequence[str | int] | None, value: str | int | None
+) -> _Layout:
+    if ids is not None and value is not None:
+        choice = choose_columns(archive.files, ids=ids, value=value)
+        modes = tuple(_Mode(archive.files[k], archive.files[k]) for k in choice.ids)
+        return _Layout(modes, archive.files[choice.value])
+    for known in (_RATINGS, _SENSORS):
+        if ids is None and value is None and known.fits(archive):
+            return known
+    raise DataError(
+        f"Found the arrays {', '.join(archive.files)}, which are neither ratings (user, item, "
+        "rating) nor sensors (loc, sensor, time, value); name both ids= and value=."
+    )
 
 
 def _from_archive(

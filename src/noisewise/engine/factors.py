@@ -1,4 +1,4 @@
-"""What a factorization has learned: rows by id, and from them mean, noise and ignorance of cells."""
+"""What a factorization has learned: rows by id; from them, mean, noise and ignorance of cells."""
 
 from __future__ import annotations
 
@@ -108,7 +108,7 @@ class Factors:
         return np.where(known, codes, len(count)).astype(np.int32)
 
     def moments(self, codes: tuple[Codes, ...], n_jobs: int = 1) -> Moments:
-        """Mean, noise and ignorance of cells, in units of the values; codes as from ``known_codes``."""
+        """Moments of cells in units of the values; codes as from ``known_codes``."""
         mean, noise = cpu.predict(self.state, codes, self.params, n_jobs)
         i, j = codes
         ignorance = self.shrink[0][i] * self.spread[1][j] + self.shrink[1][j] * self.spread[0][i]
@@ -116,9 +116,8 @@ class Factors:
 
     def side(self, mode: int, codes: Codes) -> Side:
         """Rows of a mode by their codes."""
-        return Side(
-            self.state.rows[mode][codes], self.spread[mode][codes], self.shrink[mode][codes]
-        )
+        parts = self.state.rows, self.spread, self.shrink
+        return Side(*(part[mode][codes] for part in parts))
 
     def table(self, mode: int, side: Side) -> Moments:
         """Moments of rows of ``mode`` with every id of the other mode: matrix products.
@@ -211,7 +210,10 @@ class Factors:
         ):
             raise ModelFileError(f"{path} is damaged: its training record makes no sense.")
         empty = State((), layout, epoch, variance)
-        all_rows, counts, spread, shrink = [], [], [], []
+        all_rows: list[Floats] = []
+        counts: list[Counts] = []
+        spread: list[Floats] = []
+        shrink: list[Floats] = []
         for m, n in enumerate(shape):
             rows = aligned_zeros(n, layout.width)
             for name, part in cls(params, empty, (), location, scale, (), ())._parts().items():

@@ -36,7 +36,7 @@ def fold_in(factors: Factors, mode: int, codes: Codes, values: Floats) -> Floats
         Observed values, in their own units.
     """
     params, layout = factors.params, factors.state.layout
-    row = factors.state.rows[mode][-1].copy()
+    row: Floats = factors.state.rows[mode][-1].copy()
     columns = factors.state.rows[1 - mode][codes].astype(np.float64)
     mean_part = slice(LINE, LINE + params.rank)
     part = slice(layout.deviation_start, layout.deviation_start + params.deviation_rank)

@@ -1,12 +1,12 @@
 """How little is known of a row, from the number of its observations alone.
 
-A point estimate has no posterior, but it lies in a population that has a spread. Were a row ``f``
-drawn from its population, with covariance ``C``, and then seen ``n`` times through rows ``x`` of the
-other mode with noise of variance ``v``, its posterior covariance would be, on average over x,
+A point estimate has no posterior, but its row lies in a population that has a spread. Were a row
+``f`` drawn from its population, with covariance ``C``, and then seen ``n`` times through rows ``x``
+of the other mode with noise of variance ``v``, its posterior covariance would be, on average,
 
     (C**-1 + n / v * E[x x'])**-1  =  T diag(1 / (1 + n * strength)) T'
 
-A cell with row ``x`` then has ``x' T diag(...) T' x`` of variance that comes from not knowing ``f``.
+A cell with row ``x`` has ``x' T diag(...) T' x`` of variance that comes from not knowing ``f``.
 Kept are two numbers per row: ``spread = x' C x``, the variance for an id never seen, and ``shrink``
 in [0, 1], the share of it that is left after n observations.
 """

@@ -87,8 +87,8 @@ def _adagrad(row: Array, gradient: Array, params: Params, part: str) -> Array:
     if params.adagrad == "row":
         place = MEAN_SUM if part == "mean" else DEVIATION_SUM
         scaled = gradient / np.sqrt(row[place])
-        row[place] += np.mean(gradient**2)
-        return scaled
+        row[place] += np.sum(gradient**2) / max(len(gradient), 1)
+        return np.asarray(scaled)
     sums = _sums(params, part)
     row[sums] += gradient**2
     return np.asarray(gradient / np.sqrt(row[sums]))

@@ -52,6 +52,7 @@ class Training:
     state: State
     curve: list[EpochInfo] = field(default_factory=list)
     best: State | None = None
+    stopped: bool = False  # by a callback
     interrupted: bool = False
 
     @property
@@ -89,7 +90,7 @@ def train(
     patience
         Epochs without an improvement of ``monitor`` after which to stop; None never stops.
     settle
-        Epochs that are always run (a warm-up).
+        Epochs of a warm-up: always run, and never the best if there is a later one.
     callbacks
         Called after each epoch; one that returns True stops the training.
     checkpoint
@@ -107,8 +108,7 @@ def train(
     )  # fmt: skip
     with bar:
         try:
-            stop = False
-            while not (stop or _finished(training, epochs, patience, monitor, settle)):
+            while not _finished(training, epochs, patience, monitor, settle):
                 started = time.perf_counter()
                 info = step(training.state)
                 _check_finite(info, training.state, advice)
@@ -117,11 +117,12 @@ def train(
                     info = replace(info, validation_rmse=rmse, validation_nll=nll)
                 info = replace(info, seconds=time.perf_counter() - started)
                 training.curve.append(info)
-                if validate is not None and _best(training.curve, monitor) == info:
+                if validate is not None and _best(training.curve, monitor, settle) == info:
                     training.best = training.state.copy()
                 bar.set_postfix_str(_summary(info), refresh=False)
                 bar.update()
-                stop = any([callback(info, training.state) for callback in callbacks])
+                for callback in callbacks:
+                    training.stopped |= bool(callback(info, training.state))
                 if checkpoint is not None and _is_due(checkpoint, info.epoch, written):
                     _keep(checkpoint, training)
                     written = time.monotonic()
@@ -130,8 +131,9 @@ def train(
                 raise
             training.interrupted = True
             warnings.warn(
-                f"Training was interrupted; the model of epoch {training.chosen.epoch} is kept.",
-                stacklevel=4,
+                f"Training was interrupted after epoch {training.curve[-1].epoch}; "
+                "the best model so far is kept.",
+                stacklevel=5,
             )
     if checkpoint is not None and not training.interrupted:
         _keep(checkpoint, training)
@@ -142,21 +144,23 @@ def _finished(
     training: Training, epochs: int, patience: int | None, monitor: str, settle: int
 ) -> bool:
     done = training.state.epoch
-    if done >= epochs:
+    if training.stopped or done >= epochs:
         return True
     if patience is None or training.best is None or done <= settle:
         return False
-    return done - _best(training.curve, monitor).epoch >= patience
+    return done - _best(training.curve, monitor, settle).epoch >= patience
 
 
-def _best(curve: list[EpochInfo], monitor: str) -> EpochInfo:
-    return min(curve, key=lambda info: getattr(info, f"validation_{monitor}"))
+def _best(curve: list[EpochInfo], monitor: str, settle: int) -> EpochInfo:
+    candidates = [info for info in curve if info.epoch > settle] or curve
+    return min(candidates, key=lambda info: getattr(info, f"validation_{monitor}"))
 
 
 def _check_finite(info: EpochInfo, state: State, advice: str) -> None:
     if not (np.isfinite(info.train_rmse) and np.isfinite(info.train_nll) and state.is_finite()):
         raise DivergedError(
-            f"The numbers blew up in epoch {info.epoch} (training error {info.train_rmse}). {advice}"
+            f"The numbers blew up in epoch {info.epoch} (training error {info.train_rmse}). "
+            f"{advice}"
         )
 
 
@@ -180,6 +184,7 @@ def _keep(checkpoint: Checkpoint, training: Training) -> None:
     header: dict[str, Any] = {
         "fingerprint": checkpoint.fingerprint,
         "curve": [asdict(info) for info in training.curve],
+        "stopped": training.stopped,
     }
     for name, state in (("state", training.state), ("best", training.best)):
         if state is not None:
@@ -207,8 +212,8 @@ def _resumed(checkpoint: Checkpoint, state: State) -> Training:
     try:
         curve = [EpochInfo(**info) for info in header["curve"]]
         best = restored("best") if "best" in header else None
-        return Training(restored("state"), curve, best)
-    except (KeyError, TypeError, ValueError) as error:
+        return Training(restored("state"), curve, best, bool(header["stopped"]))
+    except (KeyError, TypeError, ValueError, OverflowError) as error:
         if isinstance(error, ModelFileError):
             raise
         raise ModelFileError(f"The checkpoint {checkpoint.path} is damaged ({error!r}).") from error

@@ -1,0 +1,1 @@
+"""One file per table or figure: settings as data, results as JSON."""

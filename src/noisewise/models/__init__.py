@@ -1,0 +1,26 @@
+"""One file per model, all with one contract; ``load`` reads any of them back."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from noisewise import storage
+from noisewise.errors import ModelFileError
+from noisewise.models.base import Factorizer
+from noisewise.models.deviation import DeviationFactorizer
+
+MODELS: dict[str, type[Factorizer]] = {model.__name__: model for model in (DeviationFactorizer,)}
+
+
+def load(path: str | Path) -> Factorizer:
+    """Read a model of any kind that ``save`` wrote.
+
+    Raises
+    ------
+    ModelFileError
+        If the file is broken, foreign, or of a model that this version does not have.
+    """
+    name = storage.read_header(path, "model").get("model")
+    if name not in MODELS:
+        raise ModelFileError(f"{path} holds a model that this version does not have: {name!r}.")
+    return MODELS[name].load(path)

@@ -166,10 +166,12 @@ class Factorizer(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         mean, noise, ignorance = moments
         if self.unknown != "default":
             mean = np.where(unseen, np.float32(self.unknown), mean)
-        square = np.float32(self._std_scale() ** 2)
+        square = np.float32(self.std_scale_**2)
         return Moments(self._clipped(mean), square * noise, square * ignorance)
 
-    def _std_scale(self) -> float:
+    @property
+    def std_scale_(self) -> float:
+        """Factor on every std, learned on held-out data."""
         return 1.0 if self.calibration_ is None else self.calibration_.scale
 
     def _clipped(self, mean: Floats) -> Floats:

@@ -135,10 +135,10 @@ class DeviationFactorizer(LowRank):
 
     Examples
     --------
-    >>> ratings = [("ann", "Alien", 5), ("ann", "Brazil", 4), ("bob", "Alien", 1), ("bob", "Casino", 5)]
+    >>> ratings = [("ann", "Alien", 5), ("ann", "Brazil", 4), ("bob", "Alien", 1), ("bob", "M", 5)]
     >>> model = DeviationFactorizer(rank=2, deviation_rank=1, patience=None, random_state=0)
     >>> model = model.fit(ratings)
-    >>> mean, std = model.predict([("ann", "Casino")], return_std=True)
+    >>> mean, std = model.predict([("ann", "M")], return_std=True)
     >>> bool(std[0] > 0)
     True
     """
@@ -305,7 +305,7 @@ class DeviationFactorizer(LowRank):
     def _parts(
         self, observations: Observations, validation: Observations | None, seed: int
     ) -> tuple[Observations, Observations | None]:
-        """What to train on at first, and what to hold out."""
+        """Decide what to train on at first, and what to hold out."""
         if self.patience is None:
             if validation is not None:
                 raise SettingError("validation is only used with patience; got patience=None.")
@@ -332,7 +332,7 @@ class DeviationFactorizer(LowRank):
         settings = {k: v for k, v in self.get_params().items() if k not in neutral}
         digest = hashlib.sha256(json.dumps([stage, settings], default=str).encode())
         for array in (*observations.codes, observations.values):
-            digest.update(np.ascontiguousarray(array))
+            digest.update(np.ascontiguousarray(array).data)
         path = self._checkpoint_path(stage)
         every = self.checkpoint_epochs, self.checkpoint_minutes
         return Checkpoint(path, digest.hexdigest(), *every)
@@ -363,7 +363,7 @@ def _two_modes(observations: Observations) -> Observations:
 
 
 def _with_ids(observations: Observations, other: Observations) -> Observations:
-    """The same observations, numbered by the longer ids of ``other``."""
+    """Return observations with the longer ids of ``other``."""
     return Observations(observations.codes, observations.values, other.ids, observations.time)
 
 

@@ -52,7 +52,8 @@ def fit_factors(
 ) -> tuple[Factors, Training]:
     """Train on observations, watching held-out ones if there are any."""
     location = float(observations.values.mean(dtype=np.float64))
-    scale = float(observations.values.std(dtype=np.float64)) or 1.0
+    alike = observations.values.min() == observations.values.max()
+    scale = 1.0 if alike else float(observations.values.std(dtype=np.float64))
     blocks = _arranged(params, observations, location, scale)
     counts = count_rows(observations)
     placed = tuple(_placed(count, order) for count, order in zip(counts, blocks.order, strict=True))
@@ -124,7 +125,7 @@ def _train(
 
     return train(
         state, step, epochs=plan.epochs, validate=validate, patience=plan.patience,
-        monitor=plan.monitor, settle=params.warmup, callbacks=plan.callbacks,
+        monitor=plan.monitor, settle=params.warmup if params.deviation_rank else 0, callbacks=plan.callbacks,
         checkpoint=plan.checkpoint, label=plan.label, advice=ADVICE.format(params),
     )  # fmt: skip
 

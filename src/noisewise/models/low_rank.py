@@ -158,7 +158,7 @@ class LowRank(Factorizer):
             )
         row = fold_in(self.factors_, m, self.factors_.known_codes(1 - m, codes), values)
         shrink = _shrink_of(self.factors_, m, len(values))
-        side = Side(row[None], self.factors_.spread[m][-1:], np.float32([shrink]))
+        side = Side(row[None], self.factors_.spread[m][-1:], np.array([shrink], dtype=np.float32))
         return NewRow(self, m, side, np.unique(codes[codes >= 0]))
 
     def _ranked(
@@ -178,7 +178,7 @@ class LowRank(Factorizer):
             chosen = ids.lookup(list(candidates))
             chosen = chosen[chosen >= 0]
         best = top_columns(
-            self.factors_, side, n, mode=mode, risk=risk, std_scale=self._std_scale(),
+            self.factors_, side, n, mode=mode, risk=risk, std_scale=self.std_scale_,
             excluded=excluded, candidates=chosen,
         )  # fmt: skip
         return [
@@ -194,7 +194,7 @@ class LowRank(Factorizer):
     def _cells_of(self, side: Side, mode: int, codes: Codes) -> tuple[Floats, Floats]:
         """Mean and std of one row with some columns."""
         mean, noise, ignorance = self.factors_.cells(mode, side, codes)
-        std = np.float32(self._std_scale()) * np.sqrt(noise + ignorance)
+        std = np.float32(self.std_scale_) * np.sqrt(noise + ignorance)
         return self._clipped(mean), std
 
     def _moments(self, codes: tuple[Codes, ...]) -> tuple[Moments, npt.NDArray[np.bool_]]:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from numbers import Integral, Real
 from typing import Any, NamedTuple
+
+import numpy as np
 
 from noisewise.errors import SettingError
 
@@ -18,40 +19,41 @@ class Rule(NamedTuple):
 
 
 def whole(least: int) -> Rule:
-    """A whole number of at least ``least``."""
+    """Ask for a whole number of at least ``least``."""
     return Rule(
         f"a whole number, {least} or more",
-        lambda v: isinstance(v, Integral) and not isinstance(v, bool) and v >= least,
+        lambda v: isinstance(v, int | np.integer) and type(v) is not bool and bool(v >= least),
     )
 
 
 def number(*, above: float = -math.inf, least: float = -math.inf, most: float = math.inf) -> Rule:
-    """A finite number between bounds."""
+    """Ask for a finite number between bounds."""
     words = ["a number"]
     words += [f"above {above:g}"] if above > -math.inf else []
     words += [f"at least {least:g}"] if least > -math.inf else []
     words += [f"at most {most:g}"] if most < math.inf else []
 
     def holds(v: Any) -> bool:
-        real = isinstance(v, Real) and not isinstance(v, bool) and math.isfinite(v)
-        return real and above < v and least <= v <= most
+        if type(v) is bool or not isinstance(v, int | float | np.number):
+            return False
+        return bool(math.isfinite(v) and above < v and least <= v <= most)
 
     return Rule(", ".join(words), holds)
 
 
 def one_of(*choices: object) -> Rule:
-    """One of a few."""
+    """Ask for one of a few."""
     return Rule(f"one of {', '.join(map(repr, choices))}", lambda v: v in choices)
 
 
 def either(first: Rule, *others: object) -> Rule:
-    """Obey a rule, or be one of a few other things."""
+    """Ask for what obeys a rule, or is one of a few other things."""
     words = " or ".join([first.words, *map(repr, others)])
     return Rule(words, lambda v: any(v is o or v == o for o in others) or first.holds(v))
 
 
 def span() -> Rule:
-    """A pair (low, high)."""
+    """Ask for a pair (low, high)."""
 
     def holds(v: Any) -> bool:
         pair = isinstance(v, tuple | list) and len(v) == 2

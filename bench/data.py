@@ -1,0 +1,87 @@
+"""Synthetic ratings of the shape of public datasets, made once and mapped by every process."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+SIGNAL_RANK = 8
+
+
+class Shape(NamedTuple):
+    """Size of a dataset, and how unequal its users and items are (sigma of a lognormal)."""
+
+    users: int
+    items: int
+    ratings: int
+    user_skew: float
+    item_skew: float
+
+    def shrunk(self, factor: int) -> Shape:
+        """Return a smaller one, as dense, for a smoke test."""
+        size = (self.users // factor, self.items // factor, self.ratings // factor**2)
+        return Shape(*size, self.user_skew, self.item_skew)
+
+
+SHAPES = {
+    "ml-1m": Shape(6_040, 3_706, 1_000_209, 1.1, 1.5),
+    "ml-10m": Shape(69_878, 10_677, 10_000_054, 1.2, 2.0),
+}
+
+
+class Ratings(NamedTuple):
+    """One (user, item) pair per row, numbered from 0, and its value; sorted by user, then item."""
+
+    cells: npt.NDArray[np.int32]
+    values: npt.NDArray[np.float32]
+
+
+def ratings(shape: Shape, seed: int) -> Ratings:
+    """Draw ratings: no cell twice, every user and item at least once, whole values of 1 to 5.
+
+    Cells are drawn by the popularity of user and item; values are a bias of each, a signal of rank
+    8 and noise. The order is that of MovieLens' own files: user by user.
+    """
+    rng = np.random.default_rng(seed)
+    cells = _draw_cells(shape, rng)
+    user, item = np.divmod(cells, shape.items)
+    value = 3.5 + 0.4 * rng.standard_normal(shape.users)[user]
+    value += 0.5 * rng.standard_normal(shape.items)[item]
+    for _ in range(SIGNAL_RANK):
+        left, right = rng.standard_normal(shape.users), rng.standard_normal(shape.items)
+        value += 0.5 / np.sqrt(SIGNAL_RANK) * left[user] * right[item]
+    value += rng.normal(0.0, 0.8, shape.ratings)
+    pairs = np.column_stack([user, item]).astype(np.int32)
+    return Ratings(pairs, np.clip(np.rint(value), 1, 5).astype(np.float32))
+
+
+def store(folder: Path, drawn: Ratings) -> None:
+    """Write ratings to a folder."""
+    folder.mkdir(parents=True)
+    for name, array in drawn._asdict().items():
+        np.save(folder / f"{name}.npy", array, allow_pickle=False)
+
+
+def load(folder: Path) -> Ratings:
+    """Map ratings into memory, and touch every page of them."""
+    mapped = (np.load(folder / f"{name}.npy", mmap_mode="r") for name in Ratings._fields)
+    loaded = Ratings(*map(np.asarray, mapped))
+    for array in loaded:
+        array.max()
+    return loaded
+
+
+def _draw_cells(shape: Shape, rng: np.random.Generator) -> npt.NDArray[np.int64]:
+    """Return distinct cells as ``user * items + item``, sorted."""
+    longer = np.arange(max(shape.users, shape.items))
+    cells = np.unique(longer % shape.users * shape.items + longer % shape.items)
+    user_reach = np.cumsum(rng.lognormal(0.0, shape.user_skew, shape.users))
+    item_reach = np.cumsum(rng.lognormal(0.0, shape.item_skew, shape.items))
+    while (missing := shape.ratings - len(cells)) > 0:
+        user = np.searchsorted(user_reach, rng.uniform(0.0, user_reach[-1], missing), side="right")
+        item = np.searchsorted(item_reach, rng.uniform(0.0, item_reach[-1], missing), side="right")
+        cells = np.union1d(cells, user * shape.items + item)
+    return cells

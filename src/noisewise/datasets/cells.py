@@ -1,0 +1,99 @@
+"""Tables of ids without values: the cells to predict."""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+from noisewise.datasets.lines import text_lines
+from noisewise.errors import DataError, MissingExtraError
+from noisewise.observations import Ids
+
+
+def read_cells(path: str | Path, ids: Sequence[Ids]) -> list[list[Any]]:
+    """Read the id columns of a CSV, TSV or Parquet file, one list per mode.
+
+    Columns are found by the names of the modes; where the file does not have these, its first
+    columns are taken, and a first line that names none of the ids is a header.
+
+    Parameters
+    ----------
+    path : path
+        The file. Other columns are not read.
+    ids : sequence of Ids
+        Ids of the model; where they are numbers, the file's are read as numbers.
+    """
+    path = Path(path)
+    if not path.is_file():
+        raise DataError(f"There is no file {path}.")
+    columns = _parquet(path, ids) if path.suffix == ".parquet" else _text(path, ids)
+    return [
+        [typed(entry, mode) for entry in column] for column, mode in zip(columns, ids, strict=True)
+    ]
+
+
+def typed(entry: Any, ids: Ids) -> Any:
+    """Turn the text of an id into a number where the known ids are numbers and it is one.
+
+    Examples
+    --------
+    >>> numbers, _ = Ids.encode([7, 9], "user")
+    >>> typed("7", numbers), typed("ann", numbers)
+    (7, 'ann')
+    """
+    if isinstance(entry, str) and ids.labels.dtype.kind == "i":
+        digits = entry.strip().removeprefix("-")
+        return int(entry) if digits.isascii() and digits.isdigit() else entry
+    return entry
+
+
+def _text(path: Path, ids: Sequence[Ids]) -> list[list[str]]:
+    names = [mode.name for mode in ids]
+    lines = text_lines(path)
+    first = next(lines, "").rstrip("\r\n")
+    delimiter = "::" if "::" in first else "\t" if "\t" in first else ","
+    rows: Iterable[list[str]]
+    if delimiter == "::":
+        rows = (line.rstrip("\r\n").split("::") for line in lines)
+        head = first.split("::")
+    else:
+        rows = csv.reader(lines, delimiter=delimiter)
+        (head,) = csv.reader([first], delimiter=delimiter)
+    if not head or len(head) < len(ids):
+        raise DataError(
+            f"{path} needs {len(ids)} id columns ({', '.join(names)}); line 1 has {head}."
+        )
+    named = set(names) <= set(head)
+    places = [head.index(name) for name in names] if named else list(range(len(ids)))
+    columns: list[list[str]] = [[] for _ in ids]
+    known = any(
+        mode.lookup([typed(head[k], mode)])[0] >= 0 for k, mode in zip(places, ids, strict=True)
+    )
+    if known and not named:
+        for column, k in zip(columns, places, strict=True):
+            column.append(head[k])
+    for number, row in enumerate(rows, start=2):
+        if not row:
+            continue
+        if len(row) <= max(places):
+            raise DataError(
+                f"{path}, line {number}: {len(row)} fields, but {max(places) + 1} are needed."
+            )
+        for column, k in zip(columns, places, strict=True):
+            column.append(row[k])
+    return columns
+
+
+def _parquet(path: Path, ids: Sequence[Ids]) -> list[list[Any]]:
+    try:
+        import pyarrow.parquet
+    except ImportError as error:
+        raise MissingExtraError("Reading Parquet", "parquet") from error
+    names = [mode.name for mode in ids]
+    found = pyarrow.parquet.read_schema(path).names
+    if not set(names) <= set(found):
+        raise DataError(f"{path} needs the columns {', '.join(names)}; it has {', '.join(found)}.")
+    table = pyarrow.parquet.read_table(path, columns=names)
+    return [table[name].to_pylist() for name in names]

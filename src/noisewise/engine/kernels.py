@@ -1,0 +1,170 @@
+"""The hot loops, on plain arrays and in the paper's letters.
+
+``A`` and ``B`` are the packed rows of two modes (see ``state``): U and V are their mean factors, P
+and Q their deviation factors. For one observation, ``e`` is its error, ``s`` its variance; ``g`` is
+minus the gradient of its likelihood by the mean, ``h`` the gradient by the variance, both weighted
+by ``s ** beta``.
+
+All indices are unsigned. A signed one may be negative, which keeps numba from vectorising the
+loops; a slice would be reference-counted, with a lock, for every observation.
+"""
+
+import numpy as np
+from numba import njit
+
+from noisewise.engine.state import BIAS, BIAS_SUM, DEVIATION_SUM, LINE, MEAN_SUM, SHARE
+
+_HEADER, _BIAS, _BIAS_SUM, _MEAN_SUM, _DEVIATION_SUM, _SHARE = (
+    np.uintp(k) for k in (LINE, BIAS, BIAS_SUM, MEAN_SUM, DEVIATION_SUM, SHARE)
+)
+_ZERO, _HALF, _ONE = np.float32(0.0), np.float32(0.5), np.float32(1.0)
+_FARTHEST = np.float32(50.0)  # squared error over variance, as far as a deviation step believes it
+_TINY = np.float32(1e-8)  # smaller deviation factors are zero: subnormal numbers are slow
+
+
+@njit(fastmath=True, error_model="numpy", inline="always")
+def _gradients(e, s, beta):
+    log_s = np.log(s)
+    weight = np.exp(beta * log_s) if beta > _ZERO else _ONE
+    scaled = e * e / s
+    g = weight * e / s
+    h = weight * _HALF * (_ONE - min(scaled, _FARTHEST)) / s
+    return g, h, log_s + scaled
+
+
+@njit(fastmath=True, error_model="numpy", nogil=True, cache=True)
+def visit_coordinate(
+    stratum, worker, workers, side, starts, row, column, value, A, B, n_mean, n_deviation,
+    rate, deviation_rate, l2, bias_l2, l1, delta, beta, variance, learn_deviation, sums,
+):  # fmt: skip
+    """One worker's blocks of a stratum; AdaGrad with a sum per coordinate."""
+    D, K = np.uintp(n_mean), np.uintp(n_deviation)
+    p0 = _HEADER + D
+    u_sum = p0 + K
+    p_sum = u_sum + D
+    for block in range(stratum * side + worker, (stratum + 1) * side, workers):
+        squared, likelihood = 0.0, 0.0
+        for n in range(starts[block], starts[block + 1]):
+            i, j = np.uintp(row[n]), np.uintp(column[n])
+            mean = A[i, _BIAS] + B[j, _BIAS]
+            for d in range(D):
+                mean += A[i, _HEADER + d] * B[j, _HEADER + d]
+            s = variance
+            if learn_deviation:
+                s = delta
+                for k in range(K):
+                    s += A[i, p0 + k] * B[j, p0 + k]
+            e = value[n] - mean
+            g, h, loss = _gradients(e, s, beta)
+            squared += e * e
+            likelihood += loss
+
+            l2_i, l2_j = l2 * A[i, _SHARE], l2 * B[j, _SHARE]
+            for d in range(D):
+                u, v = A[i, _HEADER + d], B[j, _HEADER + d]
+                du, dv = l2_i * u - g * v, l2_j * v - g * u
+                x, y = A[i, u_sum + d] + du * du, B[j, u_sum + d] + dv * dv
+                A[i, u_sum + d], B[j, u_sum + d] = x, y
+                A[i, _HEADER + d] = u - rate * du * (_ONE / np.sqrt(x))
+                B[j, _HEADER + d] = v - rate * dv * (_ONE / np.sqrt(y))
+            _step_biases(A, B, i, j, g, rate, bias_l2)
+            if learn_deviation:
+                l1_i, l1_j = l1 * A[i, _SHARE], l1 * B[j, _SHARE]
+                for k in range(K):
+                    p, q = A[i, p0 + k], B[j, p0 + k]
+                    dp, dq = h * q + l1_i, h * p + l1_j
+                    x, y = A[i, p_sum + k] + dp * dp, B[j, p_sum + k] + dq * dq
+                    A[i, p_sum + k], B[j, p_sum + k] = x, y
+                    p -= deviation_rate * dp * (_ONE / np.sqrt(x))
+                    q -= deviation_rate * dq * (_ONE / np.sqrt(y))
+                    A[i, p0 + k] = p if p > _TINY else _ZERO
+                    B[j, p0 + k] = q if q > _TINY else _ZERO
+        sums[block, 0], sums[block, 1] = squared, likelihood
+
+
+@njit(fastmath=True, error_model="numpy", nogil=True, cache=True)
+def visit_row(
+    stratum, worker, workers, side, starts, row, column, value, A, B, n_mean, n_deviation,
+    rate, deviation_rate, l2, bias_l2, l1, delta, beta, variance, learn_deviation, sums,
+):  # fmt: skip
+    """One worker's blocks of a stratum; AdaGrad with one sum per row, of the mean square."""
+    D, K = np.uintp(n_mean), np.uintp(n_deviation)
+    p0 = _HEADER + D
+    per_mean, per_deviation = (
+        np.float32(1.0 / max(n_mean, 1)),
+        np.float32(1.0 / max(n_deviation, 1)),
+    )
+    for block in range(stratum * side + worker, (stratum + 1) * side, workers):
+        squared, likelihood = 0.0, 0.0
+        for n in range(starts[block], starts[block + 1]):
+            i, j = np.uintp(row[n]), np.uintp(column[n])
+            mean = A[i, _BIAS] + B[j, _BIAS]
+            for d in range(D):
+                mean += A[i, _HEADER + d] * B[j, _HEADER + d]
+            s = variance
+            if learn_deviation:
+                s = delta
+                for k in range(K):
+                    s += A[i, p0 + k] * B[j, p0 + k]
+            e = value[n] - mean
+            g, h, loss = _gradients(e, s, beta)
+            squared += e * e
+            likelihood += loss
+
+            l2_i, l2_j = l2 * A[i, _SHARE], l2 * B[j, _SHARE]
+            rate_i = rate / np.sqrt(A[i, _MEAN_SUM])
+            rate_j = rate / np.sqrt(B[j, _MEAN_SUM])
+            x, y = _ZERO, _ZERO
+            for d in range(D):
+                u, v = A[i, _HEADER + d], B[j, _HEADER + d]
+                du, dv = l2_i * u - g * v, l2_j * v - g * u
+                x += du * du
+                y += dv * dv
+                A[i, _HEADER + d] = u - rate_i * du
+                B[j, _HEADER + d] = v - rate_j * dv
+            A[i, _MEAN_SUM] += x * per_mean
+            B[j, _MEAN_SUM] += y * per_mean
+            _step_biases(A, B, i, j, g, rate, bias_l2)
+            if learn_deviation:
+                l1_i, l1_j = l1 * A[i, _SHARE], l1 * B[j, _SHARE]
+                rate_i = deviation_rate / np.sqrt(A[i, _DEVIATION_SUM])
+                rate_j = deviation_rate / np.sqrt(B[j, _DEVIATION_SUM])
+                x, y = _ZERO, _ZERO
+                for k in range(K):
+                    p, q = A[i, p0 + k], B[j, p0 + k]
+                    dp, dq = h * q + l1_i, h * p + l1_j
+                    x += dp * dp
+                    y += dq * dq
+                    p -= rate_i * dp
+                    q -= rate_j * dq
+                    A[i, p0 + k] = p if p > _TINY else _ZERO
+                    B[j, p0 + k] = q if q > _TINY else _ZERO
+                A[i, _DEVIATION_SUM] += x * per_deviation
+                B[j, _DEVIATION_SUM] += y * per_deviation
+        sums[block, 0], sums[block, 1] = squared, likelihood
+
+
+@njit(fastmath=True, error_model="numpy", inline="always")
+def _step_biases(A, B, i, j, g, rate, l2):
+    du = l2 * A[i, _SHARE] * A[i, _BIAS] - g
+    dv = l2 * B[j, _SHARE] * B[j, _BIAS] - g
+    A[i, _BIAS_SUM] += du * du
+    B[j, _BIAS_SUM] += dv * dv
+    A[i, _BIAS] -= rate * du / np.sqrt(A[i, _BIAS_SUM])
+    B[j, _BIAS] -= rate * dv / np.sqrt(B[j, _BIAS_SUM])
+
+
+@njit(fastmath=True, error_model="numpy", nogil=True, cache=True)
+def predict(row, column, A, B, n_mean, n_deviation, floor, mean, variance):
+    """Fill in mean and variance of cells."""
+    D, K = np.uintp(n_mean), np.uintp(n_deviation)
+    p0 = _HEADER + D
+    for n in range(len(row)):
+        i, j = np.uintp(row[n]), np.uintp(column[n])
+        m, s = A[i, _BIAS] + B[j, _BIAS], floor
+        for d in range(D):
+            m += A[i, _HEADER + d] * B[j, _HEADER + d]
+        for k in range(K):
+            s += A[i, p0 + k] * B[j, p0 + k]
+        mean[n] = m
+        variance[n] = s

@@ -1,0 +1,187 @@
+"""The paper's protocol for ratings: random 90/10 splits, epochs chosen on a tenth of the rest.
+
+For split s a permutation drawn from s puts the first tenth into the test part and a tenth of the
+rest into validation. The number of epochs is chosen on validation, the model is trained again on
+all 90 %, and a test pair whose user or item was not trained on is given the rating 3.
+"""
+
+from __future__ import annotations
+
+import datetime
+import json
+import math
+import os
+import platform
+from collections.abc import Callable, Iterator
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+from tqdm import tqdm
+
+from noisewise import metrics
+from noisewise.errors import DataError, SettingError
+from noisewise.models.deviation import DeviationFactorizer
+from noisewise.observations import Observations
+from noisewise.splits import Split, rating_split, split_by_time, split_by_user
+
+MODELS: dict[str, tuple[type[DeviationFactorizer], dict[str, Any]]] = {
+    "dmf": (DeviationFactorizer, {}),
+    "biased-mf": (DeviationFactorizer, {"deviation_rank": 0}),
+}
+PAPER_UNKNOWN = 3.0
+
+Result = dict[str, Any]
+
+
+def build(name: str, settings: dict[str, Any] | None = None) -> DeviationFactorizer:
+    """Make a model by the name that the command line knows it by.
+
+    Examples
+    --------
+    >>> build("biased-mf", {"rank": 16}).deviation_rank
+    0
+    """
+    if name not in MODELS:
+        raise SettingError(f"model must be one of {', '.join(MODELS)}; got {name!r}.")
+    kind, own = MODELS[name]
+    model = kind(**own)
+    for setting in settings or {}:
+        if setting not in model.get_params():
+            known = ", ".join(sorted(model.get_params()))
+            raise SettingError(f"{name} has no setting {setting!r}; it has {known}.")
+    model.set_params(**(settings or {}))
+    return model
+
+
+def evaluate(
+    observations: Observations,
+    name: str,
+    settings: dict[str, Any] | None = None,
+    *,
+    splits: int = 5,
+    seed: int = 0,
+    protocol: str = "paper",
+) -> Result:
+    """Run a model over splits and report every metric for each, with the mean and its interval.
+
+    Parameters
+    ----------
+    observations : Observations
+        All ratings; the protocol "time" needs them with their time.
+    name : str
+        One of ``MODELS``.
+    settings : dict
+        Settings that differ from the model's own.
+    splits, seed : int
+        Splits ``seed`` to ``seed + splits - 1``; each is also the model's random state.
+    protocol : {"paper", "time", "user"}
+        Random tenths; each user's later ratings; users held out whole.
+
+    Returns
+    -------
+    dict
+        JSON-ready: model, settings, splits, mean, interval95, and where and when it ran.
+    """
+    if splits < 1:
+        raise SettingError(f"splits must be 1 or more; got {splits}.")
+    chosen = {"unknown": PAPER_UNKNOWN} if protocol == "paper" else {}
+    chosen |= settings or {}
+    rows = []
+    for k in tqdm(range(seed, seed + splits), desc=name, unit="split", disable=None):
+        split = _split(observations, k, protocol)
+        model = build(name, {**chosen, "random_state": k})
+        model.fit(observations.take(split.train), validation=observations.take(split.validation))
+        rows.append({"seed": k, **score(model, observations.take(split.test))})
+    measured = {key: [row[key] for row in rows] for key in rows[0] if key != "seed"}
+    summaries = {key: metrics.summarise(values) for key, values in measured.items()}
+    return {
+        "model": name,
+        "settings": {k: v for k, v in model.get_params().items() if k != "random_state"},
+        "protocol": protocol,
+        "data": {"observations": len(observations), "shape": list(observations.shape)},
+        "splits": rows,
+        "mean": {key: summary.mean for key, summary in summaries.items()},
+        "interval95": {key: _pair(summary) for key, summary in summaries.items()},
+        **where_and_when(),
+    }
+
+
+def score(model: DeviationFactorizer, test: Observations) -> dict[str, float]:
+    """Every metric of a fitted model on ratings that it has not seen."""
+    mean, std = model.predict(test, return_std=True)
+    low, high = model.predict_interval(test, coverage=0.9)
+    measured = metrics.evaluate(test.values, mean, std, low=low, high=high, coverage=0.9)
+    measured["constant_nll"] = metrics.constant_nll(test.values, mean, test.values - mean)
+    return {**measured, "epochs": model.n_epochs_, "seconds": model.seconds_}
+
+
+def compare(a: Result, b: Result, metric: str = "rmse") -> metrics.PairedTest:
+    """Test two results on the same splits against each other, in pairs."""
+    values = [{row["seed"]: row[metric] for row in result["splits"]} for result in (a, b)]
+    if values[0].keys() != values[1].keys() or a["data"] != b["data"]:
+        raise DataError("Results can only be compared over the same data and the same splits.")
+    return metrics.paired_test(*(list(v.values()) for v in values))
+
+
+def where_and_when() -> dict[str, Any]:
+    """Name the machine, the versions and the day, for a result to carry."""
+    packages = ("noisewise", "numpy", "numba", "scikit-learn")
+    return {
+        "machine": {
+            "cpu": _cpu(),
+            "cores": os.cpu_count(),
+            "system": f"{platform.system()} {platform.machine()}",
+            "python": platform.python_version(),
+            "packages": {name: version(name) for name in packages},
+        },
+        "date": datetime.datetime.now(datetime.UTC).date().isoformat(),
+    }
+
+
+def as_json(result: Result) -> str:
+    """Write a result as JSON; what could not be measured is null."""
+    return json.dumps(_finite(result), indent=1, default=str) + "\n"
+
+
+def _split(observations: Observations, seed: int, protocol: str) -> Split:
+    splitters: dict[str, Callable[[], Split]] = {
+        "paper": lambda: rating_split(len(observations), seed),
+        "time": lambda: split_by_time(_time(observations), users=observations.codes[0]),
+        "user": lambda: split_by_user(observations.codes[0], seed=seed),
+    }
+    if protocol not in splitters:
+        raise SettingError(f"protocol must be one of {', '.join(splitters)}; got {protocol!r}.")
+    return splitters[protocol]()
+
+
+def _time(observations: Observations) -> Any:
+    if observations.time is None:
+        raise DataError("The protocol 'time' needs the time of each rating: name its column.")
+    return observations.time
+
+
+def _pair(summary: metrics.Summary) -> list[float]:
+    return [summary.low, summary.high]
+
+
+def _finite(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: _finite(part) for key, part in value.items()}
+    if isinstance(value, list | tuple):
+        return [_finite(part) for part in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value
+
+
+def _cpu() -> str:
+    info = Path("/proc/cpuinfo")
+    if info.exists():
+        for line in _lines(info):
+            if line.startswith("model name"):
+                return line.split(":", 1)[1].strip()
+    return platform.processor() or "unknown"
+
+
+def _lines(path: Path) -> Iterator[str]:
+    with path.open() as file:
+        yield from file

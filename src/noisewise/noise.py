@@ -1,0 +1,116 @@
+"""Who is noisy: the ids and the single observations that a model trusts least.
+
+Tables are dicts of columns, so that ``pandas.DataFrame(table)`` or ``polars.DataFrame(table)`` take
+them as they are.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from sklearn.utils.validation import check_is_fitted
+
+from noisewise.errors import DataError, SettingError
+from noisewise.models.low_rank import LowRank
+from noisewise.observations import observe
+
+Table = dict[str, npt.NDArray[Any]]
+
+
+def noisy_ids(model: LowRank, *, mode: int | str = 0, n: int | None = 20, fewest: int = 1) -> Table:
+    """Rank the ids of a mode by the noise that the model expects of them.
+
+    The noise of a user is the root mean variance over the items that people rate: every item
+    weighs as much as it has observations.
+
+    Parameters
+    ----------
+    model : LowRank
+        A fitted model.
+    mode : int or str
+        0 for users, 1 for items, or a column's name.
+    n : int or None
+        How many, the noisiest first; None gives all.
+    fewest : int
+        Leave out ids with fewer observations.
+
+    Returns
+    -------
+    dict of arrays
+        id, noise_std (in units of the values), observations, and relative: noise_std over that of
+        the median id.
+
+    Examples
+    --------
+    >>> from noisewise import DeviationFactorizer
+    >>> from noisewise.datasets.synthetic import make_ratings
+    >>> ratings = make_ratings(n_users=60, n_items=40, seed=0).observations
+    >>> model = DeviationFactorizer(rank=2, deviation_rank=1, random_state=0).fit(ratings)
+    >>> sorted(noisy_ids(model, n=3))
+    ['id', 'noise_std', 'observations', 'relative']
+    """
+    check_is_fitted(model)
+    if n is not None and n < 1:
+        raise SettingError(f"n must be 1 or more, or None for all; got {n!r}.")
+    m = model._mode(mode)
+    noise = _noise_std(model, m)
+    counts = model.factors_.counts[m]
+    eligible = np.flatnonzero(counts >= max(fewest, 1))
+    order = eligible[np.argsort(-noise[eligible], kind="stable")][:n]
+    middle = np.median(noise[eligible]) if len(eligible) else np.nan
+    return {
+        "id": model.ids_[m].labels[order],
+        "noise_std": noise[order],
+        "observations": counts[order],
+        "relative": noise[order] / middle,
+    }
+
+
+def noisy_observations(model: LowRank, X: Any, y: Any = None, *, n: int | None = 20) -> Table:
+    """Rank single observations by how far they lie from what the model expects.
+
+    Parameters
+    ----------
+    model : LowRank
+        A fitted model.
+    X, y : as for ``fit``
+        The observations to look at; they may be those it was trained on.
+    n : int or None
+        How many, the most surprising first; None gives all.
+
+    Returns
+    -------
+    dict of arrays
+        One column per mode, value, predicted, std, and surprise: the error in stds.
+    """
+    check_is_fitted(model)
+    observations = observe(X, y, duplicates="last", ids=model.ids_)
+    if observations.n_modes != len(model.ids_):
+        raise DataError(f"X must have {len(model.ids_)} id columns; got {observations.n_modes}.")
+    mean, std = model.predict(observations, return_std=True)
+    surprise = (observations.values - mean) / std
+    order = np.argsort(-np.abs(surprise), kind="stable")[:n]
+    modes = zip(observations.ids, observations.codes, strict=True)
+    return {
+        **{ids.name: ids.labels[codes[order]] for ids, codes in modes},
+        "value": observations.values[order],
+        "predicted": mean[order],
+        "std": std[order],
+        "surprise": surprise[order],
+    }
+
+
+def _noise_std(model: LowRank, mode: int) -> npt.NDArray[np.float64]:
+    """Root mean noise variance of every id, averaged over the other mode as it was observed."""
+    factors = model.factors_
+    if not factors.learned_deviation:
+        variance = np.full(len(factors.counts[mode]), factors.state.variance)
+    else:
+        rank, other = factors.params.deviation_rank, 1 - mode
+        weight = factors.counts[other] / factors.counts[other].sum()
+        average = weight @ factors.state.deviation_factors(other, rank)[:-1]
+        own = factors.state.deviation_factors(mode, rank)[:-1]
+        variance = own @ average + factors.params.delta
+    return np.asarray(np.sqrt(variance) * factors.scale * model.std_scale_)
