@@ -4,7 +4,7 @@ import math
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from scipy import integrate, stats
 from scipy.special import logsumexp
@@ -13,9 +13,6 @@ from sklearn.metrics import ndcg_score
 from noisewise import metrics
 from noisewise.errors import DataError
 from noisewise.metrics import evaluate, paired_test, summarise
-
-settings.register_profile("untimed", deadline=None)  # a busy machine is not a failure
-settings.load_profile("untimed")
 
 OF_STD = (
     metrics.nll,

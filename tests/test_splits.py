@@ -2,14 +2,11 @@
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from noisewise.errors import DataError
 from noisewise.splits import Split, random_split, rating_split, split_by_time, split_by_user
-
-settings.register_profile("untimed", deadline=None)  # a busy machine is not a failure
-settings.load_profile("untimed")
 
 shares = st.floats(0.05, 0.6)
 

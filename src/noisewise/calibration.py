@@ -64,10 +64,11 @@ class Calibration:
         it is wider.
         """
         check_coverage(coverage)
-        rank = math.ceil((self.n + 1) * coverage) / self.n
-        if rank > 1.0:
+        rank = math.ceil((self.n + 1) * coverage - 1e-9)  # of 1 to n: the score that covers enough
+        if rank > self.n:
             return max(float(self.scores[-1]), normal_half_width(coverage))
-        return float(np.quantile(self.scores, rank, method="higher"))
+        place = math.ceil((rank - 1) * (len(self.scores) - 1) / max(self.n - 1, 1))
+        return float(self.scores[place])
 
 
 def normal_half_width(coverage: float) -> float:

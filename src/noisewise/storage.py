@@ -6,12 +6,14 @@ leaves either the old file or the new one. Reading checks everything before anyt
 
 from __future__ import annotations
 
+import datetime
 import json
 import os
 import tempfile
+import zlib
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 import numpy as np
 import numpy.typing as npt
@@ -23,6 +25,7 @@ from noisewise.observations import Ids
 
 FORMAT_VERSION = 1
 MAX_HEADER_BYTES = 64 * 2**20  # of JSON; ids are tensors, so an honest header is far smaller
+TYPES = ("F32", "F64", "I32", "I64", "U8")  # that are written; of others, numpy lacks some
 
 Tensors = dict[str, npt.NDArray[Any]]
 
@@ -31,7 +34,8 @@ def write(path: str | Path, kind: str, header: Mapping[str, Any], tensors: Tenso
     """Write ``tensors`` and a JSON ``header`` to ``path``, wholly or not at all."""
     document = json.dumps({"version": FORMAT_VERSION, "kind": kind, **header}, allow_nan=False)
     contiguous = {name: np.ascontiguousarray(tensor) for name, tensor in tensors.items()}
-    write_bytes(path, save(contiguous, metadata={"noisewise": document}))
+    checksum = _checksum(document, contiguous)
+    write_bytes(path, save(contiguous, metadata={"noisewise": document, "checksum": checksum}))
 
 
 def write_bytes(path: str | Path, content: bytes) -> None:
@@ -97,6 +101,9 @@ def pack_ids(ids: Ids, prefix: str) -> tuple[dict[str, Any], Tensors]:
     if all(type(label) is str for label in labels):
         return {**entry, "type": "str"}, _pack_texts(labels, prefix)
     texts = [json.dumps(_tagged(label)) for label in labels]
+    for label, text in zip(labels, texts, strict=True):
+        if _untagged(json.loads(text)) != label:
+            _refuse(label)
     return {**entry, "type": "json"}, _pack_texts(texts, prefix)
 
 
@@ -115,7 +122,7 @@ def unpack_ids(path: str | Path, entry: Any, tensors: Tensors, prefix: str) -> I
             raise ModelFileError(f"{path} is damaged: ids of the unknown type {kind!r}.")
         ids = Ids(labels, name)
         different = len(set(labels.tolist()))
-    except (KeyError, TypeError, ValueError) as error:
+    except (KeyError, TypeError, ValueError, OverflowError, RecursionError) as error:
         if isinstance(error, ModelFileError):
             raise
         raise ModelFileError(f"{path} is damaged: its ids cannot be read ({error!r}).") from error
@@ -129,13 +136,34 @@ def _open(path: str | Path, kind: str, *, with_tensors: bool) -> tuple[dict[str,
         raise ModelFileError(f"There is no file {path}.")
     try:
         with safe_open(path, "np") as file:
-            header = _header(path, (file.metadata() or {}).get("noisewise"), kind)
-            names = file.keys() if with_tensors else ()
-            return header, {name: file.get_tensor(name) for name in names}
+            metadata = file.metadata() or {}
+            header = _header(path, metadata.get("noisewise"), kind)
+            if not with_tensors:
+                return header, {}
+            tensors = {name: _tensor(path, file, name) for name in file.keys()}  # noqa: SIM118
     except (SafetensorError, OSError) as error:
         raise ModelFileError(
             f"{path} is not a noisewise file, or it is cut short or damaged ({error})."
         ) from error
+    if metadata.get("checksum") != _checksum(metadata["noisewise"], tensors):
+        raise ModelFileError(f"{path} is damaged: its content does not match its checksum.")
+    return header, tensors
+
+
+def _tensor(path: str | Path, file: Any, name: str) -> npt.NDArray[Any]:
+    kind = file.get_slice(name).get_dtype()
+    if kind not in TYPES:
+        raise ModelFileError(f"{path} is damaged: {name} has numbers of the type {kind}.")
+    return np.asarray(file.get_tensor(name))
+
+
+def _checksum(document: str, tensors: Tensors) -> str:
+    """CRC of header and tensors: it finds a file that has decayed, not one that was forged."""
+    crc = zlib.crc32(document.encode())
+    for name, tensor in sorted(tensors.items()):
+        crc = zlib.crc32(f"{name} {tensor.dtype.str} {tensor.shape}".encode(), crc)
+        crc = zlib.crc32(tensor.reshape(-1).view(np.uint8).data, crc)
+    return f"{crc:08x}"
 
 
 def _header(path: str | Path, document: str | None, kind: str) -> dict[str, Any]:
@@ -191,8 +219,15 @@ def _tagged(label: object) -> Any:
         return {"bytes": label.hex()}
     if isinstance(label, tuple):
         return {"tuple": [_tagged(part) for part in label]}
-    if hasattr(label, "isoformat"):
-        return {type(label).__name__: label.isoformat()}
+    for kind in (datetime.datetime, datetime.date, datetime.time):
+        if isinstance(label, kind):
+            return {kind.__name__: label.isoformat()}
+    if isinstance(label, np.datetime64):
+        return {"datetime64": str(label)}
+    return _refuse(label)
+
+
+def _refuse(label: object) -> NoReturn:
     raise DataError(
         f"Ids of type {type(label).__name__} cannot be saved, e.g. {label!r}; "
         "use int, str, float, bool, bytes, dates, or tuples of these."
@@ -200,8 +235,6 @@ def _tagged(label: object) -> Any:
 
 
 def _untagged(value: Any) -> Any:
-    import datetime
-
     if not isinstance(value, dict):
         return value
     ((tag, content),) = value.items()
@@ -214,6 +247,7 @@ def _untagged(value: Any) -> Any:
         "date": datetime.date.fromisoformat,
         "datetime": datetime.datetime.fromisoformat,
         "time": datetime.time.fromisoformat,
+        "datetime64": np.datetime64,
     }
     return readers[tag](content)
 

@@ -120,7 +120,7 @@ def _parse(lines: Iterable[str], delimiter: str, names: list[str], number: int) 
         if not rows:
             return
         lines_of: Sequence[int] = range(start, start + len(rows))
-        if number + reader.line_num != lines_of.stop:
+        if number + reader.line_num != start + len(rows):
             lines_of = list(itertools.accumulate(map(_height, rows[:-1]), initial=start))
         widths = set(map(len, rows))
         if 0 in widths:  # empty lines

@@ -12,6 +12,7 @@ import math
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -55,20 +56,14 @@ class Blocks:
 def arrange(codes: tuple[Codes, ...], values: Floats, shape: tuple[int, ...], width: int) -> Blocks:
     """Deal observations into strata; ``width`` is the number of floats in a packed row."""
     side = _side(len(values), shape, width)
-    (stripe, order), (stripe2, order2) = (
-        _deal(c, n, side) for c, n in zip(codes, shape, strict=True)
-    )
-    block = (stripe2[codes[1]] - stripe[codes[0]]) % side * side + stripe[codes[0]]
-    starts = np.zeros(side * side + 1, dtype=np.int64)
-    np.cumsum(np.bincount(block, minlength=side * side), out=starts[1:])
-    key = block * (shape[0] * shape[1])
-    del block
-    key += order[codes[0]].astype(np.int64) * shape[1]
-    key += order2[codes[1]]
-    visit = np.argsort(key)
-    del key
-    engine_codes = (order[codes[0]][visit], order2[codes[1]][visit])
-    return Blocks(engine_codes, values[visit], starts, side, (order, order2))
+    dealt = [_deal(c, n, side) for c, n in zip(codes, shape, strict=True)]
+    stripes, order = [d.stripe for d in dealt], tuple(d.order for d in dealt)
+    visit = np.arange(len(values), dtype=np.uint32)
+    for mode in (1, 0):  # by column, then by row, then by block: sorts that keep the order before
+        visit = kernels.stable_sort(codes[mode], order[mode], visit)
+    visit, starts = kernels.sort_by_block(*codes, *stripes, side, visit)
+    placed = tuple(o[c[visit]] for o, c in zip(order, codes, strict=True))
+    return Blocks(placed, values[visit], starts, side, order)
 
 
 def epoch(state: State, blocks: Blocks, params: Params, n_jobs: int) -> EpochInfo:
@@ -155,15 +150,17 @@ def _side(n: int, shape: tuple[int, ...], width: int) -> int:
     return max(1, min(max(side, MIN_SIDE), *shape))
 
 
-def _deal(codes: Codes, n: int, side: int) -> tuple[npt.NDArray[np.int64], Codes]:
-    """Deal n rows into stripes, busiest first and to and fro, so that stripes weigh the same.
+class _Dealt(NamedTuple):
+    stripe: Codes  # of every code
+    order: Codes  # place of every code when rows are laid stripe after stripe
 
-    Returns the stripe of every code, and its place when rows are laid stripe after stripe.
-    """
+
+def _deal(codes: Codes, n: int, side: int) -> _Dealt:
+    """Deal n rows into stripes, busiest first and to and fro, so that stripes weigh the same."""
     busiest_first = np.argsort(-np.bincount(codes, minlength=n), kind="stable")
-    turn = np.arange(n) % (2 * side)
-    stripe = np.empty(n, dtype=np.int64)
+    turn = np.arange(n, dtype=np.int32) % (2 * side)
+    stripe = np.empty(n, dtype=np.int32)
     stripe[busiest_first] = np.minimum(turn, 2 * side - 1 - turn)
     order = np.empty(n, dtype=np.int32)
     order[np.argsort(stripe, kind="stable")] = np.arange(n, dtype=np.int32)
-    return stripe, order
+    return _Dealt(stripe, order)

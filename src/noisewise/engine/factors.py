@@ -84,13 +84,13 @@ class Factors:
         counts: tuple[Counts, ...],
         location: float,
         scale: float,
-        order: tuple[Codes, ...] | None = None,
+        order: tuple[Codes, ...],
     ) -> Factors:
         """Put a trained state in the order of the ids, and add what an id never seen gets."""
-        rows = state.rows
-        if order is not None:
-            rows = tuple(r[o] for r, o in zip(rows, order, strict=True))
-        rows = tuple(_with_average(r, count) for r, count in zip(rows, counts, strict=True))
+        rows = tuple(
+            _with_average(rows, o, count)
+            for rows, o, count in zip(state.rows, order, counts, strict=True)
+        )
         settled = State(rows, state.layout, state.epoch, state.variance)
         with threadpool_limits(1, user_api="blas"):  # the same bits on any machine's threads
             spread, shrink = _ignorance(settled, params, counts)
@@ -206,7 +206,10 @@ class Factors:
         epoch, variance = int(header["epoch"]), float(header["variance"])
         location, scale = float(header["location"]), float(header["scale"])
         if not (
-            epoch >= 0 and variance >= 0 and scale > 0 and np.isfinite([location, scale]).all()
+            epoch >= 0
+            and variance > 0
+            and scale > 0
+            and np.isfinite([location, scale, variance]).all()
         ):
             raise ModelFileError(f"{path} is damaged: its training record makes no sense.")
         empty = State((), layout, epoch, variance)
@@ -225,7 +228,7 @@ class Factors:
             count = take(path, tensors, f"mode{m}.counts", "int64", n)
             if (count < 0).any() or not count.any():
                 raise ModelFileError(f"{path} is damaged: mode{m}.counts makes no sense.")
-            all_rows.append(_with_average(rows, count))
+            all_rows.append(_with_average(rows, np.arange(n, dtype=np.int32), count))
             counts.append(count)
             for name, parts in (("spread", spread), ("shrink", shrink)):
                 part = take(path, tensors, f"mode{m}.{name}", "float32", n + 1)
@@ -258,10 +261,11 @@ class Factors:
         return Moments(np.float32(self.location) + scale * mean, square * noise, square * ignorance)
 
 
-def _with_average(rows: Floats, count: Counts) -> Floats:
+def _with_average(rows: Floats, order: Codes, count: Counts) -> Floats:
+    """Lay rows in the given order, and the average of those with observations after them."""
     extended = aligned_zeros(len(rows) + 1, rows.shape[1])
-    extended[:-1] = rows
-    extended[-1] = rows[count > 0].mean(axis=0, dtype=np.float64)
+    np.take(rows, order, axis=0, out=extended[:-1])
+    extended[-1] = extended[:-1][count > 0].mean(axis=0, dtype=np.float64)
     return extended
 
 

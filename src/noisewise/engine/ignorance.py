@@ -22,6 +22,7 @@ from scipy.linalg import eigh
 from noisewise.engine.state import Floats
 
 Array = npt.NDArray[np.float64]
+CHUNK = 8192  # rows that are worked on in float64 at a time
 
 
 class Ignorance(NamedTuple):
@@ -49,19 +50,19 @@ def spread_and_shrink(
     noise
         Typical variance of the noise.
     """
-    known = own[counts > 0].astype(np.float64)
-    covariance = np.atleast_2d(np.cov(known, rowvar=False, bias=True))
+    covariance = _moments(own, (counts > 0) / max((counts > 0).sum(), 1), centred=True)
     covariance += np.eye(len(covariance)) * max(1e-9 * np.trace(covariance), 1e-12)
-    x = other.astype(np.float64)
-    x[:, -1] = 1.0  # what the bias of a row that is not known is multiplied with
     weight = other_counts / max(other_counts.sum(), 1)
-    second_moment = (x * weight[:, None]).T @ x
-
     root = np.linalg.cholesky(covariance)
-    strength, vectors = eigh(root.T @ second_moment @ root / noise)
-    parts = (x @ (root @ vectors)) ** 2
-    spread = parts.sum(axis=1)
-    typical = weight @ parts
+    strength, vectors = eigh(root.T @ _moments(_seen_through(other), weight) @ root / noise)
+
+    turned = root @ vectors
+    spread = np.empty(len(other))
+    typical = np.zeros(len(strength))
+    for part in _chunks(len(other)):
+        parts = (_seen_through(other[part]) @ turned) ** 2
+        spread[part] = parts.sum(axis=1)
+        typical += weight[part] @ parts
     kinds, where = np.unique(counts, return_inverse=True)
     left = typical / (1.0 + kinds[:, None] * np.maximum(strength, 0.0))
     shrink = left.sum(axis=1) / max(typical.sum(), 1e-30)
@@ -69,3 +70,24 @@ def spread_and_shrink(
         np.append(spread, spread[other_counts > 0].mean()).astype(np.float32),
         np.append(shrink[where], 1.0).astype(np.float32),
     )
+
+
+def _seen_through(rows: Floats) -> Floats:
+    """Return what multiplies the row that is not known: the factors, and 1 for its bias."""
+    x = rows.copy()
+    x[:, -1] = 1.0
+    return x
+
+
+def _moments(rows: Floats, weight: Array, *, centred: bool = False) -> Array:
+    """Weighted second moments, or covariance, of rows; in float64, a chunk at a time."""
+    mean = weight @ rows if centred else 0.0
+    total = np.zeros((rows.shape[1], rows.shape[1]))
+    for part in _chunks(len(rows)):
+        x = rows[part] - mean
+        total += (x * weight[part, None]).T @ x
+    return total
+
+
+def _chunks(n: int) -> list[slice]:
+    return [slice(start, start + CHUNK) for start in range(0, n, CHUNK)]

@@ -168,3 +168,36 @@ def predict(row, column, A, B, n_mean, n_deviation, floor, mean, variance):
             s += A[i, p0 + k] * B[j, p0 + k]
         mean[n] = m
         variance[n] = s
+
+
+@njit(nogil=True, cache=True)
+def stable_sort(codes, order, visit):
+    """Sort ``visit`` by the row of what it visits; equal rows keep their order."""
+    place = np.zeros(len(order) + 1, dtype=np.int64)
+    for code in codes:
+        place[order[code] + 1] += 1
+    place = np.cumsum(place)
+    out = np.empty_like(visit)
+    for n in visit:
+        k = order[codes[n]]
+        out[place[k]] = n
+        place[k] += 1
+    return out
+
+
+@njit(nogil=True, cache=True)
+def sort_by_block(row, column, stripe, stripe2, side, visit):
+    """Sort ``visit`` by block, likewise; also return where each block starts."""
+    place = np.zeros(side * side + 1, dtype=np.int64)
+    for n in range(len(row)):
+        i, j = stripe[row[n]], stripe2[column[n]]
+        place[(j - i) % side * side + i + 1] += 1
+    starts = np.cumsum(place)
+    place = starts.copy()
+    out = np.empty_like(visit)
+    for n in visit:
+        i, j = stripe[row[n]], stripe2[column[n]]
+        block = (j - i) % side * side + i
+        out[place[block]] = n
+        place[block] += 1
+    return out, starts

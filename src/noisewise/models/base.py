@@ -152,11 +152,18 @@ class Factorizer(RegressorMixin, BaseEstimator):  # type: ignore[misc]
             )
             span = header["value_range"]
             model.value_range_ = None if span is None else (float(span[0]), float(span[1]))
+            if (
+                model.value_range_ is not None
+                and not model.value_range_[0] <= model.value_range_[1]
+            ):
+                raise ModelFileError(f"{path} is damaged: its range of values is {span}.")
             model.calibration_ = _calibration(path, header["calibration"], tensors)
             model._unpack(path, header, tensors)
         except ModelFileError:
             raise
-        except (KeyError, TypeError, ValueError, IndexError, AttributeError) as error:
+        except (
+            KeyError, TypeError, ValueError, IndexError, AttributeError, OverflowError,
+        ) as error:  # fmt: skip
             raise ModelFileError(f"{path} is damaged: {error!r}.") from error
         return model
 
@@ -206,7 +213,7 @@ def _plain(value: Any) -> Any:
     """Return a setting as JSON has it."""
     if isinstance(value, np.generic):
         return value.item()
-    if isinstance(value, tuple):
+    if isinstance(value, tuple | list):
         return [_plain(part) for part in value]
     if value is None or isinstance(value, bool | int | float | str):
         return value

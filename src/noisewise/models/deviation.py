@@ -23,10 +23,20 @@ from noisewise import storage
 from noisewise.engine.factors import Factors
 from noisewise.engine.state import EpochInfo, Params
 from noisewise.engine.training import Callback, Checkpoint
-from noisewise.errors import DataError, SettingError
+from noisewise.errors import DataError, ModelFileError, SettingError
 from noisewise.models.fitting import Plan, continue_factors, fit_factors
 from noisewise.models.low_rank import LowRank
-from noisewise.models.settings import check, either, number, one_of, span, whole
+from noisewise.models.settings import (
+    check,
+    either,
+    number,
+    one_of,
+    path,
+    random_seed,
+    span,
+    threads,
+    whole,
+)
 from noisewise.observations import Observations, observe
 from noisewise.recommend import Seen
 from noisewise.splits import random_split
@@ -55,8 +65,11 @@ RULES = {
     "unknown": either(number(), "default"),
     "duplicates": one_of("error", "last", "mean"),
     "keep_seen": one_of(True, False),
+    "checkpoint": either(path(), None),
     "checkpoint_epochs": either(whole(1), None),
     "checkpoint_minutes": either(number(above=0.0), None),
+    "random_state": random_seed(),
+    "n_jobs": threads(),
 }
 
 
@@ -235,27 +248,34 @@ class DeviationFactorizer(LowRank):
         observations = _two_modes(observe(X, y, duplicates=self.duplicates))
         seed = _seed(self.random_state)
         kept, held_out = self._parts(observations, validation, seed)
-        everything = observations if validation is None else _joined(kept, validation)
+        everything = observations
+        if validation is not None and held_out is not None:
+            everything = _joined(kept, held_out)
         params = self._params(seed)
-        self.value_range_ = _range(self.value_range, everything)
+        value_range = _range(self.value_range, everything)
 
         plan = Plan(
-            self.epochs, self.patience, self.monitor, self.value_range_, callbacks,
-            self._checkpoint("fit", everything), "fit",
+            self.epochs, self.patience, self.monitor, value_range, callbacks,
+            self._checkpoint("fit", everything, len(kept)), "fit",
         )  # fmt: skip
-        factors, training = fit_factors(params, kept, held_out, plan, self._threads())
-        self.learning_curve_ = _columns(training.curve)
-        self._keep(factors, kept)
+        fitted = fit_factors(params, kept, held_out, plan, self._threads())
+        curve, interrupted = fitted.curve, fitted.interrupted
+        self.factors_, self.ids_ = fitted.factors, everything.ids
+        self.value_range_, self.calibration_ = value_range, None
         if held_out is not None:
             self.calibrate(held_out)
-            if self.refit and not training.interrupted:
-                again = Plan(
-                    factors.state.epoch, callbacks=callbacks, label="refit",
-                    checkpoint=self._checkpoint("refit", everything),
-                )  # fmt: skip
-                factors, _ = fit_factors(params, everything, None, again, self._threads())
-                self._keep(factors, everything)
-        if self.checkpoint is not None and not training.interrupted:
+        if held_out is not None and self.refit and not interrupted:
+            again = Plan(
+                self.factors_.state.epoch, callbacks=callbacks, label="refit",
+                checkpoint=self._checkpoint("refit", everything, len(kept)),
+            )  # fmt: skip
+            del kept, held_out, observations, fitted
+            fitted = fit_factors(params, everything, None, again, self._threads())
+            interrupted = fitted.interrupted
+            if not interrupted:  # else the model of the first training is the better one
+                self.factors_ = fitted.factors
+        self._describe(everything, curve)
+        if self.checkpoint is not None and not interrupted:
             for stage in ("fit", "refit"):
                 self._checkpoint_path(stage).unlink(missing_ok=True)
         self.seconds_ = time.perf_counter() - started
@@ -280,22 +300,19 @@ class DeviationFactorizer(LowRank):
         started = time.perf_counter()
         new = _two_modes(observe(X, y, duplicates=self.duplicates, ids=self.ids_))
         plan = Plan(self.factors_.state.epoch + epochs, label="partial fit")
-        factors, training = continue_factors(self.factors_, new, plan, self._threads())
-        before = self.seen_
-        self._keep(factors, new)
+        self.factors_, curve, _ = continue_factors(self.factors_, new, plan, self._threads())
+        before, self.ids_ = self.seen_, new.ids
+        self._describe(new, curve)
         if before is not None:
             cells = zip(before.cells(), new.codes, strict=True)
             self.seen_ = Seen.of(tuple(np.append(a, b) for a, b in cells), new.shape)
-        self.learning_curve_ = _columns(training.curve)
         self.seconds_ = time.perf_counter() - started
         return self
 
-    def _keep(self, factors: Factors, observations: Observations) -> None:
-        self.factors_ = factors
-        self.ids_ = observations.ids
+    def _describe(self, observations: Observations, curve: list[EpochInfo]) -> None:
+        self.learning_curve_ = _columns(curve)
         self.n_features_in_ = observations.n_modes
-        self.n_epochs_ = factors.state.epoch
-        self.calibration_ = getattr(self, "calibration_", None)
+        self.n_epochs_ = self.factors_.state.epoch
         self.seen_ = Seen.of(observations.codes, observations.shape) if self.keep_seen else None
 
     def _params(self, seed: int) -> Params:
@@ -323,14 +340,14 @@ class DeviationFactorizer(LowRank):
         path = Path(str(self.checkpoint))
         return path if stage == "fit" else path.with_name(f"{path.name}.{stage}")
 
-    def _checkpoint(self, stage: str, observations: Observations) -> Checkpoint | None:
+    def _checkpoint(self, stage: str, observations: Observations, n_kept: int) -> Checkpoint | None:
         if self.checkpoint is None:
             return None
         if not isinstance(self.random_state, int | np.integer):
             raise SettingError("checkpoint needs random_state to be an int, to go on with it.")
         neutral = {"n_jobs", "checkpoint", "checkpoint_epochs", "checkpoint_minutes", "keep_seen"}
         settings = {k: v for k, v in self.get_params().items() if k not in neutral}
-        digest = hashlib.sha256(json.dumps([stage, settings], default=str).encode())
+        digest = hashlib.sha256(json.dumps([stage, settings, n_kept], default=str).encode())
         for array in (*observations.codes, observations.values):
             digest.update(np.ascontiguousarray(array).data)
         path = self._checkpoint_path(stage)
@@ -347,6 +364,8 @@ class DeviationFactorizer(LowRank):
     def _unpack(self, path: str | Path, header: dict[str, Any], tensors: storage.Tensors) -> None:
         check(self, RULES)
         shape = tuple(map(len, self.ids_))
+        if len(shape) != 2:
+            raise ModelFileError(f"{path} is damaged: it must have 2 modes, but has {len(shape)}.")
         params = self._params(int(header["factors"]["seed"]))
         self.factors_ = Factors.unpack(path, params, header["factors"], tensors, shape)
         self.seen_ = Seen.unpack(path, tensors, shape) if "seen.starts" in tensors else None
@@ -387,8 +406,6 @@ def _columns(curve: list[EpochInfo]) -> dict[str, list[Any]]:
 
 
 def _seed(random_state: Any) -> int:
-    if isinstance(random_state, int | np.integer) and not isinstance(random_state, bool):
-        if random_state < 0:
-            raise SettingError(f"random_state must not be negative; got {random_state}.")
+    if isinstance(random_state, int | np.integer):
         return int(random_state)
     return int(check_random_state(random_state).randint(2**31 - 1))

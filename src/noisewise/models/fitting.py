@@ -43,13 +43,21 @@ class Plan(NamedTuple):
     label: str = "fit"
 
 
+class Fit(NamedTuple):
+    """What training came to."""
+
+    factors: Factors
+    curve: list[EpochInfo]
+    interrupted: bool
+
+
 def fit_factors(
     params: Params,
     observations: Observations,
     held_out: Observations | None,
     plan: Plan,
     n_jobs: int,
-) -> tuple[Factors, Training]:
+) -> Fit:
     """Train on observations, watching held-out ones if there are any."""
     location = float(observations.values.mean(dtype=np.float64))
     alike = observations.values.min() == observations.values.max()
@@ -57,15 +65,15 @@ def fit_factors(
     blocks = _arranged(params, observations, location, scale)
     counts = count_rows(observations)
     placed = tuple(_placed(count, order) for count, order in zip(counts, blocks.order, strict=True))
-    state = initial_state(params, placed)
-    training = _train(params, state, blocks, location, scale, held_out, plan, n_jobs)
-    factors = Factors.settle(params, training.chosen, counts, location, scale, blocks.order)
-    return factors, training
+    training = _train(
+        params, initial_state(params, placed), blocks, location, scale, held_out, plan, n_jobs
+    )
+    order = blocks.order
+    del blocks
+    return _settled(training, params, counts, location, scale, order)
 
 
-def continue_factors(
-    old: Factors, observations: Observations, plan: Plan, n_jobs: int
-) -> tuple[Factors, Training]:
+def continue_factors(old: Factors, observations: Observations, plan: Plan, n_jobs: int) -> Fit:
     """Train on from what was learned, visiting only new observations; their ids extend the old."""
     blocks = _arranged(old.params, observations, old.location, old.scale)
     added = count_rows(observations)
@@ -78,8 +86,9 @@ def continue_factors(
         _placed_rows(rows, order) for rows, order in zip(state.rows, blocks.order, strict=True)
     )
     training = _train(old.params, state, blocks, old.location, old.scale, None, plan, n_jobs)
-    where = old.location, old.scale, blocks.order
-    return Factors.settle(old.params, training.state, counts, *where), training
+    order = blocks.order
+    del blocks
+    return _settled(training, old.params, counts, old.location, old.scale, order)
 
 
 def count_rows(observations: Observations) -> tuple[Counts, ...]:
@@ -125,9 +134,24 @@ def _train(
 
     return train(
         state, step, epochs=plan.epochs, validate=validate, patience=plan.patience,
-        monitor=plan.monitor, settle=params.warmup if params.deviation_rank else 0, callbacks=plan.callbacks,
-        checkpoint=plan.checkpoint, label=plan.label, advice=ADVICE.format(params),
+        monitor=plan.monitor, settle=params.warmup if params.deviation_rank else 0,
+        callbacks=plan.callbacks, checkpoint=plan.checkpoint, label=plan.label,
+        advice=ADVICE.format(params),
     )  # fmt: skip
+
+
+def _settled(
+    training: Training,
+    params: Params,
+    counts: tuple[Counts, ...],
+    location: float,
+    scale: float,
+    order: tuple[Codes, ...],
+) -> Fit:
+    chosen = training.chosen
+    training.state = training.best = chosen  # a state that was not chosen need not be kept
+    factors = Factors.settle(params, chosen, counts, location, scale, order)
+    return Fit(factors, training.curve, training.interrupted)
 
 
 def _arranged(params: Params, data: Observations, location: float, scale: float) -> cpu.Blocks:

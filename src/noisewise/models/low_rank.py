@@ -115,6 +115,7 @@ class LowRank(Factorizer):
         check_is_fitted(self)
         m = self._mode(mode)
         code = self._known_code(id, m)
+        _check_n(n)
         codes, cosine = similar_rows(self.factors_, m, code, n)
         labels = self.ids_[m].labels[codes].tolist()
         return [Similar(*pair) for pair in zip(labels, cosine.tolist(), strict=True)]
@@ -170,8 +171,9 @@ class LowRank(Factorizer):
         excluded: list[Codes],
         candidates: Iterable[Any] | None,
     ) -> list[list[Recommendation]]:
-        if n < 1:
-            raise DataError(f"n must be 1 or more; got {n!r}.")
+        _check_n(n)
+        if not np.isfinite(risk):
+            raise DataError(f"risk must be a finite number; got {risk!r}.")
         ids = self.ids_[1 - mode]
         chosen = None
         if candidates is not None:
@@ -259,6 +261,11 @@ class NewRow:
         excluded = [self.seen if exclude_seen else self.seen[:0]]
         (best,) = self.model._ranked(self.side, self.mode, n, risk, excluded, candidates)
         return best
+
+
+def _check_n(n: int) -> None:
+    if n < 1:
+        raise DataError(f"n must be 1 or more; got {n!r}.")
 
 
 def _shrink_of(factors: Factors, mode: int, n: int) -> float:

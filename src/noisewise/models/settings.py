@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+import os
+from collections.abc import Callable, Hashable
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -43,13 +44,16 @@ def number(*, above: float = -math.inf, least: float = -math.inf, most: float = 
 
 def one_of(*choices: object) -> Rule:
     """Ask for one of a few."""
-    return Rule(f"one of {', '.join(map(repr, choices))}", lambda v: v in choices)
+    return Rule(
+        f"one of {', '.join(map(repr, choices))}",
+        lambda v: isinstance(v, Hashable) and v in choices,  # an array has no truth value
+    )
 
 
 def either(first: Rule, *others: object) -> Rule:
     """Ask for what obeys a rule, or is one of a few other things."""
     words = " or ".join([first.words, *map(repr, others)])
-    return Rule(words, lambda v: any(v is o or v == o for o in others) or first.holds(v))
+    return Rule(words, lambda v: one_of(*others).holds(v) or first.holds(v))
 
 
 def span() -> Rule:
@@ -60,6 +64,27 @@ def span() -> Rule:
         return pair and all(map(number().holds, v)) and v[0] < v[1]
 
     return Rule("a pair (low, high)", holds)
+
+
+def path() -> Rule:
+    """Ask for the name of a file."""
+    return Rule("a path", lambda v: isinstance(v, str | os.PathLike) and str(v) != "")
+
+
+def random_seed() -> Rule:
+    """Ask for what random numbers can start from."""
+    return Rule(
+        f"{whole(0).words}, a RandomState or None",
+        lambda v: v is None or isinstance(v, np.random.RandomState) or whole(0).holds(v),
+    )
+
+
+def threads() -> Rule:
+    """Ask for a number of threads as joblib has it: -1 is all cores."""
+    return Rule(
+        "a whole number but 0, or None",
+        lambda v: v is None or (isinstance(v, int | np.integer) and type(v) is not bool and v != 0),
+    )
 
 
 def check(model: Any, rules: dict[str, Rule]) -> None:

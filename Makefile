@@ -1,0 +1,36 @@
+# Two commands do all the set-up: `make demo` and `make test`.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+BENCH := .venv-bench
+
+.PHONY: demo test lint bench clean
+
+demo: $(VENV)/ready
+	$(BIN)/noisewise demo --out demo
+	@echo "Look at demo/noisewise-demo.html"
+
+test: demo lint
+	$(BIN)/python -m pytest
+
+lint: $(VENV)/ready
+	$(BIN)/ruff check src tests bench
+	$(BIN)/ruff format --check src tests bench
+	$(BIN)/mypy
+
+bench: $(BENCH)/ready
+	$(BENCH)/bin/python bench/run.py --json bench/results/speed.json
+
+$(VENV)/ready: pyproject.toml constraints.txt
+	$(PYTHON) -c 'import sys; sys.exit("noisewise needs Python 3.11 or newer" * (sys.version_info < (3, 11)))'
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[dev]'
+	touch $@
+
+$(BENCH)/ready: pyproject.toml constraints.txt bench/requirements.txt
+	$(PYTHON) -m venv $(BENCH)
+	$(BENCH)/bin/python -m pip install --quiet --constraint constraints.txt --requirement bench/requirements.txt --editable .
+	touch $@
+
+clean:
+	rm -rf $(VENV) $(BENCH) demo

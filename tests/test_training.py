@@ -1,0 +1,329 @@
+"""The training loop: when it stops, what it keeps, and what it does when something goes wrong."""
+
+import json
+import math
+
+import numpy as np
+import pytest
+
+from noisewise import storage
+from noisewise.engine.state import EpochInfo, Layout, State
+from noisewise.engine.training import Checkpoint, train
+from noisewise.errors import DivergedError, ModelFileError
+from noisewise.models.deviation import DeviationFactorizer
+
+
+def make_state() -> State:
+    rows = tuple(np.zeros((n, 16), dtype=np.float32) for n in (3, 2))
+    return State(rows, Layout(0, 0, 1))
+
+
+def count_up(state: State) -> EpochInfo:
+    """Stand in for a backend: write the number of the epoch everywhere."""
+    state.epoch += 1
+    for rows in state.rows:
+        rows += 1
+    state.variance = 1.0 / state.epoch
+    return EpochInfo(state.epoch, 1.0 / state.epoch, 0.5)
+
+
+def curve(*rmse, nll=None):
+    """Stand in for held-out data: the given errors, one after the other."""
+    nll = nll or [0.0] * len(rmse)
+    return lambda state: (rmse[state.epoch - 1], nll[state.epoch - 1])
+
+
+def assert_is_of_epoch(state: State, epoch: int) -> None:
+    assert state.epoch == epoch
+    assert all((rows == epoch).all() for rows in state.rows)
+
+
+def test_early_stopping_keeps_the_best_state():
+    training = train(
+        make_state(), count_up, epochs=20, patience=2, validate=curve(3, 2, 1, 4, 5, 0, 0)
+    )
+    assert [info.epoch for info in training.curve] == [1, 2, 3, 4, 5]
+    assert_is_of_epoch(training.chosen, 3)
+    assert training.chosen.variance == pytest.approx(1 / 3)
+    assert_is_of_epoch(training.state, 5)
+
+
+def test_an_equal_result_is_not_an_improvement():
+    training = train(make_state(), count_up, epochs=9, patience=3, validate=curve(1, 1, 1, 1, 0))
+    assert len(training.curve) == 4
+    assert_is_of_epoch(training.chosen, 1)
+
+
+def test_patience_none_runs_all_epochs_and_still_keeps_the_best():
+    errors = curve(3, 1, 2, 2, 2, 2)
+    training = train(make_state(), count_up, epochs=6, patience=None, validate=errors)
+    assert len(training.curve) == 6
+    assert_is_of_epoch(training.chosen, 2)
+
+
+def test_without_held_out_data_the_last_state_is_kept():
+    training = train(make_state(), count_up, epochs=6, patience=1)
+    assert len(training.curve) == 6
+    assert_is_of_epoch(training.chosen, 6)
+    assert training.curve[0].validation_rmse is None
+
+
+@pytest.mark.parametrize(("monitor", "best"), [("rmse", 2), ("nll", 4)])
+def test_monitor_says_which_number_must_improve(monitor, best):
+    validate = curve(3, 1, 2, 3, 4, 5, nll=[4, 3, 2, 1, 2, 3])
+    training = train(
+        make_state(), count_up, epochs=6, patience=2, validate=validate, monitor=monitor
+    )
+    assert_is_of_epoch(training.chosen, best)
+    assert len(training.curve) == best + 2
+
+
+def test_an_epoch_of_the_warm_up_is_never_the_best_if_there_is_a_later_one():
+    validate = curve(0, 0, 0, 3, 2, 4, 5)
+    training = train(make_state(), count_up, epochs=7, patience=2, settle=3, validate=validate)
+    assert_is_of_epoch(training.chosen, 5)
+    cut_short = train(make_state(), count_up, epochs=3, patience=1, settle=3, validate=validate)
+    assert_is_of_epoch(cut_short.chosen, 1)
+
+
+def test_any_callback_can_stop_and_all_are_called():
+    seen = []
+    callbacks = [
+        lambda info, state: info.epoch == 3,
+        lambda info, state: seen.append((info.epoch, state.epoch)),
+    ]
+    training = train(make_state(), count_up, epochs=9, callbacks=callbacks)
+    assert seen == [(1, 1), (2, 2), (3, 3)]
+    assert_is_of_epoch(training.chosen, 3)
+
+
+def test_numbers_that_blow_up_raise_with_advice():
+    def explode(state):
+        info = count_up(state)
+        if state.epoch == 2:
+            state.rows[1][0, 0] = np.inf
+        return info
+
+    with pytest.raises(DivergedError, match=r"blew up in epoch 2 .*Sit down\."):
+        train(make_state(), explode, epochs=9, advice="Sit down.")
+
+
+def test_an_error_that_is_not_a_number_raises_too():
+    with pytest.raises(DivergedError, match="training error nan"):
+        train(make_state(), lambda state: EpochInfo(1, math.nan, 0.0), epochs=9)
+
+
+def test_interrupt_keeps_the_best_state_so_far_and_warns():
+    def interrupt(info, state):
+        if info.epoch == 4:
+            raise KeyboardInterrupt
+
+    with pytest.warns(UserWarning, match="interrupted after epoch 4; the best model so far"):
+        training = train(
+            make_state(), count_up, epochs=9, patience=9, validate=curve(3, 1, 2, 2),
+            callbacks=[interrupt],
+        )  # fmt: skip
+    assert training.interrupted
+    assert_is_of_epoch(training.chosen, 2)
+
+
+def test_interrupt_before_the_first_epoch_has_nothing_to_keep():
+    def interrupt(state):
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        train(make_state(), interrupt, epochs=9)
+
+
+class Killed(Exception):
+    """What a test throws where a kill would come."""
+
+
+def killed_at(epoch):
+    def step(state):
+        if state.epoch == epoch:
+            raise Killed
+        return count_up(state)
+
+    return step
+
+
+@pytest.mark.parametrize("moment", [1, 2, 3, 5])
+def test_a_killed_training_goes_on_from_its_checkpoint(tmp_path, moment):
+    checkpoint = Checkpoint(tmp_path / "checkpoint", "these data")
+    how = {"epochs": 9, "patience": 3, "validate": curve(5, 4, 1, 3, 3, 3)}
+    whole = train(make_state(), count_up, **how)
+    with pytest.raises(Killed):
+        train(make_state(), killed_at(moment), **how, checkpoint=checkpoint)
+    visited = []
+    again = train(
+        make_state(), count_up, **how, checkpoint=checkpoint,
+        callbacks=[lambda info, _: visited.append(info.epoch)],
+    )  # fmt: skip
+    assert visited == list(range(moment + 1, 7))
+    assert_is_of_epoch(again.chosen, 3)
+    assert_is_of_epoch(again.state, 6)
+    assert again.state.variance == whole.state.variance
+    assert [info.validation_rmse for info in again.curve] == [5, 4, 1, 3, 3, 3]
+
+
+def test_a_finished_checkpoint_is_not_trained_on(tmp_path):
+    checkpoint = Checkpoint(tmp_path / "checkpoint", "these data")
+    train(make_state(), count_up, epochs=3, checkpoint=checkpoint)
+    training = train(make_state(), killed_at(3), epochs=3, checkpoint=checkpoint)
+    assert_is_of_epoch(training.chosen, 3)
+
+
+def test_a_training_that_a_callback_stopped_stays_stopped(tmp_path):
+    checkpoint = Checkpoint(tmp_path / "checkpoint", "these data")
+    stop = [lambda info, state: info.epoch == 2]
+    train(make_state(), count_up, epochs=9, checkpoint=checkpoint, callbacks=stop)
+    training = train(make_state(), count_up, epochs=9, checkpoint=checkpoint, callbacks=stop)
+    assert_is_of_epoch(training.chosen, 2)
+
+
+def test_a_checkpoint_is_written_as_often_as_asked(tmp_path):
+    def writes(**often):
+        path = tmp_path / "checkpoint"
+        path.unlink(missing_ok=True)
+        present = []
+        train(
+            make_state(), count_up, epochs=5, checkpoint=Checkpoint(path, "these data", **often),
+            callbacks=[lambda *_: present.append(_epoch_in(path))],
+        )  # fmt: skip
+        return [*present, _epoch_in(path)]
+
+    assert writes(epochs=1) == [0, 1, 2, 3, 4, 5]
+    assert writes(epochs=2) == [0, 0, 2, 2, 4, 5]
+    assert writes(epochs=None, minutes=1e-9) == [0, 1, 2, 3, 4, 5]
+    assert writes(epochs=None, minutes=60.0) == [0, 0, 0, 0, 0, 5]
+
+
+def _epoch_in(path):
+    return storage.read(path, "checkpoint")[0]["state"]["epoch"] if path.exists() else 0
+
+
+def test_a_checkpoint_of_other_data_is_refused(tmp_path):
+    path = tmp_path / "checkpoint"
+    train(make_state(), count_up, epochs=2, checkpoint=Checkpoint(path, "these data"))
+    with pytest.raises(ModelFileError, match="belongs to other data or other settings"):
+        train(make_state(), count_up, epochs=2, checkpoint=Checkpoint(path, "those data"))
+
+
+def test_a_checkpoint_of_another_shape_is_refused(tmp_path):
+    checkpoint = Checkpoint(tmp_path / "checkpoint", "these data")
+    train(make_state(), count_up, epochs=2, checkpoint=checkpoint)
+    wider = State(tuple(np.zeros((n, 32), np.float32) for n in (3, 2)), Layout(16, 0, 1))
+    with pytest.raises(ModelFileError, match=r"state\.0 must be float32 of shape \(3, 32\)"):
+        train(wider, count_up, epochs=2, checkpoint=checkpoint)
+
+
+@pytest.mark.parametrize("cut", [0, 4, 100, -1])
+def test_a_checkpoint_cut_short_is_refused(tmp_path, cut):
+    checkpoint = Checkpoint(tmp_path / "checkpoint", "these data")
+    train(make_state(), count_up, epochs=2, checkpoint=checkpoint)
+    checkpoint.path.write_bytes(checkpoint.path.read_bytes()[:cut])
+    with pytest.raises(ModelFileError, match="cut short or damaged"):
+        train(make_state(), count_up, epochs=2, checkpoint=checkpoint)
+
+
+@pytest.mark.parametrize("lost", ["curve", "state", "stopped"])
+def test_a_checkpoint_without_a_part_is_refused(tmp_path, lost):
+    checkpoint = Checkpoint(tmp_path / "checkpoint", "these data")
+    train(make_state(), count_up, epochs=2, checkpoint=checkpoint)
+    header, tensors = storage.read(checkpoint.path, "checkpoint")
+    del header[lost]
+    storage.write(checkpoint.path, "checkpoint", json.loads(json.dumps(header)), tensors)
+    with pytest.raises(ModelFileError, match=f"is damaged .*{lost}"):
+        train(make_state(), count_up, epochs=2, checkpoint=checkpoint)
+
+
+# The same, seen from a model.
+
+
+def quick(**settings):
+    return DeviationFactorizer(
+        **{"rank": 2, "deviation_rank": 1, "random_state": 0, "n_jobs": 1, "epochs": 8, **settings}
+    )
+
+
+def test_an_absurd_learning_rate_diverges_with_advice(small_world):
+    model = quick(learning_rate=1e12)
+    with pytest.raises(DivergedError, match=r"smaller learning_rate \(now 1000000000000.0\)"):
+        model.fit(small_world.X, small_world.y)
+
+
+def interrupt_at(epoch, *, in_refit=False):
+    def callback(info, state):
+        if info.epoch == epoch and (info.validation_rmse is None) == in_refit:
+            raise KeyboardInterrupt
+
+    return callback
+
+
+def test_an_interrupted_fit_is_a_model_and_a_second_fit_goes_on(small_world, tmp_path):
+    X, y = small_world.X, small_world.y
+    whole = quick().fit(X, y)
+    model = quick(checkpoint=tmp_path / "checkpoint")
+    with pytest.warns(UserWarning, match="interrupted after epoch 3"):
+        model.fit(X, y, callbacks=[interrupt_at(3)])
+    assert len(model.learning_curve_["epoch"]) == 3
+    assert model.calibration_ is not None
+    assert np.isfinite(model.predict(X)).all()
+    assert (tmp_path / "checkpoint").exists()
+    model.fit(X, y)
+    np.testing.assert_array_equal(model.predict(X), whole.predict(X))
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_an_interrupted_refit_keeps_the_first_training_and_its_checkpoint(small_world, tmp_path):
+    X, y = small_world.X, small_world.y
+    model = quick(checkpoint=tmp_path / "checkpoint")
+    with pytest.warns(UserWarning, match="interrupted after epoch 1"):
+        model.fit(X, y, callbacks=[interrupt_at(1, in_refit=True)])
+    first = quick(refit=False).fit(X, y)
+    np.testing.assert_array_equal(model.predict(X), first.predict(X))
+    model.fit(X, y)
+    np.testing.assert_array_equal(model.predict(X), quick().fit(X, y).predict(X))
+
+
+def test_the_warning_of_an_interrupt_points_at_the_line_that_called_fit(small_world):
+    with pytest.warns(UserWarning, match="interrupted") as caught:
+        quick().fit(small_world.X, small_world.y, callbacks=[interrupt_at(1)])
+    assert caught[0].filename == __file__
+
+
+@pytest.mark.parametrize("change", ["settings", "values", "cells", "held out"])
+def test_a_model_refuses_the_checkpoint_of_another(small_world, tmp_path, change):
+    from noisewise import observe
+
+    X, y = small_world.X, small_world.y
+    seen = observe(X, y)
+    path = tmp_path / "checkpoint"
+
+    def fit(model, kept, held_out):
+        model.fit(kept, validation=held_out, callbacks=[interrupt_at(2)])
+
+    model = quick(checkpoint=path)
+    with pytest.warns(UserWarning, match="interrupted"):
+        fit(model, seen.take(slice(300)), seen.take(slice(300, None)))
+    border = 300
+    if change == "settings":
+        model.set_params(l2=0.5)
+    elif change == "values":
+        seen.values[0] += 1
+    elif change == "cells":
+        seen.codes[1][0], seen.codes[1][1] = seen.codes[1][1], seen.codes[1][0]
+    else:
+        border = 301
+    with pytest.raises(ModelFileError, match="belongs to other data or other settings"):
+        fit(model, seen.take(slice(border)), seen.take(slice(border, None)))
+
+
+def test_other_threads_and_other_intervals_may_go_on_with_a_checkpoint(small_world, tmp_path):
+    X, y = small_world.X, small_world.y
+    model = quick(checkpoint=tmp_path / "checkpoint")
+    with pytest.warns(UserWarning, match="interrupted"):
+        model.fit(X, y, callbacks=[interrupt_at(2)])
+    model.set_params(n_jobs=2, checkpoint_epochs=3, keep_seen=False).fit(X, y)
+    np.testing.assert_array_equal(model.predict(X), quick().fit(X, y).predict(X))
