@@ -14,9 +14,9 @@ from noisewise.datasets import movielens
 from noisewise.datasets.columns import choose_columns
 from noisewise.datasets.npz import read_npz
 from noisewise.datasets.text import named_errors, read_text
-from noisewise.duplicates import Duplicates, check_duplicates
 from noisewise.errors import DataError, MissingExtraError
 from noisewise.observations import Observations, observe
+from noisewise.observations.duplicates import Duplicates, check_duplicates
 
 Format: TypeAlias = Literal["csv", "tsv", "text", "parquet", "npz"]
 

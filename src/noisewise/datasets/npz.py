@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 from noisewise.datasets.columns import choose_columns
 from noisewise.errors import DataError
 from noisewise.observations import Codes, Duplicates, Ids, Observations, assemble
-from noisewise.tables import check_seconds, check_values
+from noisewise.observations.tables import check_seconds, check_values
 
 
 class _Mode(NamedTuple):

@@ -11,14 +11,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from types import SimpleNamespace
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from noisewise.ids import Codes, Ids, as_objects
 from noisewise.models.settings import check, number, whole
 from noisewise.observations import Observations
+from noisewise.observations.ids import Codes, Ids, as_objects
 
 Floats = NDArray[np.float64]
 
@@ -65,6 +65,11 @@ class SyntheticRatings:
     observations: Observations
     true_mean: Floats
     true_std: Floats
+
+    def take(self, index: NDArray[Any] | slice) -> SyntheticRatings:
+        """Return some of the ratings, with the same ids."""
+        part = self.observations.take(index)
+        return SyntheticRatings(part, self.true_mean[index], self.true_std[index])
 
 
 def make_ratings(

@@ -127,7 +127,7 @@ class _Columns:
         """Put the columns together; ids that are all integers become integers."""
         ids, codes = [], []
         for at, index, parts in zip(self.choice.ids, self.indexes, self.codes, strict=True):
-            labels: list[Any] = index.labels
+            labels: list[Any] = [text.strip() for text in index]  # Ids.encode merges equal ones
             if all(map(_INTEGER.fullmatch, labels)):
                 labels = list(map(int, labels))
             mode, numbers = Ids.encode(labels, self.names[at])
@@ -161,23 +161,13 @@ class _Columns:
 
 
 class _Index(dict[str, int]):
-    """Row numbers by the text of an id; a new id gets the next one."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.labels: list[str] = []
+    """Numbers by the text of an id; a new text gets the next one."""
 
     def __missing__(self, text: str) -> int:
-        label = text.strip()
-        if label != text:
-            code = self[label]
-        else:
-            fault = _id_fault(label)
-            if fault:
-                raise ValueError(fault)
-            code = len(self.labels)
-            self.labels.append(label)
-        self[text] = code
+        fault = _id_fault(text)
+        if fault:
+            raise ValueError(fault)
+        code = self[text] = len(self)
         return code
 
 

@@ -17,19 +17,21 @@ from noisewise.engine.state import BIAS, BIAS_SUM, DEVIATION_SUM, LINE, MEAN_SUM
 _HEADER, _BIAS, _BIAS_SUM, _MEAN_SUM, _DEVIATION_SUM, _SHARE = (
     np.uintp(k) for k in (LINE, BIAS, BIAS_SUM, MEAN_SUM, DEVIATION_SUM, SHARE)
 )
-_ZERO, _HALF, _ONE = np.float32(0.0), np.float32(0.5), np.float32(1.0)
+_ZERO, _QUARTER, _HALF, _ONE = (np.float32(x) for x in (0.0, 0.25, 0.5, 1.0))
 _FARTHEST = np.float32(50.0)  # squared error over variance, as far as a deviation step believes it
 _TINY = np.float32(1e-8)  # smaller deviation factors are zero: subnormal numbers are slow
 
 
 @njit(fastmath=True, error_model="numpy", inline="always")
-def _gradients(e, s, beta):
-    log_s = np.log(s)
-    weight = np.exp(beta * log_s) if beta > _ZERO else _ONE
-    scaled = e * e / s
-    g = weight * e / s
-    h = weight * _HALF * (_ONE - min(scaled, _FARTHEST)) / s
-    return g, h, log_s + scaled
+def _weight(s, beta):
+    """Return ``s ** beta``; roots are much cheaper than the power."""
+    if beta == _ZERO:
+        return _ONE
+    if beta == _QUARTER:
+        return np.sqrt(np.sqrt(s))
+    if beta == _HALF:
+        return np.sqrt(s)
+    return s**beta
 
 
 @njit(fastmath=True, error_model="numpy", nogil=True, cache=True)
@@ -43,7 +45,7 @@ def visit_coordinate(
     u_sum = p0 + K
     p_sum = u_sum + D
     for block in range(stratum * side + worker, (stratum + 1) * side, workers):
-        squared, likelihood = 0.0, 0.0
+        squared, scaled, log_variance, product = 0.0, 0.0, 0.0, 1.0
         for n in range(starts[block], starts[block + 1]):
             i, j = np.uintp(row[n]), np.uintp(column[n])
             mean = A[i, _BIAS] + B[j, _BIAS]
@@ -55,9 +57,15 @@ def visit_coordinate(
                 for k in range(K):
                     s += A[i, p0 + k] * B[j, p0 + k]
             e = value[n] - mean
-            g, h, loss = _gradients(e, s, beta)
+            ratio = e * e / s
+            weight = _weight(s, beta) / s
+            g, h = weight * e, weight * _HALF * (_ONE - min(ratio, _FARTHEST))
             squared += e * e
-            likelihood += loss
+            scaled += ratio
+            product *= s  # one logarithm for many variances
+            if product < 1e-200 or product > 1e200:
+                log_variance += np.log(product)
+                product = 1.0
 
             l2_i, l2_j = l2 * A[i, _SHARE], l2 * B[j, _SHARE]
             for d in range(D):
@@ -79,7 +87,7 @@ def visit_coordinate(
                     q -= deviation_rate * dq * (_ONE / np.sqrt(y))
                     A[i, p0 + k] = p if p > _TINY else _ZERO
                     B[j, p0 + k] = q if q > _TINY else _ZERO
-        sums[block, 0], sums[block, 1] = squared, likelihood
+        sums[block, 0], sums[block, 1] = squared, scaled + log_variance + np.log(product)
 
 
 @njit(fastmath=True, error_model="numpy", nogil=True, cache=True)
@@ -95,7 +103,7 @@ def visit_row(
         np.float32(1.0 / max(n_deviation, 1)),
     )
     for block in range(stratum * side + worker, (stratum + 1) * side, workers):
-        squared, likelihood = 0.0, 0.0
+        squared, scaled, log_variance, product = 0.0, 0.0, 0.0, 1.0
         for n in range(starts[block], starts[block + 1]):
             i, j = np.uintp(row[n]), np.uintp(column[n])
             mean = A[i, _BIAS] + B[j, _BIAS]
@@ -107,9 +115,15 @@ def visit_row(
                 for k in range(K):
                     s += A[i, p0 + k] * B[j, p0 + k]
             e = value[n] - mean
-            g, h, loss = _gradients(e, s, beta)
+            ratio = e * e / s
+            weight = _weight(s, beta) / s
+            g, h = weight * e, weight * _HALF * (_ONE - min(ratio, _FARTHEST))
             squared += e * e
-            likelihood += loss
+            scaled += ratio
+            product *= s  # one logarithm for many variances
+            if product < 1e-200 or product > 1e200:
+                log_variance += np.log(product)
+                product = 1.0
 
             l2_i, l2_j = l2 * A[i, _SHARE], l2 * B[j, _SHARE]
             rate_i = rate / np.sqrt(A[i, _MEAN_SUM])
@@ -141,7 +155,7 @@ def visit_row(
                     B[j, p0 + k] = q if q > _TINY else _ZERO
                 A[i, _DEVIATION_SUM] += x * per_deviation
                 B[j, _DEVIATION_SUM] += y * per_deviation
-        sums[block, 0], sums[block, 1] = squared, likelihood
+        sums[block, 0], sums[block, 1] = squared, scaled + log_variance + np.log(product)
 
 
 @njit(fastmath=True, error_model="numpy", inline="always")

@@ -16,8 +16,8 @@ from noisewise.engine.state import Codes, Floats
 from noisewise.errors import DataError
 from noisewise.models.base import Factorizer
 from noisewise.observations import Ids
+from noisewise.observations.tables import check_values
 from noisewise.recommend import Seen, similar_rows, top_columns
-from noisewise.tables import check_values
 
 
 class Recommendation(NamedTuple):

@@ -1,7 +1,7 @@
-"""The common look of all figures, and what a page or a file holds of them.
+"""A drawing: how to draw one figure, alone or as a part of a larger one, and what it shows.
 
-Nothing here touches pyplot, so no window opens and no figure stays behind. Needs matplotlib
-(extra: plot).
+All figures share one look. Nothing touches pyplot, so no window opens and no figure stays behind.
+Needs matplotlib (extra: plot).
 """
 
 from __future__ import annotations
@@ -9,10 +9,10 @@ from __future__ import annotations
 import io
 import re
 import warnings
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from functools import wraps
-from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
 
 from noisewise.errors import MissingExtraError
 
@@ -20,14 +20,14 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure, FigureBase
 
 INK = "#23272f"
-BLUE = "#0072b2"  # two colours that all eyes tell apart; dashes and marks tell the same in grey
+BLUE = "#0072b2"  # two colours that all eyes tell apart; dashes and marks say the same in grey
 ORANGE = "#d55e00"
 LOOKS = ((ORANGE, "--"), (BLUE, "-"), (INK, ":"), ("#009e73", "-."))  # of lines, in their order
 
-WIDTH = 5.0  # inches: text of a figure this wide can be read on a phone
+WIDTH = 5.0  # inches: the text of a figure no wider than this can be read on a phone
 THEME = {INK: "currentColor", BLUE: f"var(--blue, {BLUE})", ORANGE: f"var(--orange, {ORANGE})"}
 
-STYLE: dict[str, Any] = {
+STYLE: dict[Any, Any] = {
     "font.size": 10.0,
     "axes.titlesize": 11.0,
     "axes.titlelocation": "left",
@@ -58,8 +58,86 @@ STYLE: dict[str, Any] = {
     "svg.hashsalt": "noisewise",
 }
 
-P = ParamSpec("P")
-Drawing = Callable[Concatenate["FigureBase", P], None]
+
+@dataclass(frozen=True)
+class Drawing:
+    """How to draw a figure, and what is to be seen in it.
+
+    Attributes
+    ----------
+    draw : callable
+        Draws on a matplotlib Figure or SubFigure.
+    alt : str
+        What the figure shows, for those who do not see it.
+    height, width : float
+        Size in inches.
+    """
+
+    draw: Callable[[FigureBase], None]
+    alt: str
+    height: float
+    width: float = WIDTH
+
+    def figure(self, background: str = "white") -> Figure:
+        """Return a matplotlib Figure."""
+        require_matplotlib()
+        from matplotlib.figure import Figure
+
+        with _style():
+            size = self.width, self.height
+            figure = Figure(figsize=size, layout="constrained", facecolor=background)
+            self.draw(figure)
+        return figure
+
+    def svg(self) -> str:
+        """Return an ``<svg>`` element for a page, without links: its text is text.
+
+        It takes the text colour of the page, and the page's ``--blue`` and ``--orange`` if set.
+        """
+        figure = self.figure(background="none")
+        text = io.StringIO()
+        with _style(), warnings.catch_warnings():
+            # The browser draws the text, and has fonts for more scripts than matplotlib.
+            warnings.filterwarnings("ignore", "Glyph .* missing from font")
+            figure.savefig(text, format="svg", metadata={"Date": None})
+        return _for_a_page(text.getvalue())
+
+    def png(self) -> bytes:
+        """Return the bytes of a PNG file."""
+        figure = self.figure()
+        content = io.BytesIO()
+        with _style():
+            figure.savefig(content, format="png", dpi=120, metadata={"Software": None})
+        return content.getvalue()
+
+
+def side_by_side(title: str, drawings: Sequence[Drawing], columns: int = 3) -> Drawing:
+    """Put drawings together in one, row by row.
+
+    Parameters
+    ----------
+    title : str
+        Stands above all.
+    drawings : sequence of Drawing
+        The parts.
+    columns : int
+        Parts in a row.
+
+    Returns
+    -------
+    Drawing
+    """
+    rows = [drawings[start : start + columns] for start in range(0, len(drawings), columns)]
+    heights = [max(drawing.height for drawing in row) for row in rows]
+
+    def draw(figure: FigureBase) -> None:
+        figure.suptitle(title, fontsize=16, x=0.01, ha="left")
+        parts = figure.subfigures(len(rows), columns, squeeze=False, height_ratios=heights)
+        for part, drawing in zip(parts.ravel(), drawings, strict=False):
+            drawing.draw(part)
+
+    alt = " ".join([title, *(drawing.alt for drawing in drawings)])
+    return Drawing(draw, alt, sum(heights) + 0.6, columns * WIDTH)
 
 
 def require_matplotlib() -> None:
@@ -70,6 +148,17 @@ def require_matplotlib() -> None:
         raise MissingExtraError("Drawing figures", "plot") from error
 
 
-def figure_of(height: float) -> Callable[[Drawing[P]], Callable[P, FigureBase]]:
-    """Turn a function that draws on a figure into one that makes the figure.
-    """
+def _style() -> AbstractContextManager[None]:
+    from matplotlib import style
+
+    return style.context(["default", STYLE])  # whatever the settings of the user's own figures
+
+
+def _for_a_page(svg: str) -> str:
+    """Keep the element alone, in the colours of the page."""
+    svg = re.sub(r"<metadata>.*?</metadata>\s*", "", svg[svg.index("<svg") :], flags=re.DOTALL)
+    svg = re.sub(r'\s+xmlns(:xlink)?="[^"]*"', "", svg)
+    svg = re.sub(r'<g id="[^"]*"', "<g", svg)  # the same in every figure, and of no use
+    for colour, variable in THEME.items():
+        svg = svg.replace(f": {colour}", f": {variable}")
+    return svg

@@ -15,22 +15,10 @@ import numpy as np
 import scipy.sparse
 from numpy.typing import NDArray
 
-from noisewise.duplicates import Duplicates, Groups, check_duplicates, group_cells
 from noisewise.errors import DataError
-from noisewise.ids import Codes, Ids
-from noisewise.tables import Column, check_seconds, check_values, split_table
-
-__all__ = [
-    "Codes",
-    "Column",
-    "Duplicates",
-    "Ids",
-    "Observations",
-    "assemble",
-    "encode_ids",
-    "id_columns",
-    "observe",
-]
+from noisewise.observations.duplicates import Duplicates, Groups, check_duplicates, group_cells
+from noisewise.observations.ids import Codes, Ids
+from noisewise.observations.tables import Column, check_seconds, check_values, split_table
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)

@@ -14,7 +14,7 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from noisewise.tables import check_ids
+from noisewise.observations.tables import check_ids
 
 Codes: TypeAlias = NDArray[np.int32]
 

@@ -1,0 +1,277 @@
+"""The demo: ratings whose noise is known, two models side by side, one page to look at.
+
+Biased MF and DMF are the same model but for the deviation: the first has one std for all cells, the
+second learns one for each. The page shows what that is worth.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from noisewise import metrics
+from noisewise.datasets.synthetic import SyntheticRatings, make_ratings
+from noisewise.experiments.judging import Judged, Row, judge, judge_truth
+from noisewise.models.deviation import DeviationFactorizer
+from noisewise.noise import noisy_ids
+from noisewise.report import figures
+from noisewise.report.canvas import Drawing, require_matplotlib, side_by_side
+from noisewise.report.page import Picture, Section, Table, page
+from noisewise.splits import random_split
+from noisewise.storage import write_bytes
+
+BIASED_MF, DMF, TRUTH = "Biased MF", "DMF", "the truth"
+DEVIATION_RANK = {BIASED_MF: 0, DMF: 4}
+SETTINGS: dict[str, Any] = {  # the data has small ranks, and its noise is what we are after
+    "rank": 8,
+    "deviation_learning_rate": 0.03,
+    "monitor": "nll",
+    "patience": 5,
+}
+TEST = 0.2
+NOISIEST, FEWEST = 15, 20  # users to list, and ratings that such a user must have
+CROWD = 0.2  # share of users to call noisy in truth
+
+TITLE = "Who is noisy?"
+COLUMNS = ["model", "RMSE", "NLL", "90 % coverage", "mean width", "noise correlation"]
+
+
+@dataclass(frozen=True)
+class DemoResult:
+    """What the demo found, and where it wrote it.
+
+    Attributes
+    ----------
+    rows : tuple of Row
+        Biased MF and DMF; and the truth, what could be had at best.
+    page, picture, record : Path
+        The page, its figures as one picture, and the numbers as JSON.
+    """
+
+    rows: tuple[Row, ...]
+    page: Path
+    picture: Path
+    record: Path
+
+    def table(self) -> str:
+        """Return the table as text, to print."""
+        return table(self.rows)
+
+
+def run_demo(
+    seed: int = 0,
+    directory: str | Path = "demo",
+    *,
+    n_users: int = 2500,
+    n_items: int = 1000,
+    progress: Callable[[str], object] | None = None,
+) -> DemoResult:
+    """Make ratings, fit both models, and write a page, a picture and a record of it.
+
+    Parameters
+    ----------
+    seed : int
+        Of ratings, split and models.
+    directory : path
+        Where to write ``noisewise-demo.html``, ``noisewise-demo.png`` and ``result.json``.
+    n_users, n_items : int
+        Size of the table of ratings.
+    progress : callable, optional
+        Called with a line of text when a step begins.
+
+    Returns
+    -------
+    DemoResult
+    """
+    require_matplotlib()  # before the work, not after it
+    say = progress or (lambda line: None)
+    ratings = make_ratings(n_users, n_items, seed=seed)
+    parts = random_split(len(ratings.observations), TEST, np.random.default_rng(seed))
+    train, test = (ratings.take(part) for part in parts)
+    models, judged = {}, {}
+    for name, deviation_rank in DEVIATION_RANK.items():
+        say(f"Fitting {name} on {len(train.observations):,} ratings")
+        model = DeviationFactorizer(deviation_rank=deviation_rank, random_state=seed, **SETTINGS)
+        models[name] = model.fit(train.observations)
+        judged[name] = judge(name, model, test)
+    judged[TRUTH] = judge_truth(TRUTH, test)
+    say("Drawing")
+    noisiest = noisy_ids(models[DMF], n=NOISIEST, fewest=FEWEST)
+    true_noise = _noise_of_users(ratings)
+    listed = models[DMF].ids_[0].lookup(noisiest["id"])
+    drawings = _drawings(models, judged, noisiest, true_noise[listed])
+
+    directory = Path(directory)
+    directory.mkdir(parents=True, exist_ok=True)
+    result = DemoResult(
+        tuple(one.row for one in judged.values()),
+        directory / "noisewise-demo.html",
+        directory / "noisewise-demo.png",
+        directory / "result.json",
+    )
+    record = {
+        "seed": seed,
+        "ratings": {"train": len(train.observations), "test": len(test.observations)},
+        "settings": SETTINGS | {"deviation_rank": DEVIATION_RANK},
+        "rows": [asdict(row) for row in result.rows],
+    }
+    found = int((true_noise[listed] >= np.quantile(true_noise, 1 - CROWD)).sum())
+    html = _page(ratings, judged, drawings, found, seed)
+    write_bytes(result.page, html.encode())
+    write_bytes(result.picture, side_by_side(TITLE, list(drawings.values())).png())
+    write_bytes(result.record, (json.dumps(record, indent=2, allow_nan=False) + "\n").encode())
+    return result
+
+
+def table(rows: Sequence[Row]) -> str:
+    """Return rows as a table of text.
+
+    Examples
+    --------
+    >>> print(table([Row("mine", 0.8, 0.9, 0.9, 2.3, None, None)]))
+    model   RMSE    NLL  90 % coverage  mean width  noise correlation
+    -----------------------------------------------------------------
+    mine   0.800  0.900         90.0 %        2.30                  –
+    """
+    cells = [COLUMNS, *map(_cells, rows)]
+    widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
+    lines = [
+        "  ".join([name.ljust(widths[0]), *map(str.rjust, numbers, widths[1:])])
+        for name, *numbers in cells
+    ]
+    return "\n".join([lines[0], "-" * len(lines[0]), *lines[1:]])
+
+
+def _cells(row: Row) -> list[str]:
+    correlation = row.noise_correlation
+    return [
+        row.model,
+        f"{row.rmse:.3f}",
+        f"{row.nll:.3f}",
+        f"{100 * row.coverage:.1f} %",
+        f"{row.width:.2f}",
+        "\N{EN DASH}" if correlation is None else f"{correlation:.3f}",
+    ]
+
+
+def _noise_of_users(ratings: SyntheticRatings) -> NDArray[np.float64]:
+    """Root mean square of the true std over the ratings of each user."""
+    users = ratings.observations.codes[0]
+    return np.sqrt(np.bincount(users, ratings.true_std**2) / np.bincount(users))
+
+
+def _drawings(
+    models: dict[str, DeviationFactorizer],
+    judged: dict[str, Judged],
+    noisiest: dict[str, NDArray[Any]],
+    true_noise: NDArray[np.float64],
+) -> dict[str, Drawing]:
+    dmf = judged[DMF]
+    forecasts = {
+        name: figures.Forecast(judged[name].truth, judged[name].mean, judged[name].std)
+        for name in models
+    }
+    return {
+        "recovery": figures.noise_recovery(dmf.true_std, dmf.noise_std),
+        "noisiest": figures.noisy_ids(noisiest, true_std=true_noise),
+        "calibration": figures.calibration(forecasts),
+        "fan": figures.interval_fan(dmf.truth, dmf.mean, dmf.low, dmf.high),
+        "curves": figures.learning_curves({n: m.learning_curve_ for n, m in models.items()}),
+    }
+
+
+def _page(
+    ratings: SyntheticRatings,
+    judged: dict[str, Judged],
+    drawings: dict[str, Drawing],
+    found: int,
+    seed: int,
+) -> str:
+    n_users, n_items = ratings.observations.shape
+
+    def picture(name: str, caption: str) -> Picture:
+        return Picture(drawings[name].svg(), drawings[name].alt, caption)
+
+    scores = Table(
+        COLUMNS,
+        [_cells(one.row) for one in judged.values()],
+        "On ratings that no model has seen. Lower RMSE and NLL are better; at the same coverage a "
+        "narrower interval is better.",
+    )
+    sections = [
+        Section(
+            "Two models, one difference",
+            [
+                "Biased MF predicts a rating, and is equally sure of all of them. DMF also learns "
+                "how far each rating may be off. All else is the same. The last row is what "
+                "knowing the truth would give.",
+                scores,
+            ],
+        ),
+        Section(
+            "It finds the noise",
+            [
+                "The std of a cell says how far two ratings of the same item by the same user "
+                "would lie apart. Nobody told DMF: it saw every cell at most once.",
+                picture(
+                    "recovery",
+                    "Each cell is one of the ratings kept for the test; dark is where many are.",
+                ),
+                picture(
+                    "noisiest",
+                    f"{found} of these {NOISIEST} users are among the noisiest fifth in truth.",
+                ),
+            ],
+        ),
+        Section(
+            "Its doubts are honest",
+            [
+                "A model that says 90 % should be right in 90 % of the cases: on average, and also "
+                "where there is much noise or little.",
+                picture(
+                    "calibration",
+                    "Below which share of values does a predicted quantile really lie?",
+                ),
+                picture(
+                    "fan",
+                    "Intervals of DMF that should hold 90 %, from the narrowest to the widest.",
+                ),
+                _coverage_by_noise(judged),
+            ],
+        ),
+        Section(
+            "How they learned",
+            [picture("curves", "A dot marks the epoch that was kept.")],
+        ),
+    ]
+    return page(
+        TITLE,
+        sections,
+        lead=f"{len(ratings.observations):,} made-up ratings of {n_items:,} items by {n_users:,} "
+        "users. Some users rate with care, some without, and as the ratings are made up we know "
+        "who does. Can a model tell?",
+        foot=f"Made by noisewise with seed {seed}. The ratings are synthetic; no one gave them.",
+    )
+
+
+def _coverage_by_noise(judged: dict[str, Judged]) -> Table:
+    """Coverage in fifths of the cells, by true noise."""
+    true_std = judged[TRUTH].true_std
+    fifths = np.array_split(np.argsort(true_std, kind="stable"), 5)
+    words = ["quietest fifth", "second", "third", "fourth", "noisiest fifth"]
+    rows = []
+    for word, cells in zip(words, fifths, strict=True):
+        shares = [
+            metrics.coverage(one.truth[cells], one.low[cells], one.high[cells])
+            for one in judged.values()
+        ]
+        numbers = [f"{true_std[cells].mean():.2f}", *(f"{100 * share:.1f} %" for share in shares)]
+        rows.append([word, *numbers])
+    caption = "How often 90 % intervals hold the rating, by the true noise of the cell."
+    return Table(["cells", "mean true std", *judged], rows, caption)

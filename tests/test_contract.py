@@ -1,0 +1,351 @@
+"""One battery that every model passes: scikit-learn's contract, unknown ids, intervals, files."""
+
+import pickle
+import warnings
+
+import numpy as np
+import pandas as pd
+import polars as pl
+import pytest
+from sklearn.base import clone
+from sklearn.exceptions import NotFittedError
+from sklearn.model_selection import GridSearchCV, cross_val_score
+from sklearn.utils.estimator_checks import parametrize_with_checks
+
+from noisewise import DataError, DeviationFactorizer, SettingError, load, observe
+
+QUICK = {"rank": 4, "epochs": 15, "warmup": 2, "random_state": 0, "n_jobs": 1}
+
+MODELS = {
+    "deviation": DeviationFactorizer(deviation_rank=2, **QUICK),
+    "constant noise": DeviationFactorizer(deviation_rank=0, **QUICK),
+    "per row": DeviationFactorizer(deviation_rank=1, adagrad="row", penalty="row", l2=0.5, **QUICK),
+    "all epochs": DeviationFactorizer(deviation_rank=1, patience=None, **QUICK),
+}
+
+
+@pytest.fixture(scope="module", params=MODELS.values(), ids=MODELS.keys())
+def fresh(request):
+    """A model that was not fitted."""
+    return request.param
+
+
+@pytest.fixture(scope="module")
+def named(world):
+    """The world with ids that are text."""
+    users, items = (np.char.add(kind, world.X[:, k].astype(str)) for k, kind in enumerate("ui"))
+    return np.column_stack([users, items]).astype(object), world.y
+
+
+@pytest.fixture(scope="module")
+def fitted(fresh, named):
+    return clone(fresh).fit(*named)
+
+
+def test_clone_and_params(fresh):
+    params = fresh.get_params()
+    copy = clone(fresh)
+    assert copy is not fresh
+    assert copy.get_params() == params
+    assert copy.set_params(n_jobs=2).get_params() == {**params, "n_jobs": 2}
+    assert fresh.get_params() == params
+    with pytest.raises(ValueError, match="no_such_setting"):
+        copy.set_params(no_such_setting=1)
+
+
+def test_fit_returns_self_and_changes_no_setting_and_no_data(fresh, named):
+    X, y = (column.copy() for column in named)
+    model = clone(fresh)
+    assert model.fit(X, y) is model
+    assert model.get_params() == fresh.get_params()
+    np.testing.assert_array_equal(X, named[0])
+    np.testing.assert_array_equal(y, named[1])
+    assert model.n_features_in_ == 2
+
+
+@pytest.mark.parametrize("library", [pd, pl], ids=lambda library: library.__name__)
+def test_cross_validation_works_with_frames_of_text(fresh, named, library):
+    X, y = named
+    frame = library.DataFrame({"user": X[:, 0].tolist(), "item": X[:, 1].tolist()})
+    values = library.Series(y)
+    scores = cross_val_score(fresh, frame, values, cv=3)
+    assert scores.shape == (3,)
+    assert (scores > 0.2).all()  # better than the mean by far
+    rmse = cross_val_score(fresh, frame, values, cv=3, scoring="neg_root_mean_squared_error")
+    assert (rmse > -y.std()).all()
+
+
+@pytest.mark.parametrize("library", [pd, pl], ids=lambda library: library.__name__)
+def test_grid_search_works_with_frames_of_text(fresh, named, library):
+    X, y = named
+    frame = library.DataFrame({"user": X[:, 0].tolist(), "item": X[:, 1].tolist()})
+    search = GridSearchCV(fresh, {"rank": [0, 4], "epochs": [1, 15]}, cv=2).fit(frame, y)
+    assert search.best_params_ == {"rank": 4, "epochs": 15}
+    assert search.predict(frame[:3]).shape == (3,)
+
+
+def test_arrays_frames_lists_and_observations_are_all_the_same(fresh, named):
+    X, y = named[0][:600], named[1][:600]
+    frame = pd.DataFrame(X, columns=["user", "item"])
+    with_values = [(user, item, value) for (user, item), value in zip(X.tolist(), y, strict=True)]
+    observations = observe(X, y)
+    expected = clone(fresh).fit(X, y).predict(X)
+    for given in ((frame, y), (X.tolist(), y.tolist()), (with_values,), (observations,)):
+        np.testing.assert_array_equal(clone(fresh).fit(*given).predict(frame), expected)
+    np.testing.assert_array_equal(clone(fresh).fit(X, y).predict(observations), expected)
+
+
+@pytest.mark.parametrize("n", [0, 1, 7])
+def test_predictions_are_float32_one_for_each_row(fitted, named, n):
+    X = named[0][:n]
+    mean = fitted.predict(X)
+    assert mean.shape == (n,)
+    assert mean.dtype == np.float32
+    for part in (*fitted.predict(X, return_std=True), *fitted.predict_parts(X)):
+        assert part.shape == (n,)
+        assert part.dtype == np.float32
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "These intervals are not calibrated")
+        for end in fitted.predict_interval(X):
+            assert end.shape == (n,)
+            assert end.dtype == np.float32
+
+
+def test_mean_is_the_same_with_and_without_a_std(fitted, named):
+    X = named[0]
+    mean, std = fitted.predict(X, return_std=True)
+    np.testing.assert_array_equal(fitted.predict(X), mean)
+    parts = fitted.predict_parts(X)
+    np.testing.assert_array_equal(parts[0], mean)
+    np.testing.assert_allclose(np.hypot(parts[1], parts[2]), std, rtol=1e-5)
+
+
+def test_std_is_positive_and_finite(fitted, named):
+    cells = [*named[0].tolist(), ("nobody", "nothing")]
+    std = fitted.predict(cells, return_std=True)[1]
+    assert np.isfinite(std).all()
+    assert (std > 0).all()
+
+
+def test_a_prediction_does_not_depend_on_the_others(fitted, named):
+    X = named[0][:50]
+    together = np.array(fitted.predict(X, return_std=True))
+    alone = np.array([fitted.predict(X[k : k + 1], return_std=True) for k in range(50)])
+    np.testing.assert_array_equal(alone[:, :, 0].T, together)
+
+
+def test_unknown_ids_never_fail_and_have_a_wider_std(fitted, named):
+    X = named[0]
+    known = fitted.predict(X, return_std=True)[1].mean()
+    new_user, new_item, new_both = X.copy(), X.copy(), X.copy()
+    new_user[:, 0] = "nobody"
+    new_item[:, 1] = "nothing"
+    new_both[:] = "nobody", "nothing"
+    stds = []
+    for cells in (new_user, new_item, new_both):
+        mean, std = fitted.predict(cells, return_std=True)
+        assert np.isfinite(mean).all()
+        stds.append(std.mean())
+    assert known < min(stds[:2])
+    assert max(stds[:2]) < stds[2]
+
+
+def test_ids_of_another_type_are_unknown_and_not_an_error(fitted):
+    mean = fitted.predict([(1, 2.5), (("a", "tuple"), b"bytes")])
+    np.testing.assert_array_equal(mean, fitted.predict([("nobody", "nothing")] * 2))
+
+
+def test_intervals_are_in_order_in_range_and_wider_for_more_coverage(fitted, named):
+    X = named[0]
+    low, high = fitted.value_range_
+    before = np.zeros(len(X))
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "These intervals are not calibrated")
+        for coverage in (0.1, 0.5, 0.9, 0.999):
+            bottom, top = fitted.predict_interval(X, coverage=coverage)
+            assert (np.float32(low) <= bottom).all()
+            assert (bottom <= top).all()
+            assert (top <= np.float32(high)).all()
+            assert (top - bottom >= before).all()
+            assert (top - bottom).mean() > before.mean()
+            before = top - bottom
+
+
+def test_intervals_that_nothing_held_out_could_calibrate_warn(fitted, named):
+    X = named[0][:3]
+    if fitted.calibration_ is None:
+        with pytest.warns(UserWarning, match=r"not calibrated.*calibrate\(X, y\)"):
+            fitted.predict_interval(X)
+    else:
+        fitted.predict_interval(X)
+
+
+def test_score_is_the_share_of_variance_explained(fitted, named):
+    X, y = named
+    left = np.mean((y - fitted.predict(X)) ** 2)
+    assert fitted.score(X, y) == pytest.approx(1 - left / y.var(), rel=1e-5)
+
+
+BAD = {
+    "a missing id": ([("ann", None)], r"Row 0 of column 'item' has no id"),
+    "one column": ([("ann",)], "features"),
+    "three columns": ([("ann", "Alien", 5.0)], "features"),
+    "a flat list": (["ann", "Alien"], "Expected 2D array"),
+    "a list as an id": ([("ann", ["Alien"])], "cannot be an id"),
+    "no table": (7, "X must be a frame"),
+}
+
+
+@pytest.mark.parametrize(("X", "message"), BAD.values(), ids=BAD.keys())
+def test_predict_refuses_what_is_no_table_of_ids(fitted, X, message):
+    with pytest.raises(DataError, match=message):
+        fitted.predict(X)
+
+
+BAD_TRAINING = {
+    "a value that is missing": ([("a", "b"), ("a", "c")], [1.0, np.nan], "Row 1 of y is NaN"),
+    "a value that is text": ([("a", "b"), ("a", "c")], ["good", 1], "Row 0 of y is 'good'"),
+    "too few values": ([("a", "b"), ("a", "c")], [1.0], "same length; got 2 and 1"),
+    "a single row": ([("a", "b")], [1.0], "single observation"),
+    "a cell twice": ([("a", "b"), ("a", "b")], [1.0, 2.0], "given more than once"),
+    "no rows": (np.empty((0, 2)), [], "0 rows"),
+    "one id column": ([("a",), ("b",)], [1.0, 2.0], "2 or more"),
+}
+
+
+@pytest.mark.parametrize(("X", "y", "message"), BAD_TRAINING.values(), ids=BAD_TRAINING.keys())
+def test_fit_refuses_what_it_cannot_learn_from(fresh, X, y, message):
+    model = clone(fresh)
+    with pytest.raises(DataError, match=message):
+        model.fit(X, y)
+    with pytest.raises(NotFittedError):
+        model.predict([("a", "b")])
+
+
+def test_a_model_that_was_not_fitted_says_so(fresh, tmp_path):
+    asks = [
+        lambda model: model.predict([("a", "b")]),
+        lambda model: model.predict_interval([("a", "b")]),
+        lambda model: model.predict_parts([("a", "b")]),
+        lambda model: model.calibrate([("a", "b")], [1.0]),
+        lambda model: model.save(tmp_path / "model"),
+        lambda model: model.recommend("a"),
+        lambda model: model.similar("a"),
+        lambda model: model.row("a"),
+        lambda model: model.fold_in(["b"], [1.0]),
+    ]
+    for ask in asks:
+        with pytest.raises(NotFittedError):
+            ask(clone(fresh))
+
+
+@pytest.mark.parametrize("coverage", [0, 1, -0.1, 1.5, float("nan")])
+def test_coverage_must_be_a_share(fitted, named, coverage):
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "These intervals are not calibrated")
+        with pytest.raises(DataError, match="coverage must be between 0 and 1"):
+            fitted.predict_interval(named[0][:2], coverage=coverage)
+
+
+def test_a_bad_setting_is_found_by_fit_and_not_before(fresh, named):
+    model = clone(fresh).set_params(rank=-1)
+    with pytest.raises(SettingError, match="rank must be a whole number, 0 or more; got -1"):
+        model.fit(*named)
+
+
+def test_files_and_pickles_and_threads_keep_every_bit(fresh, fitted, named, tmp_path):
+    X, y = named
+    fitted.save(tmp_path / "model")
+    expected = fitted.predict(X, return_std=True)
+    others = [
+        load(tmp_path / "model"),
+        type(fitted).load(tmp_path / "model"),
+        pickle.loads(pickle.dumps(fitted)),  # as joblib does
+        clone(fresh).set_params(n_jobs=2).fit(X, y),
+    ]
+    for other in others:
+        np.testing.assert_array_equal(other.predict(X, return_std=True), expected)
+
+
+def test_a_second_fit_forgets_the_first(fresh, named):
+    X, y = named
+    model = clone(fresh).fit(X[:4000], y[:4000])
+    model.fit(X[4000:8000], 10 * y[4000:8000])
+    once = clone(fresh).fit(X[4000:8000], 10 * y[4000:8000])
+    np.testing.assert_array_equal(
+        model.predict(X, return_std=True), once.predict(X, return_std=True)
+    )
+    model.set_params(patience=None).fit(X[:4000], y[:4000])
+    assert model.calibration_ is None
+
+
+def test_a_fit_that_fails_leaves_the_model_as_it_was(fresh, named):
+    X, y = named
+    model = clone(fresh).fit(X[:4000], y[:4000])
+    before = model.predict(X, return_std=True)
+    with pytest.raises(ArithmeticError):
+        model.set_params(learning_rate=1e20).fit(X[4000:8000], 100 * y[4000:8000])
+    np.testing.assert_array_equal(model.predict(X, return_std=True), before)
+
+
+def test_an_interrupted_fit_is_still_a_model(fresh, named):
+    def interrupt(info, state):
+        if info.epoch == 2:
+            raise KeyboardInterrupt
+
+    model = clone(fresh)
+    with pytest.warns(UserWarning, match="interrupted"):
+        model.fit(*named, callbacks=[interrupt])
+    assert np.isfinite(model.predict(named[0], return_std=True)).all()
+
+
+def test_calibrate_makes_the_std_right_on_average(fitted, world, named, tmp_path):
+    fitted.save(tmp_path / "model")
+    model = load(tmp_path / "model")
+    X, y = named[0][:3000], named[1][:3000] + 2.0  # a world that has changed since
+    model.calibrate(X, y)
+    mean, std = model.predict(X, return_std=True)
+    assert np.mean(((y - mean) / std) ** 2) == pytest.approx(1.0, rel=1e-3)
+
+
+MORE_MODES = "The check fits three or more columns; this model takes two ids for every value."
+EXPECTED_FAILURES = {
+    **dict.fromkeys(
+        (
+            "check_dict_unchanged",
+            "check_dont_overwrite_parameters",
+            "check_dtype_object",
+            "check_estimators_dtypes",
+            "check_estimators_nan_inf",
+            "check_estimators_pickle",
+            "check_f_contiguous_array_estimator",
+            "check_fit2d_predict1d",
+            "check_fit_score_takes_y",
+            "check_methods_sample_order_invariance",
+            "check_methods_subset_invariance",
+            "check_n_features_in_after_fitting",
+            "check_pipeline_consistency",
+            "check_positive_only_tag_during_fit",
+            "check_regressor_data_not_an_array",
+            "check_regressors_int",
+            "check_regressors_no_decision_function",
+            "check_regressors_train",
+            "check_supervised_y_2d",
+        ),
+        MORE_MODES,
+    ),
+    "check_complex_data": "The check gives one column; that there must be two is said first.",
+    "check_requires_y_none": "Without y, the last column of X holds the values.",
+}
+
+
+def one_of_each_class():
+    return list({type(model): clone(model) for model in MODELS.values()}.values())
+
+
+@parametrize_with_checks(
+    [model.set_params(duplicates="mean", epochs=3) for model in one_of_each_class()],
+    expected_failed_checks=lambda model: EXPECTED_FAILURES,
+)
+def test_scikit_learn_has_no_other_complaints(estimator, check):
+    check(estimator)
