@@ -16,8 +16,8 @@ from safetensors.numpy import save_file
 
 from noisewise import load, storage
 from noisewise.errors import DataError, ModelFileError
-from noisewise.observations.ids import Ids
 from noisewise.models.deviation import DeviationFactorizer
+from noisewise.observations.ids import Ids
 
 
 def quick(**settings):

@@ -78,12 +78,12 @@ def test_monitor_says_which_number_must_improve(monitor, best):
     assert len(training.curve) == best + 2
 
 
-def test_an_epoch_of_the_warm_up_is_never_the_best_if_there_is_a_later_one():
-    validate = curve(0, 0, 0, 3, 2, 4, 5)
+@pytest.mark.parametrize(("after", "best", "epochs"), [([3, 3, 3, 3], 1, 5), ([3, 0, 3, 3], 5, 7)])
+def test_patience_begins_after_the_warm_up(after, best, epochs):
+    validate = curve(1, 2, 2, *after)
     training = train(make_state(), count_up, epochs=7, patience=2, settle=3, validate=validate)
-    assert_is_of_epoch(training.chosen, 5)
-    cut_short = train(make_state(), count_up, epochs=3, patience=1, settle=3, validate=validate)
-    assert_is_of_epoch(cut_short.chosen, 1)
+    assert_is_of_epoch(training.chosen, best)
+    assert len(training.curve) == epochs
 
 
 def test_any_callback_can_stop_and_all_are_called():

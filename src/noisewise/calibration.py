@@ -19,7 +19,7 @@ from noisewise.errors import DataError
 MAX_SCORES = 2_000  # kept of a large calibration set: its quantiles, rounded away from zero
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Calibration:
     """What held-out errors say of the predicted std.
 

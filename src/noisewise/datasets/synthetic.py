@@ -34,7 +34,7 @@ CAREFUL, ORDINARY, CARELESS = Crowd(0.4, 0.1), Crowd(0.4, 0.6), Crowd(0.2, 7.0)
 
 STARS = 3.2  # mean of all
 USER_BIAS, ITEM_BIAS, TASTE = 0.35, 0.45, 0.7  # stds of the parts of the mean, in stars
-FLOOR = 0.25  # share of the noise variance that all cells have
+FLOOR = 0.35  # share of the noise variance that all cells have
 ACTIVITY = 5.0  # the smaller, the more users differ in how many items they rate
 POPULARITY = 0.8  # the larger, the more items differ in how many users rate them
 FEWEST = 3  # ratings of a user, if there are so many items

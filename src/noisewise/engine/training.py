@@ -90,7 +90,7 @@ def train(
     patience
         Epochs without an improvement of ``monitor`` after which to stop; None never stops.
     settle
-        Epochs of a warm-up: always run, and never the best if there is a later one.
+        Epochs of a warm-up: always run, and not counted by ``patience``.
     callbacks
         Called after each epoch; one that returns True stops the training.
     checkpoint
@@ -117,7 +117,7 @@ def train(
                     info = replace(info, validation_rmse=rmse, validation_nll=nll)
                 info = replace(info, seconds=time.perf_counter() - started)
                 training.curve.append(info)
-                if validate is not None and _best(training.curve, monitor, settle) == info:
+                if validate is not None and _best(training.curve, monitor) == info:
                     training.best = training.state.copy()
                 bar.set_postfix_str(_summary(info), refresh=False)
                 bar.update()
@@ -146,14 +146,13 @@ def _finished(
     done = training.state.epoch
     if training.stopped or done >= epochs:
         return True
-    if patience is None or training.best is None or done <= settle:
+    if patience is None or training.best is None:
         return False
-    return done - _best(training.curve, monitor, settle).epoch >= patience
+    return done - max(_best(training.curve, monitor).epoch, settle) >= patience
 
 
-def _best(curve: list[EpochInfo], monitor: str, settle: int) -> EpochInfo:
-    candidates = [info for info in curve if info.epoch > settle] or curve
-    return min(candidates, key=lambda info: getattr(info, f"validation_{monitor}"))
+def _best(curve: list[EpochInfo], monitor: str) -> EpochInfo:
+    return min(curve, key=lambda info: getattr(info, f"validation_{monitor}"))
 
 
 def _check_finite(info: EpochInfo, state: State, advice: str) -> None:

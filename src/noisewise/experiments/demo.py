@@ -15,9 +15,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from noisewise import metrics
 from noisewise.datasets.synthetic import SyntheticRatings, make_ratings
-from noisewise.experiments.judging import Judged, Row, judge, judge_truth
+from noisewise.experiments.judging import COVERAGE, Judged, Row, judge, judge_truth
 from noisewise.models.deviation import DeviationFactorizer
 from noisewise.noise import noisy_ids
 from noisewise.report import figures
@@ -177,10 +176,12 @@ def _drawings(
         name: figures.Forecast(judged[name].truth, judged[name].mean, judged[name].std)
         for name in models
     }
+    intervals = {name: (judged[name].low, judged[name].high) for name in models}
     return {
         "recovery": figures.noise_recovery(dmf.true_std, dmf.noise_std),
         "noisiest": figures.noisy_ids(noisiest, true_std=true_noise),
         "calibration": figures.calibration(forecasts),
+        "coverage": figures.coverage_by_noise(dmf.truth, dmf.true_std, intervals, COVERAGE),
         "fan": figures.interval_fan(dmf.truth, dmf.mean, dmf.low, dmf.high),
         "curves": figures.learning_curves({n: m.learning_curve_ for n, m in models.items()}),
     }
@@ -217,15 +218,16 @@ def _page(
         Section(
             "It finds the noise",
             [
-                "The std of a cell says how far two ratings of the same item by the same user "
-                "would lie apart. Nobody told DMF: it saw every cell at most once.",
+                "The std of a cell says how much a rating would vary if the user rated the item "
+                "again and again. Nobody told DMF: it saw every cell once, or never.",
                 picture(
                     "recovery",
-                    "Each cell is one of the ratings kept for the test; dark is where many are.",
+                    "Cells kept for the test; the stronger the colour, the more of them. On the "
+                    "line the learned std is the true one.",
                 ),
                 picture(
                     "noisiest",
-                    f"{found} of these {NOISIEST} users are among the noisiest fifth in truth.",
+                    f"{found} of these {NOISIEST} users are in truth among the noisiest fifth.",
                 ),
             ],
         ),
@@ -233,21 +235,33 @@ def _page(
             "Its doubts are honest",
             [
                 "A model that says 90 % should be right in 90 % of the cases: on average, and also "
-                "where there is much noise or little.",
+                "where there is little noise, and where there is much.",
                 picture(
                     "calibration",
-                    "Below which share of values does a predicted quantile really lie?",
+                    "How often the rating lies below a predicted quantile. An honest model stays "
+                    "on the diagonal.",
                 ),
                 picture(
-                    "fan",
-                    "Intervals of DMF that should hold 90 %, from the narrowest to the widest.",
+                    "coverage",
+                    "With one std for all, intervals are too wide for the careful and too narrow "
+                    "for the careless, even if the average is right.",
                 ),
-                _coverage_by_noise(judged),
             ],
         ),
         Section(
-            "How they learned",
-            [picture("curves", "A dot marks the epoch that was kept.")],
+            "A closer look",
+            [
+                picture(
+                    "fan",
+                    "Intervals of DMF that should hold 90 % of the ratings, from the narrowest to "
+                    "the widest.",
+                ),
+                picture(
+                    "curves",
+                    "Dots mark the lowest points. DMF learns the mean first, then the noise too: "
+                    "that is where its NLL drops.",
+                ),
+            ],
         ),
     ]
     return page(
@@ -258,20 +272,3 @@ def _page(
         "who does. Can a model tell?",
         foot=f"Made by noisewise with seed {seed}. The ratings are synthetic; no one gave them.",
     )
-
-
-def _coverage_by_noise(judged: dict[str, Judged]) -> Table:
-    """Coverage in fifths of the cells, by true noise."""
-    true_std = judged[TRUTH].true_std
-    fifths = np.array_split(np.argsort(true_std, kind="stable"), 5)
-    words = ["quietest fifth", "second", "third", "fourth", "noisiest fifth"]
-    rows = []
-    for word, cells in zip(words, fifths, strict=True):
-        shares = [
-            metrics.coverage(one.truth[cells], one.low[cells], one.high[cells])
-            for one in judged.values()
-        ]
-        numbers = [f"{true_std[cells].mean():.2f}", *(f"{100 * share:.1f} %" for share in shares)]
-        rows.append([word, *numbers])
-    caption = "How often 90 % intervals hold the rating, by the true noise of the cell."
-    return Table(["cells", "mean true std", *judged], rows, caption)

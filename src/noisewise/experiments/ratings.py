@@ -27,7 +27,11 @@ from noisewise.splits import Split, rating_split, split_by_time, split_by_user
 
 MODELS: dict[str, tuple[type[DeviationFactorizer], dict[str, Any]]] = {
     "dmf": (DeviationFactorizer, {}),
-    "biased-mf": (DeviationFactorizer, {"deviation_rank": 0}),
+    "biased-mf": (
+        DeviationFactorizer,
+        {"deviation_rank": 0, "learning_rate": 0.035, "l2": 0.041, "bias_l2": 0.063},
+    ),
+    "dmf-paper": (DeviationFactorizer, {"beta": 0.0}),
 }
 PAPER_UNKNOWN = 3.0
 

@@ -24,7 +24,7 @@ BLUE = "#0072b2"  # two colours that all eyes tell apart; dashes and marks say t
 ORANGE = "#d55e00"
 LOOKS = ((ORANGE, "--"), (BLUE, "-"), (INK, ":"), ("#009e73", "-."))  # of lines, in their order
 
-WIDTH = 5.0  # inches: the text of a figure no wider than this can be read on a phone
+WIDTH = 4.4  # inches: the text of a figure no wider than this can be read on a phone
 THEME = {INK: "currentColor", BLUE: f"var(--blue, {BLUE})", ORANGE: f"var(--orange, {ORANGE})"}
 
 STYLE: dict[Any, Any] = {
@@ -51,6 +51,7 @@ STYLE: dict[Any, Any] = {
     "text.color": INK,
     "text.parse_math": False,  # an id with two dollar signs is no formula
     "xtick.color": INK,
+    "xtick.major.pad": 6.0,
     "xtick.major.size": 0.0,
     "ytick.color": INK,
     "ytick.major.size": 0.0,
@@ -131,7 +132,7 @@ def side_by_side(title: str, drawings: Sequence[Drawing], columns: int = 3) -> D
     heights = [max(drawing.height for drawing in row) for row in rows]
 
     def draw(figure: FigureBase) -> None:
-        figure.suptitle(title, fontsize=16, x=0.01, ha="left")
+        figure.suptitle(title, fontsize=17, fontweight="bold", x=0.01, ha="left")
         parts = figure.subfigures(len(rows), columns, squeeze=False, height_ratios=heights)
         for part, drawing in zip(parts.ravel(), drawings, strict=False):
             drawing.draw(part)

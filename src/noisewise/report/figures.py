@@ -27,7 +27,7 @@ class Forecast(NamedTuple):
 
 
 def learning_curves(curves: Mapping[str, Mapping[str, Sequence[Any]]]) -> Drawing:
-    """Draw error and NLL by epoch; a dot marks the best epoch on held-out data.
+    """Draw error and NLL by epoch; dots mark the lowest points of held-out data.
 
     Parameters
     ----------
@@ -57,10 +57,10 @@ def learning_curves(curves: Mapping[str, Mapping[str, Sequence[Any]]]) -> Drawin
         bottom.set_xlabel("epoch")
 
     ends = ", ".join(
-        f"{name}: RMSE {values(name, 'rmse').min():.3f} and NLL {values(name, 'nll').min():.3f}"
+        f"{name} RMSE {values(name, 'rmse').min():.3f} and NLL {values(name, 'nll').min():.3f}"
         for name in curves
     )
-    return Drawing(draw, f"RMSE and NLL on {words} data by epoch. Lowest of {ends}.", 5.0)
+    return Drawing(draw, f"RMSE and NLL on {words} data by epoch. Lowest points: {ends}.", 4.4)
 
 
 def noise_recovery(true_std: ArrayLike, learned_std: ArrayLike) -> Drawing:
@@ -86,18 +86,18 @@ def noise_recovery(true_std: ArrayLike, learned_std: ArrayLike) -> Drawing:
         )  # fmt: skip
         axes.plot([0, high], [0, high], "--", color=INK, linewidth=1.2)
         axes.annotate(
-            "learned = true", (0.5 * high, 0.5 * high), (-5, 5), textcoords="offset points",
+            "learned = true", (0.86 * high, 0.86 * high), (-4, 4), textcoords="offset points",
             rotation=45, rotation_mode="anchor", ha="center",
         )  # fmt: skip
         axes.set(
-            xlim=(0, high), ylim=(0, high), aspect="equal", xlabel="true std of a cell",
-            ylabel="learned std", title=f"Noise of single cells: correlation {correlation:.3f}",
+            xlim=(0, high), ylim=(0, high), aspect="equal", anchor="NW",
+            xlabel="true std of a cell", ylabel="learned std", title=f"Noise of cells: correlation {correlation:.3f}",
         )  # fmt: skip
 
     alt = (
         f"Learned against true std of {len(true):,} cells; their correlation is {correlation:.3f}."
     )
-    return Drawing(draw, alt, 5.0)
+    return Drawing(draw, alt, 4.4)
 
 
 def calibration(forecasts: Mapping[str, Forecast]) -> Drawing:
@@ -122,13 +122,70 @@ def calibration(forecasts: Mapping[str, Forecast]) -> Drawing:
         axes.set_xticks(ticks, words)
         axes.set_yticks(ticks, words)
         axes.set(
-            xlim=(0, 1), ylim=(0, 1), aspect="equal", xlabel="predicted quantile",
+            xlim=(0, 1), ylim=(0, 1), aspect="equal", anchor="NW", xlabel="predicted quantile",
             ylabel="share of values below it", title="Calibration of the std",
         )  # fmt: skip
         axes.legend(loc="upper left")
 
     areas = ", ".join(f"{name} {miscalibration_area(*f):.3f}" for name, f in forecasts.items())
-    return Drawing(draw, f"Calibration curves. Area between curve and diagonal: {areas}.", 5.0)
+    return Drawing(draw, f"Calibration curves. Area between curve and diagonal: {areas}.", 4.4)
+
+
+def coverage_by_noise(
+    truth: ArrayLike,
+    noise: ArrayLike,
+    intervals: Mapping[str, tuple[ArrayLike, ArrayLike]],
+    coverage: float,
+    *,
+    groups: int = 8,
+) -> Drawing:
+    """Draw how often intervals hold the truth where there is little noise, and where there is much.
+
+    Parameters
+    ----------
+    truth : array
+        What happened.
+    noise : array
+        Std by which to sort the cells into groups of one size.
+    intervals : dict
+        For each name of a model the low and the high ends of its intervals.
+    coverage : float
+        The share that intervals should hold.
+    groups : int
+        How many groups.
+    """
+    looks = _looks(intervals)
+    truth, noise = _same_length(truth=truth, noise=noise)
+    cells = np.array_split(np.argsort(noise, kind="stable"), groups)
+    level = [f"{noise[group].mean():.2f}" for group in cells]
+    shares: dict[str, list[float]] = {}
+    for name, ends in intervals.items():
+        low, high = (np.asarray(end, dtype=float) for end in ends)
+        inside = (low <= truth) & (truth <= high)
+        shares[name] = [float(inside[group].mean()) for group in cells]
+
+    def draw(figure: FigureBase) -> None:
+        from matplotlib.ticker import PercentFormatter
+
+        axes = figure.subplots()
+        place = np.arange(groups)
+        promise = f"as promised: {100 * coverage:g} %"
+        axes.axhline(coverage, color=INK, linewidth=1.0, alpha=0.5, label=promise)
+        for name, (colour, dashes) in looks.items():
+            axes.plot(place, shares[name], dashes, marker="o", color=colour, label=name)
+        axes.set_xticks(place, level)
+        axes.yaxis.set_major_formatter(PercentFormatter(1.0, 0, " %"))
+        lowest = min(map(min, shares.values()))
+        axes.set(ylim=(min(0.5, lowest - 0.05), 1.02), ylabel="share of values in their interval")
+        axes.set(xlabel="mean noise std of a group of cells", title="Coverage, by noise")
+        axes.grid(visible=False, axis="x")
+        axes.legend(loc="lower left")
+
+    ends = ", ".join(f"{name} {s[0]:.0%} and {s[-1]:.0%}" for name, s in shares.items())
+    alt = (
+        f"Coverage of intervals that promise {coverage:.0%}, in the quietest and the noisiest cells"
+    )
+    return Drawing(draw, f"{alt}: {ends}.", 4.4)
 
 
 def noisy_ids(
@@ -150,17 +207,18 @@ def noisy_ids(
     """
     labels = [_label(label) for label in table["id"]]
     place = np.arange(len(labels))
+    counts = [f"{count:,}" for count in table["observations"]]
+    counts[:1] = [f"{count} {unit}" for count in counts[:1]]
 
     def draw(figure: FigureBase) -> None:
         axes = figure.subplots()
         axes.barh(place, table["noise_std"], height=0.64, color=BLUE, label="learned")
         if true_std is not None:
             axes.plot(true_std, place, "D", color=ORANGE, markersize=5.5, label="true")
-            figure.legend(loc="outside lower left", ncols=2)
+            figure.legend(loc="outside lower center", ncols=2, reverse=True)
         right = axes.secondary_yaxis("right")
-        right.set_yticks(place, [f"{count:,}" for count in table["observations"]])
+        right.set_yticks(place, counts)
         right.spines["right"].set_visible(False)
-        right.set_ylabel(unit)
         axes.set_yticks(place, labels)
         axes.set_ylim(len(labels) - 0.5, -0.5)
         axes.grid(visible=False, axis="y")
@@ -198,7 +256,7 @@ def interval_fan(
         axes.axhline(0.0, color=BLUE, linewidth=1.4, label="prediction")
         axes.plot(place[inside], error[inside], ".", color=INK, markersize=4.5, label="inside")
         axes.plot(place[~inside], error[~inside], "x", color=ORANGE, markersize=5, label="outside")
-        axes.set_xticks([0, 0.5, 1], ["surest", "cells by width of interval", "least sure"])
+        axes.set_xticks([0, 0.5, 1], ["surest", "cells by width", "least sure"])
         first, _, last = axes.get_xticklabels()
         first.set_horizontalalignment("left")
         last.set_horizontalalignment("right")
@@ -207,7 +265,7 @@ def interval_fan(
         figure.legend(loc="outside lower center", ncols=4, columnspacing=1.2, handlelength=1.4)
 
     widths = f"{(up - down).min():.2f} to {(up - down).max():.2f}"
-    return Drawing(draw, f"Intervals of {len(chosen)} cells, {widths} wide; {share}.", 4.4)
+    return Drawing(draw, f"Intervals of {len(chosen)} cells, {widths} wide; {share}.", 4.1)
 
 
 def _looks(named: Mapping[str, Any]) -> dict[str, tuple[str, str]]:

@@ -23,24 +23,24 @@ p { margin: .5rem 0; max-width: 44rem; text-wrap: pretty; }
 .lead { font-size: 1.15rem; color: var(--quiet); }
 .pictures { display: grid; gap: 1.25rem; margin: 1.25rem 0; align-items: start;
   grid-template-columns: repeat(auto-fit, minmax(min(100%, 22rem), 1fr)); }
-figure { margin: 0; padding: 1rem; background: var(--card); border: 1px solid var(--line);
+figure { margin: 1.25rem 0; padding: 1rem; background: var(--card); border: 1px solid var(--line);
   border-radius: .75rem; break-inside: avoid; }
-figure svg { display: block; width: 100%; max-width: 34rem; height: auto; margin: 0 auto; }
+.pictures figure { margin: 0; }
+figure svg { display: block; width: 100%; max-width: 32rem; height: auto; margin: 0 auto; }
 figure svg text { font-family: inherit !important; }
 figcaption { margin-top: .75rem; font-size: .92rem; line-height: 1.5; color: var(--quiet); }
-.wide { overflow-x: auto; margin: 1.25rem 0; background: var(--card);
-  border: 1px solid var(--line); border-radius: .75rem; break-inside: avoid; }
+.wide { overflow-x: auto; }
 table { border-collapse: collapse; width: 100%; font-variant-numeric: tabular-nums; }
-caption { caption-side: bottom; text-align: left; padding: .6rem 1rem .8rem; font-size: .92rem;
-  color: var(--quiet); border-top: 1px solid var(--line); }
-th, td { padding: .55rem 1rem; text-align: right; white-space: nowrap; }
-th:first-child { text-align: left; }
+td, th { padding: .55rem 0 .55rem 1.25rem; text-align: right; }
+th:first-child { padding-left: 0; text-align: left; }
+td, tbody th { white-space: nowrap; }
 thead th { font-size: .85rem; font-weight: 600; color: var(--quiet); vertical-align: bottom; }
 tbody tr { border-top: 1px solid var(--line); }
 tbody th { font-weight: 600; }
 footer { margin-top: 3rem; font-size: .85rem; color: var(--quiet); }
 @media (max-width: 36rem) { main { padding: 1.5rem .9rem 3rem; } figure { padding: .7rem; }
-  th, td { padding: .5rem .6rem; } body { font-size: 1rem; } }
+  body { font-size: 1rem; } table { font-size: .875rem; } thead th { font-size: .75rem; }
+  td, th { padding-left: .6rem; } }
 @media print { :root { --paper: #fff; --card: #fff; --ink: #000; --quiet: #444; --line: #ccc;
   --blue: #0072b2; --orange: #d55e00; } body { font-size: 10pt; } main { padding: 0; }
   h2 { break-after: avoid; } }
@@ -166,14 +166,13 @@ def _picture(picture: Picture) -> str:
 
 def _table(table: Table) -> str:
     head = "".join(f'<th scope="col">{escape(name)}</th>' for name in table.columns)
-    caption = f"<caption>{escape(table.caption)}</caption>\n" if table.caption else ""
+    caption = f"<figcaption>{escape(table.caption)}</figcaption>\n" if table.caption else ""
     body = []
     for name, *cells in table.rows:
         numbers = "".join(f"<td>{escape(cell)}</td>" for cell in cells)
         body.append(f'<tr><th scope="row">{escape(name)}</th>{numbers}</tr>\n')
-    label = escape(table.caption or table.columns[0])  # the region scrolls where it is too wide
     return (
-        f'<div class="wide" role="region" tabindex="0" aria-label="{label}">\n'
-        f"<table>\n{caption}<thead><tr>{head}</tr></thead>\n"
-        f"<tbody>\n{''.join(body)}</tbody>\n</table>\n</div>\n"
+        f'<figure>\n<div class="wide" role="region" tabindex="0" aria-label="table">\n'
+        f"<table>\n<thead><tr>{head}</tr></thead>\n<tbody>\n{''.join(body)}</tbody>\n</table>\n"
+        f"</div>\n{caption}</figure>\n"
     )

@@ -1,0 +1,78 @@
+"""The public names: exactly those of ``__all__``, each with words to it."""
+
+import inspect
+import subprocess
+import sys
+import types
+
+import pytest
+
+import noisewise
+
+
+def test_public_names_are_exactly_those_of_all():
+    public = {
+        name
+        for name, value in vars(noisewise).items()
+        if not name.startswith("_") and not isinstance(value, types.ModuleType)
+    }
+    assert public == set(noisewise.__all__)
+    assert noisewise.__all__ == sorted(set(noisewise.__all__))
+
+
+@pytest.mark.parametrize("name", noisewise.__all__)
+def test_a_public_name_is_documented(name):
+    thing = getattr(noisewise, name)
+    assert inspect.getdoc(thing).splitlines()[0].endswith(".")
+    if inspect.isclass(thing) and not issubclass(thing, BaseException):
+        for method, function in inspect.getmembers(thing, inspect.isroutine):
+            if not method.startswith("_") and function.__module__.startswith("noisewise"):
+                assert function.__doc__, f"{name}.{method} has no words"
+
+
+@pytest.mark.parametrize("name", [name for name in noisewise.__all__ if "Error" not in name])
+def test_every_parameter_of_a_public_function_has_a_type(name):
+    for parameter in inspect.signature(getattr(noisewise, name)).parameters.values():
+        assert parameter.annotation is not inspect.Parameter.empty, parameter
+
+
+def test_every_model_documents_every_setting():
+    from noisewise.models import MODELS
+
+    for model in MODELS.values():
+        documented = inspect.getdoc(model)
+        for name in inspect.signature(model).parameters:
+            assert name in documented.split("Attributes")[0], f"{model.__name__}: {name}"
+
+
+def test_every_error_is_a_noisewise_error_and_a_builtin_one():
+    from noisewise import errors
+
+    for name, kind in vars(errors).items():
+        if inspect.isclass(kind) and kind is not errors.NoisewiseError:
+            assert issubclass(kind, errors.NoisewiseError)
+            assert len(kind.__bases__) == 2, f"{name} inherits from no builtin error"
+            assert name in noisewise.__all__
+
+
+def test_version_is_that_of_the_package():
+    from importlib.metadata import version
+
+    assert noisewise.__version__ == version("noisewise")
+
+
+def test_importing_noisewise_needs_no_optional_library():
+    code = """
+import sys
+
+class Lacking:
+    def find_spec(self, name, path=None, target=None):
+        if name in ("pandas", "polars", "pyarrow", "matplotlib", "typer"):
+            raise ImportError(name)
+
+sys.meta_path.insert(0, Lacking())
+import noisewise
+ratings = [("ann", "Alien", 5), ("bob", "Alien", 3), ("bob", "Brazil", 4)]
+noisewise.DeviationFactorizer(rank=1, epochs=2, n_jobs=1, random_state=0).fit(ratings)
+"""
+    subprocess.run([sys.executable, "-W", "error", "-c", code], check=True, timeout=120)

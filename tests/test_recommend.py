@@ -1,0 +1,167 @@
+"""Lists: what brute force would give, who is left out, and who is similar."""
+
+import numpy as np
+import pytest
+
+from noisewise import DataError, DeviationFactorizer, recommend
+
+N_USERS, N_ITEMS = 30, 20
+
+
+@pytest.fixture(scope="module")
+def model(small_world):
+    # Without a range of values there are no ties at its ends.
+    chosen = {"rank": 3, "deviation_rank": 2, "value_range": None, "random_state": 0, "n_jobs": 1}
+    return DeviationFactorizer(**chosen).fit(small_world.X, small_world.y)
+
+
+@pytest.fixture(scope="module")
+def seen(small_world):
+    return {user: set(small_world.X[small_world.X[:, 0] == user, 1].tolist()) for user in range(30)}
+
+
+def brute_force(model, user, n, *, risk=0.0, without=(), items=range(N_ITEMS)):
+    """Rank all items by what predict says."""
+    left = [item for item in items if item not in without]
+    if not left:
+        return []
+    mean, std = model.predict([(user, item) for item in left], return_std=True)
+    order = np.argsort(-(mean - risk * std))[:n]
+    return [(left[k], mean[k], std[k]) for k in order]
+
+
+def assert_same_list(got, expected):
+    assert [best.id for best in got] == [id for id, _, _ in expected]
+    np.testing.assert_allclose(
+        [(best.mean, best.std) for best in got],
+        [(mean, std) for _, mean, std in expected],
+        rtol=1e-5,
+    )
+
+
+@pytest.mark.parametrize("risk", [0.0, 1.0, -2.0])
+@pytest.mark.parametrize("n", [1, 5, 20, 100])
+def test_lists_are_those_of_brute_force(model, seen, n, risk):
+    for user in range(N_USERS):
+        got = model.recommend(user, n, risk=risk)
+        assert_same_list(got, brute_force(model, user, n, risk=risk, without=seen[user]))
+        everything = model.recommend(user, n, risk=risk, exclude_seen=False)
+        assert_same_list(everything, brute_force(model, user, n, risk=risk))
+
+
+@pytest.mark.parametrize("cells_at_once", [1, 50, 10**6])
+def test_many_lists_are_the_same_as_one_by_one_in_chunks_of_any_size(
+    model, monkeypatch, cells_at_once
+):
+    monkeypatch.setattr(recommend, "CHUNK_CELLS", cells_at_once)
+    users = [*range(N_USERS), "nobody"]
+    assert model.recommend_many(users, 4, risk=0.5) == [
+        model.recommend(user, 4, risk=0.5) for user in users
+    ]
+    assert model.recommend_many([]) == []
+
+
+def test_risk_prefers_the_certain(model):
+    safe, plain, bold = (
+        np.mean([best.std for user in range(N_USERS) for best in model.recommend(user, 3, risk=r)])
+        for r in (3.0, 0.0, -3.0)
+    )
+    assert safe < plain < bold
+
+
+def test_candidates_are_the_only_ones_ranked(model, seen):
+    chosen = [3, 7, 11, "nothing", 7]
+    got = model.recommend(5, 10, candidates=chosen, exclude_seen=False)
+    assert_same_list(got, brute_force(model, 5, 10, items=[3, 7, 11]))
+    got = model.recommend(5, 10, candidates=iter(chosen))
+    assert_same_list(got, brute_force(model, 5, 10, items=[3, 7, 11], without=seen[5]))
+    assert model.recommend(5, candidates=["nothing"]) == []
+    assert model.recommend(5, candidates=[]) == []
+
+
+def test_a_user_who_has_seen_everything_gets_nothing():
+    X = [(user, item) for user in range(3) for item in range(4)]
+    model = DeviationFactorizer(rank=1, epochs=3, random_state=0, n_jobs=1).fit(X, range(12))
+    assert model.recommend(1) == []
+    assert len(model.recommend(1, exclude_seen=False)) == 4
+
+
+def test_a_user_never_seen_gets_what_is_best_on_average(model):
+    got = model.recommend("nobody", 5)
+    assert_same_list(got, brute_force(model, "nobody", 5))
+
+
+def test_an_item_that_was_only_held_out_is_not_recommended(small_world):
+    from noisewise import observe
+
+    X, y = small_world.X, small_world.y
+    rare = X[:, 1] == 7
+    settings = {"rank": 1, "epochs": 5, "refit": False, "random_state": 0, "n_jobs": 1}
+    model = DeviationFactorizer(**settings)
+    model.fit(X[~rare], y[~rare], validation=observe(X[rare], y[rare]))
+    assert len(model.ids_[1]) == N_ITEMS
+    assert 7 not in {best.id for best in model.recommend("nobody", 50)}
+    assert 7 not in {similar.id for similar in model.similar(3, 50)}
+
+
+def test_a_newcomer_gets_lists_like_any_other(model):
+    new = model.fold_in([1, 2, 3], [5.0, 1.0, 4.0])
+    got = new.recommend(5, risk=0.5)
+    others = [item for item in range(N_ITEMS) if item not in (1, 2, 3)]
+    mean, std = new.predict(others, return_std=True)
+    order = np.argsort(-(mean - 0.5 * std))[:5]
+    assert_same_list(got, [(others[k], mean[k], std[k]) for k in order])
+    assert len(new.recommend(50, exclude_seen=False)) == N_ITEMS
+    assert {best.id for best in new.recommend(5, candidates=[1, 9])} == {9}
+
+
+def test_a_new_item_gets_a_list_of_users(model):
+    new = model.fold_in([1, 2], [5.0, 4.0], mode="item")
+    got = new.recommend(50)
+    assert len(got) == N_USERS - 2
+    assert [best.mean for best in got] == sorted((best.mean for best in got), reverse=True)
+    users = [best.id for best in got]
+    np.testing.assert_allclose(new.predict(users), [best.mean for best in got], rtol=1e-5)
+
+
+def test_means_in_a_list_stay_within_the_range_of_values(small_world):
+    settings = {"rank": 3, "value_range": (2, 3), "random_state": 0, "n_jobs": 1}
+    model = DeviationFactorizer(**settings).fit(small_world.X, small_world.y)
+    best = model.recommend(4, 3)
+    assert {item.mean for item in best} <= {3.0}
+    free = model.set_params(value_range=None).fit(small_world.X, small_world.y)
+    assert free.recommend(4, 1)[0].id == best[0].id  # clipped only after ranking
+
+
+@pytest.mark.parametrize(("mode", "size"), [("user", N_USERS), ("item", N_ITEMS), (0, N_USERS)])
+def test_similar_ids_are_those_with_the_largest_cosine(model, mode, size):
+    rows = np.array([model.row(id, mode=mode).mean for id in range(size)])
+    unit = rows / np.linalg.norm(rows, axis=1, keepdims=True)
+    for id in range(size):
+        cosine = unit @ unit[id]
+        cosine[id] = -np.inf
+        expected = np.argsort(-cosine)[:6]
+        got = model.similar(id, 6, mode=mode)
+        assert [similar.id for similar in got] == expected.tolist()
+        np.testing.assert_allclose(
+            [similar.similarity for similar in got], cosine[expected], rtol=1e-4, atol=1e-6
+        )
+    assert len(model.similar(0, 1000, mode=mode)) == size - 1
+
+
+@pytest.mark.parametrize("n", [0, -1])
+def test_a_list_has_at_least_one_place(model, n):
+    for ask in (model.recommend, model.similar, model.fold_in([1], [3.0]).recommend):
+        with pytest.raises(DataError, match=f"n must be 1 or more; got {n}"):
+            ask(*([] if ask.__name__ == "recommend" and ask.__self__ is not model else [3]), n=n)
+
+
+@pytest.mark.parametrize("risk", [float("nan"), float("inf")])
+def test_risk_is_a_finite_number(model, risk):
+    with pytest.raises(DataError, match="risk must be a finite number"):
+        model.recommend(3, risk=risk)
+
+
+def test_similar_to_an_unknown_id_is_refused(model):
+    with pytest.raises(DataError, match="The item 'nothing' was not seen in training"):
+        model.similar("nothing")
