@@ -10,6 +10,7 @@ import json
 import statistics
 import sys
 import time
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -36,8 +37,9 @@ def train(
 
 def start(folder: str) -> dict[str, float]:
     """Import, a first fit and a second: the difference is compilation, or reading its cache."""
-    import_s = _timed(lambda: __import__("noisewise"))
+    import_s = _timed(lambda: import_module("noisewise"))
     from data import load
+
     from noisewise import DeviationFactorizer
 
     ratings = load(Path(folder))
@@ -51,6 +53,7 @@ def serve(folder: str, rank: int) -> dict[str, float]:
     """Fold in a user with an average number of ratings; recommend 10 items to 1,000 users."""
     import numpy as np
     from data import load
+
     from noisewise import DeviationFactorizer
 
     ratings = load(Path(folder))

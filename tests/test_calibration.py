@@ -98,7 +98,7 @@ def test_coverage_is_a_share(coverage):
 
 
 @pytest.mark.parametrize(
-    ("error", "std"), [([], []), ([1.0, np.nan], [1.0, 1.0]), ([1.0], [np.nan])]
+    ("error", "std"), [([], []), ([1.0, np.nan], [1.0, 1.0]), ([1.0], [np.nan]), ([0.0], [0.0])]
 )
 def test_errors_must_be_there_and_finite(error, std):
     with pytest.raises(DataError, match="finite"):

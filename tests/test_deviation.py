@@ -537,6 +537,21 @@ def test_fold_in_comes_close_to_a_full_fit(world, mode, settings):
     assert np.corrcoef(folded, full)[0, 1] > 0.95
 
 
+@pytest.mark.parametrize(("penalty", "charged"), [("rating", 4), ("row", 1)])
+def test_fold_in_is_a_ridge_regression_on_the_rows_of_the_others(small_world, penalty, charged):
+    model = make_model(deviation_rank=0, penalty=penalty, l2=0.7, bias_l2=0.2, value_range=None)
+    model.fit(small_world.X, small_world.y)
+    items, values = [3, 5, 7, 11], np.array([5.0, 1.0, 2.0, 4.0])
+    rows, factors = [model.row(item, mode=1) for item in items], model.factors_
+    x = np.array([[*row.mean, 1.0] for row in rows])
+    target = (values - factors.location) / factors.scale - [row.bias for row in rows]
+    weight = factors.state.variance ** (model.beta - 1)
+    ridge = charged * np.diag([model.l2, model.l2, model.bias_l2])
+    fitted = np.linalg.solve(weight * x.T @ x + ridge, weight * x.T @ target)
+    expected = factors.location + factors.scale * (x @ fitted + [row.bias for row in rows])
+    np.testing.assert_allclose(model.fold_in(items, values).predict(items), expected, rtol=1e-4)
+
+
 def test_fold_in_tells_a_noisy_newcomer_from_a_quiet_one(fitted, split):
     rng = np.random.default_rng(0)
     items = list(range(150))

@@ -83,9 +83,9 @@ def reference_epoch(state: State, blocks: cpu.Blocks, params: Params) -> tuple[f
     return float(np.mean(squared)), float(np.mean(likelihood))
 
 
-@pytest.mark.parametrize("warmup", [0, 2, 5], ids="warmup{}".format)
-@pytest.mark.parametrize(("rank", "deviation_rank"), [(3, 2), (3, 0), (0, 2), (17, 18), (0, 0)])
-@pytest.mark.parametrize("beta", [0.0, 0.25], ids="beta{}".format)
+@pytest.mark.parametrize("warmup", [0, 2], ids="warmup{}".format)
+@pytest.mark.parametrize(("rank", "deviation_rank"), [(3, 2), (3, 0), (0, 2), (17, 18)])
+@pytest.mark.parametrize("beta", [0.0, 0.25, 0.5, 0.7], ids="beta{}".format)
 @pytest.mark.parametrize("penalty", ["rating", "row"])
 @pytest.mark.parametrize("adagrad", ["coordinate", "row"])
 def test_kernel_takes_the_steps_of_the_reference(
@@ -115,6 +115,20 @@ def test_without_deviation_factors_the_reported_nll_is_that_of_the_best_constant
     info = cpu.epoch(state, blocks, params, n_jobs=1)
     s = info.train_rmse**2
     assert info.train_nll == pytest.approx(0.5 * math.log(2 * math.pi * s) + 0.5)
+
+
+@pytest.mark.parametrize("adagrad", ["coordinate", "row"])
+@pytest.mark.parametrize("delta", [1e-3, 30.0])
+def test_the_reported_nll_is_right_for_blocks_of_many_observations(adagrad, delta):
+    params = make_params(
+        adagrad=adagrad, delta=delta, warmup=0, learning_rate=1e-30, deviation_learning_rate=1e-30
+    )
+    state, blocks = make_problem(params, shape=(2, 3000), n=6000)
+    assert np.diff(blocks.starts).min() > 1000
+    info = cpu.epoch(state, blocks, params, n_jobs=1)
+    mean, variance = (m.astype(float) for m in cpu.predict(state, blocks.codes, params, n_jobs=1))
+    loss = np.log(2 * np.pi * variance) + (blocks.values - mean) ** 2 / variance
+    assert info.train_nll == pytest.approx(0.5 * loss.mean(), rel=1e-5)
 
 
 @given(

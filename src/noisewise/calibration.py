@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
-from scipy.stats import norm
+from scipy.special import ndtri
 
 from noisewise.errors import DataError
 
@@ -48,7 +48,8 @@ class Calibration:
         >>> round(calibration.scale, 1)
         2.0
         """
-        scores = np.sort(np.abs(np.asarray(error, float)) / np.asarray(std, float))
+        with np.errstate(divide="ignore", invalid="ignore"):  # what is not finite is refused below
+            scores = np.sort(np.abs(np.asarray(error, float)) / np.asarray(std, float))
         if len(scores) == 0 or not np.isfinite(scores).all():
             raise DataError("Calibration needs held-out errors and stds that are finite numbers.")
         scale = float(np.sqrt(np.mean(scores**2))) or 1.0
@@ -74,7 +75,7 @@ class Calibration:
 def normal_half_width(coverage: float) -> float:
     """Stds to either side of the mean that hold ``coverage`` of a normal distribution."""
     check_coverage(coverage)
-    return float(norm.ppf(0.5 + 0.5 * coverage))
+    return float(ndtri(0.5 + 0.5 * coverage))
 
 
 def check_coverage(coverage: float) -> None:

@@ -143,17 +143,17 @@ def initial_state(params: Params, counts: tuple[npt.NDArray[np.int64], ...]) -> 
 def release_deviation(state: State, params: Params) -> None:
     """Start the deviation factors so that the mean variance is that of the residuals.
 
-    Zero would be a stationary point; uniform on [0, a] gives ``rank * (a / 2) ** modes`` on
-    average.
+    Zero would be a stationary point, and all alike would stay alike; a wider start than this takes
+    epochs to forget.
     """
     if params.deviation_rank == 0:
         return
     rng = np.random.default_rng([params.seed, 1])
     target = max(state.variance - params.delta, 0.1 * state.variance)
-    top = 2.0 * (target / params.deviation_rank) ** (1.0 / len(state.rows))
+    middle = (target / params.deviation_rank) ** (1.0 / len(state.rows))
     for mode in range(len(state.rows)):
         factors = state.deviation_factors(mode, params.deviation_rank)
-        factors[:] = rng.uniform(0.0, top, factors.shape)
+        factors[:] = rng.uniform(0.8 * middle, 1.2 * middle, factors.shape)
 
 
 def _new_rows(

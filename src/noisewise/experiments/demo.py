@@ -20,25 +20,27 @@ from noisewise.experiments.judging import COVERAGE, Judged, Row, judge, judge_tr
 from noisewise.models.deviation import DeviationFactorizer
 from noisewise.noise import noisy_ids
 from noisewise.report import figures
-from noisewise.report.canvas import Drawing, require_matplotlib, side_by_side
+from noisewise.report.canvas import require_matplotlib
 from noisewise.report.page import Picture, Section, Table, page
 from noisewise.splits import random_split
 from noisewise.storage import write_bytes
 
 BIASED_MF, DMF, TRUTH = "Biased MF", "DMF", "the truth"
 DEVIATION_RANK = {BIASED_MF: 0, DMF: 4}
-SETTINGS: dict[str, Any] = {  # the data has small ranks, and its noise is what we are after
+SETTINGS: dict[
+    str, Any
+] = {  # the ranks of the data are small, and so is the noise of careful users
     "rank": 8,
     "deviation_learning_rate": 0.03,
-    "monitor": "nll",
-    "patience": 5,
+    "delta": 0.15,
 }
 TEST = 0.2
 NOISIEST, FEWEST = 15, 20  # users to list, and ratings that such a user must have
 CROWD = 0.2  # share of users to call noisy in truth
 
+FILES = "noisewise-demo.html", "noisewise-demo.png", "result.json"
 TITLE = "Who is noisy?"
-COLUMNS = ["model", "RMSE", "NLL", "90 % coverage", "mean width", "noise correlation"]
+COLUMNS = ["model", "RMSE", "NLL", "90 % coverage", "mean width", "noise corr."]
 
 
 @dataclass(frozen=True)
@@ -49,18 +51,22 @@ class DemoResult:
     ----------
     rows : tuple of Row
         Biased MF and DMF; and the truth, what could be had at best.
+    report : dict
+        Seed, sizes, settings and rows.
     page, picture, record : Path
-        The page, its figures as one picture, and the numbers as JSON.
+        The page, its figures as one picture, and the report as JSON.
     """
 
     rows: tuple[Row, ...]
+    report: dict[str, Any]
     page: Path
     picture: Path
     record: Path
 
-    def table(self) -> str:
-        """Return the table as text, to print."""
-        return table(self.rows)
+    @property
+    def text(self) -> str:
+        """The table, and where to look."""
+        return f"{table(self.rows)}\n\nLook at {self.page}, or at the picture {self.picture}."
 
 
 def run_demo(
@@ -106,25 +112,23 @@ def run_demo(
     listed = models[DMF].ids_[0].lookup(noisiest["id"])
     drawings = _drawings(models, judged, noisiest, true_noise[listed])
 
-    directory = Path(directory)
-    directory.mkdir(parents=True, exist_ok=True)
-    result = DemoResult(
-        tuple(one.row for one in judged.values()),
-        directory / "noisewise-demo.html",
-        directory / "noisewise-demo.png",
-        directory / "result.json",
-    )
-    record = {
+    rows = tuple(one.row for one in judged.values())
+    report = {
         "seed": seed,
         "ratings": {"train": len(train.observations), "test": len(test.observations)},
         "settings": SETTINGS | {"deviation_rank": DEVIATION_RANK},
-        "rows": [asdict(row) for row in result.rows],
+        "rows": [asdict(row) for row in rows],
     }
     found = int((true_noise[listed] >= np.quantile(true_noise, 1 - CROWD)).sum())
     html = _page(ratings, judged, drawings, found, seed)
+    together = figures.side_by_side(TITLE, list(drawings.values()))
+
+    folder = Path(directory)
+    folder.mkdir(parents=True, exist_ok=True)
+    result = DemoResult(rows, report, *(folder / name for name in FILES))
     write_bytes(result.page, html.encode())
-    write_bytes(result.picture, side_by_side(TITLE, list(drawings.values())).png())
-    write_bytes(result.record, (json.dumps(record, indent=2, allow_nan=False) + "\n").encode())
+    write_bytes(result.picture, figures.render(together, "png"))
+    write_bytes(result.record, (json.dumps(report, indent=2, allow_nan=False) + "\n").encode())
     return result
 
 
@@ -134,9 +138,9 @@ def table(rows: Sequence[Row]) -> str:
     Examples
     --------
     >>> print(table([Row("mine", 0.8, 0.9, 0.9, 2.3, None, None)]))
-    model   RMSE    NLL  90 % coverage  mean width  noise correlation
-    -----------------------------------------------------------------
-    mine   0.800  0.900         90.0 %        2.30                  –
+    model   RMSE    NLL  90 % coverage  mean width  noise corr.
+    -----------------------------------------------------------
+    mine   0.800  0.900         90.0 %        2.30            –
     """
     cells = [COLUMNS, *map(_cells, rows)]
     widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
@@ -170,7 +174,7 @@ def _drawings(
     judged: dict[str, Judged],
     noisiest: dict[str, NDArray[Any]],
     true_noise: NDArray[np.float64],
-) -> dict[str, Drawing]:
+) -> dict[str, figures.Drawing]:
     dmf = judged[DMF]
     forecasts = {
         name: figures.Forecast(judged[name].truth, judged[name].mean, judged[name].std)
@@ -190,7 +194,7 @@ def _drawings(
 def _page(
     ratings: SyntheticRatings,
     judged: dict[str, Judged],
-    drawings: dict[str, Drawing],
+    drawings: dict[str, figures.Drawing],
     found: int,
     seed: int,
 ) -> str:
@@ -202,8 +206,9 @@ def _page(
     scores = Table(
         COLUMNS,
         [_cells(one.row) for one in judged.values()],
-        "On ratings that no model has seen. Lower RMSE and NLL are better; at the same coverage a "
-        "narrower interval is better.",
+        "On ratings that no model has seen. Lower RMSE and NLL are better; so are narrow intervals "
+        "that still cover 90 %. The last column is the correlation of the learned std with the "
+        "true one.",
     )
     sections = [
         Section(

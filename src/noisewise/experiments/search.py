@@ -27,7 +27,7 @@ Space = dict[str, Any]  # a pair is drawn log-uniformly, a list evenly, all else
 MEAN: Space = {"rank": 128, "learning_rate": (0.02, 0.08), "bias_l2": (0.006, 0.08)}
 DEVIATION: Space = {
     **MEAN,
-    "deviation_rank": [4, 16, 32, 128],
+    "deviation_rank": [2, 8, 32, 128],
     "deviation_learning_rate": (0.003, 0.06),
     "deviation_l1": (0.0003, 0.01),
     "delta": [0.1, 0.16, 0.24, 0.32],

@@ -164,7 +164,7 @@ class DeviationFactorizer(LowRank):
         self,
         rank: int = 128,
         *,
-        deviation_rank: int = 16,
+        deviation_rank: int = 8,
         epochs: int = 100,
         patience: int | None = 3,
         refit: bool = True,

@@ -14,7 +14,7 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from noisewise.errors import MissingExtraError
+from noisewise.errors import MissingExtraError, SettingError
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure, FigureBase
@@ -95,21 +95,35 @@ class Drawing:
 
         It takes the text colour of the page, and the page's ``--blue`` and ``--orange`` if set.
         """
-        figure = self.figure(background="none")
-        text = io.StringIO()
-        with _style(), warnings.catch_warnings():
-            # The browser draws the text, and has fonts for more scripts than matplotlib.
-            warnings.filterwarnings("ignore", "Glyph .* missing from font")
-            figure.savefig(text, format="svg", metadata={"Date": None})
-        return _for_a_page(text.getvalue())
+        svg = render(self, "svg").decode()
+        svg = re.sub(r"<metadata>.*?</metadata>\s*", "", svg[svg.index("<svg") :], flags=re.DOTALL)
+        svg = re.sub(r'\s+xmlns(:xlink)?="[^"]*"', "", svg)
+        svg = re.sub(r'<g id="[^"]*"', "<g", svg)  # the same in every figure, and of no use
+        for colour, variable in THEME.items():
+            svg = svg.replace(f": {colour}", f": {variable}")
+        return svg
 
-    def png(self) -> bytes:
-        """Return the bytes of a PNG file."""
-        figure = self.figure()
-        content = io.BytesIO()
-        with _style():
-            figure.savefig(content, format="png", dpi=120, metadata={"Software": None})
-        return content.getvalue()
+
+def render(drawing: Drawing, kind: str) -> bytes:
+    """Return the content of a file: a PNG on white, or an SVG without a background.
+
+    Parameters
+    ----------
+    drawing : Drawing
+        What to draw.
+    kind : {"png", "svg"}
+        The format.
+    """
+    if kind not in ("png", "svg"):
+        raise SettingError(f"A figure is written as 'png' or 'svg'; got {kind!r}.")
+    figure = drawing.figure(background="white" if kind == "png" else "none")
+    unsigned = {"Software": None} if kind == "png" else {"Date": None}  # the same bits every time
+    content = io.BytesIO()
+    with _style(), warnings.catch_warnings():
+        if kind == "svg":  # the viewer draws the text, and has fonts for more scripts
+            warnings.filterwarnings("ignore", "Glyph .* missing from font")
+        figure.savefig(content, format=kind, dpi=120, metadata=unsigned)
+    return content.getvalue()
 
 
 def side_by_side(title: str, drawings: Sequence[Drawing], columns: int = 3) -> Drawing:
@@ -153,13 +167,3 @@ def _style() -> AbstractContextManager[None]:
     from matplotlib import style
 
     return style.context(["default", STYLE])  # whatever the settings of the user's own figures
-
-
-def _for_a_page(svg: str) -> str:
-    """Keep the element alone, in the colours of the page."""
-    svg = re.sub(r"<metadata>.*?</metadata>\s*", "", svg[svg.index("<svg") :], flags=re.DOTALL)
-    svg = re.sub(r'\s+xmlns(:xlink)?="[^"]*"', "", svg)
-    svg = re.sub(r'<g id="[^"]*"', "<g", svg)  # the same in every figure, and of no use
-    for colour, variable in THEME.items():
-        svg = svg.replace(f": {colour}", f": {variable}")
-    return svg

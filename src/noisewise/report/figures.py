@@ -1,4 +1,7 @@
-"""What a model has learned, as drawings: each function takes numbers and gives one ``Drawing``."""
+"""What a model has learned, to look at: each function takes numbers and gives one ``Drawing``.
+
+``render`` turns a drawing into a file, ``Drawing.svg`` into a part of a page.
+"""
 
 from __future__ import annotations
 
@@ -10,10 +13,24 @@ from numpy.typing import ArrayLike, NDArray
 
 from noisewise.errors import DataError
 from noisewise.metrics import calibration_curve, miscalibration_area
-from noisewise.report.canvas import BLUE, INK, LOOKS, ORANGE, Drawing
+from noisewise.metrics import coverage as covered
+from noisewise.report.canvas import BLUE, INK, LOOKS, ORANGE, Drawing, render, side_by_side
 
 if TYPE_CHECKING:
     from matplotlib.figure import FigureBase
+
+__all__ = [
+    "Drawing",
+    "Forecast",
+    "calibration",
+    "coverage_by_noise",
+    "interval_fan",
+    "learning_curves",
+    "noise_recovery",
+    "noisy_ids",
+    "render",
+    "side_by_side",
+]
 
 LONGEST_ID = 18  # characters of an id on an axis
 
@@ -72,7 +89,8 @@ def noise_recovery(true_std: ArrayLike, learned_std: ArrayLike) -> Drawing:
         One std per cell.
     """
     true, learned = _same_length(true_std=true_std, learned_std=learned_std)
-    correlation = float(np.corrcoef(true, learned)[0, 1])
+    spread = np.ptp(true) > 0 and np.ptp(learned) > 0
+    words = f"correlation {np.corrcoef(true, learned)[0, 1]:.3f}" if spread else "one std for all"
     high = 1.05 * float(max(np.quantile(true, 0.999), np.quantile(learned, 0.999)))
 
     def draw(figure: FigureBase) -> None:
@@ -91,13 +109,11 @@ def noise_recovery(true_std: ArrayLike, learned_std: ArrayLike) -> Drawing:
         )  # fmt: skip
         axes.set(
             xlim=(0, high), ylim=(0, high), aspect="equal", anchor="NW",
-            xlabel="true std of a cell", ylabel="learned std", title=f"Noise of cells: correlation {correlation:.3f}",
+            xlabel="true std of a cell", ylabel="learned std",
+            title=f"Noise of cells: {words}",
         )  # fmt: skip
 
-    alt = (
-        f"Learned against true std of {len(true):,} cells; their correlation is {correlation:.3f}."
-    )
-    return Drawing(draw, alt, 4.4)
+    return Drawing(draw, f"Learned against true std of {len(true):,} cells: {words}.", 4.4)
 
 
 def calibration(forecasts: Mapping[str, Forecast]) -> Drawing:
@@ -156,19 +172,18 @@ def coverage_by_noise(
     """
     looks = _looks(intervals)
     truth, noise = _same_length(truth=truth, noise=noise)
-    cells = np.array_split(np.argsort(noise, kind="stable"), groups)
+    cells = np.array_split(np.argsort(noise, kind="stable"), min(groups, len(noise)))
     level = [f"{noise[group].mean():.2f}" for group in cells]
     shares: dict[str, list[float]] = {}
-    for name, ends in intervals.items():
-        low, high = (np.asarray(end, dtype=float) for end in ends)
-        inside = (low <= truth) & (truth <= high)
-        shares[name] = [float(inside[group].mean()) for group in cells]
+    for name, (low, high) in intervals.items():
+        columns = _same_length(truth=truth, low=low, high=high)
+        shares[name] = [covered(*(column[group] for column in columns)) for group in cells]
 
     def draw(figure: FigureBase) -> None:
         from matplotlib.ticker import PercentFormatter
 
         axes = figure.subplots()
-        place = np.arange(groups)
+        place = np.arange(len(cells))
         promise = f"as promised: {100 * coverage:g} %"
         axes.axhline(coverage, color=INK, linewidth=1.0, alpha=0.5, label=promise)
         for name, (colour, dashes) in looks.items():
@@ -181,11 +196,9 @@ def coverage_by_noise(
         axes.grid(visible=False, axis="x")
         axes.legend(loc="lower left")
 
-    ends = ", ".join(f"{name} {s[0]:.0%} and {s[-1]:.0%}" for name, s in shares.items())
-    alt = (
-        f"Coverage of intervals that promise {coverage:.0%}, in the quietest and the noisiest cells"
-    )
-    return Drawing(draw, f"{alt}: {ends}.", 4.4)
+    pairs = ", ".join(f"{name} {s[0]:.0%} and {s[-1]:.0%}" for name, s in shares.items())
+    alt = f"Coverage of {coverage:.0%} intervals in the quietest and the noisiest cells: {pairs}."
+    return Drawing(draw, alt, 4.4)
 
 
 def noisy_ids(
@@ -206,9 +219,11 @@ def noisy_ids(
         What observations are called.
     """
     labels = [_label(label) for label in table["id"]]
+    if not labels:
+        raise DataError("The table of noisy ids needs a row or more; got 0.")
     place = np.arange(len(labels))
     counts = [f"{count:,}" for count in table["observations"]]
-    counts[:1] = [f"{count} {unit}" for count in counts[:1]]
+    counts[0] = f"{counts[0]} {unit}"
 
     def draw(figure: FigureBase) -> None:
         axes = figure.subplots()
@@ -227,7 +242,7 @@ def noisy_ids(
 
     pairs = zip(labels, table["noise_std"], strict=True)
     alt = ", ".join(f"{label} {std:.2f}" for label, std in pairs)
-    return Drawing(draw, f"Noise std of the noisiest: {alt}.", 1.4 + 0.25 * len(labels))
+    return Drawing(draw, f"Noise std of the noisiest: {alt}.", 1.1 + 0.22 * len(labels))
 
 
 def interval_fan(

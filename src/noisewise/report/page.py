@@ -40,7 +40,7 @@ tbody th { font-weight: 600; }
 footer { margin-top: 3rem; font-size: .85rem; color: var(--quiet); }
 @media (max-width: 36rem) { main { padding: 1.5rem .9rem 3rem; } figure { padding: .7rem; }
   body { font-size: 1rem; } table { font-size: .875rem; } thead th { font-size: .75rem; }
-  td, th { padding-left: .6rem; } }
+  td, th { padding-left: .4rem; } }
 @media print { :root { --paper: #fff; --card: #fff; --ink: #000; --quiet: #444; --line: #ccc;
   --blue: #0072b2; --orange: #d55e00; } body { font-size: 10pt; } main { padding: 0; }
   h2 { break-after: avoid; } }
