@@ -100,4 +100,5 @@ def _draw(weight: npt.NDArray[np.float64], n: int, rng: np.random.Generator) -> 
 def _distinct(numbers: Numbers) -> Numbers:
     """Sort and compare neighbours: on tens of millions, a hash table is a hundred times slower."""
     numbers = np.sort(numbers)
-    return numbers[np.append(True, numbers[1:] != numbers[:-1])]
+    new: Numbers = numbers[np.append(True, numbers[1:] != numbers[:-1])]
+    return new

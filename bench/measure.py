@@ -63,7 +63,7 @@ def serve(folder: str, rank: int) -> dict[str, float]:
     counts = np.bincount(ratings.cells[:, 0])
     own = ratings.cells[:, 0] == np.abs(counts - counts.mean()).argmin()
     items, values = ratings.cells[own, 1], ratings.values[own]
-    users = np.random.default_rng(0).permutation(len(counts))[:1_000]
+    users = np.random.default_rng(0).permutation(len(counts))[:1_000].tolist()
     fold_in = [_timed(lambda: model.fold_in(items, values)) for _ in range(21)]
     recommend = [_timed(lambda: model.recommend_many(users, 10)) for _ in range(4)]
     return {
@@ -91,5 +91,6 @@ def _megabytes(field: str) -> float:
 
 if __name__ == "__main__":
     task = json.loads(sys.argv[1])
-    report = {"train": train, "start": start, "serve": serve}[task.pop("task")](**task)
+    tasks: dict[str, Any] = {"train": train, "start": start, "serve": serve}
+    report = tasks[task.pop("task")](**task)
     Path(sys.argv[2]).write_text(json.dumps(report))

@@ -10,7 +10,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 from data import Ratings
@@ -26,6 +26,7 @@ class Outcome(NamedTuple):
 
 
 Train = Callable[[Ratings, int], Outcome]
+AdaGrad = Literal["coordinate", "row"]
 
 
 class System(NamedTuple):
@@ -44,7 +45,7 @@ class System(NamedTuple):
     slow_to_load: bool = False
 
 
-def noisewise(rank: int, threads: int, *, deviation: bool, adagrad: str) -> Train:
+def noisewise(rank: int, threads: int, *, deviation: bool, adagrad: AdaGrad) -> Train:
     from noisewise import DeviationFactorizer
 
     def train(ratings: Ratings, epochs: int) -> Outcome:
@@ -139,13 +140,21 @@ def surprise(rank: int, threads: int) -> Train:
 
 
 def _by_difference(fit: Callable[[int], Any], epochs: int) -> tuple[float, Any]:
-    """Time a long run minus a short one, after one that is not timed."""
-    fit(1)
-    started = time.perf_counter()
-    fit(1)
-    between = time.perf_counter()
-    model = fit(1 + epochs)
-    return (time.perf_counter() - between - (between - started)) / epochs, model
+    """Time a long run minus a short one; the short one is the faster of two, the first is cold."""
+
+    def timed(n: int) -> tuple[float, Any]:
+        started = time.perf_counter()
+        model = fit(n)
+        return time.perf_counter() - started, model
+
+    short = min(timed(1)[0] for _ in range(2))
+    long, model = timed(1 + epochs)
+    if long <= short:
+        raise ArithmeticError(
+            f"{1 + epochs} epochs took {long:.3f} s, one took {short:.3f} s: the machine is too "
+            "busy, or the ratings too few, to time it."
+        )
+    return (long - short) / epochs, model
 
 
 def _rmse(ratings: Ratings, predict: Callable[[Any], Any]) -> float:
@@ -159,10 +168,10 @@ def _rmse(ratings: Ratings, predict: Callable[[Any], Any]) -> float:
 
 _ONCE = "every rating visited once, a step for its user and its item"
 _CALLBACK = "time between the ends of the first and the last epoch of one fit"
-_DIFFERENCE = "a fit of many epochs minus a fit of one, after a fit that is not timed"
+_DIFFERENCE = "a fit of many epochs minus the faster of two fits of one"
 
 
-def _ours(model: str, deviation: bool, adagrad: str) -> System:
+def _ours(model: str, deviation: bool, adagrad: AdaGrad) -> System:
     prepare = partial(noisewise, deviation=deviation, adagrad=adagrad)
     return System(prepare, f"{model}, adagrad={adagrad!r}; float32", _ONCE, _CALLBACK)
 

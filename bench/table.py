@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from statistics import median
 from typing import Any, NamedTuple
 
@@ -83,21 +84,22 @@ def promises(rows: list[Row], measurements: list[Row]) -> list[Promise]:
             Promise("ml-10m, DMF 100/100: peak memory, MB", large["peak_mb"], 1_200.0),
         ]
 
-    def middle(task: str, measure: Any) -> list[float]:
+    def middle(task: str, measure: Callable[[Row], float]) -> list[float]:
         values = [measure(run) for run in measurements if run["task"] == task]
         return [median(values)] if values else []
 
     def beyond(run: Row) -> float:
         return float(run["first_fit_s"] - run["second_fit_s"])
 
-    for figure, task, measure, bound in (
+    beside: list[tuple[str, str, Callable[[Row], float], float | None]] = [
         ("import, s", "start from cache", lambda run: run["import_s"], None),
         ("first fit beyond a second, compiling, s", "start", beyond, 10.0),
         ("first fit beyond a second, from cache, s", "start from cache", beyond, 2.0),
         ("fold_in of one user, ms", "serve", lambda run: 1e3 * run["fold_in_s"], 5.0),
         ("10 items for 1,000 users, s", "serve", lambda run: run["recommend_s"], 1.0),
-    ):
-        found += [Promise(figure, value, bound) for value in middle(task, measure)]
+    ]
+    for figure, task, measure, at_most in beside:
+        found += [Promise(figure, value, at_most) for value in middle(task, measure)]
     return found
 
 

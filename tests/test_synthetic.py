@@ -46,10 +46,10 @@ def test_no_cell_is_rated_twice(ratings):
     assert len(np.unique(cells, axis=0)) == len(cells)
 
 
-@pytest.mark.parametrize("density", [0.05, 0.2, 0.7])
+@pytest.mark.parametrize("density", [0.1, 0.2, 0.7])
 def test_density_is_the_share_of_rated_cells(density):
-    n = len(make_ratings(2000, 200, density=density, seed=0).observations)
-    assert n / (2000 * 200) == pytest.approx(density, rel=0.06)
+    n = len(make_ratings(2000, 400, density=density, seed=0).observations)
+    assert n / (2000 * 400) == pytest.approx(density, rel=0.06)
 
 
 def test_some_users_rate_much_and_some_little(ratings):

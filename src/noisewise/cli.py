@@ -247,7 +247,7 @@ def main() -> None:
     """Run the command line; an error is one sentence, not a traceback."""
     try:
         app()
-    except NoisewiseError as error:
+    except (NoisewiseError, OSError) as error:
         print(f"noisewise: {error}", file=sys.stderr)
         raise SystemExit(2) from None
 

@@ -15,8 +15,9 @@ from noisewise.observations import Ids
 def read_cells(path: str | Path, ids: Sequence[Ids]) -> list[list[Any]]:
     """Read the id columns of a CSV, TSV or Parquet file, one list per mode.
 
-    Columns are found by the names of the modes; where the file does not have these, its first
-    columns are taken, and a first line that names none of the ids is a header.
+    Columns are found by the names of the modes in the first line. A file without such a header has
+    its ids in the first columns, and at least one id of its first line must be known: else it
+    could be a header with other names.
 
     Parameters
     ----------
@@ -68,12 +69,15 @@ def _text(path: Path, ids: Sequence[Ids]) -> list[list[str]]:
     named = set(names) <= set(head)
     places = [head.index(name) for name in names] if named else list(range(len(ids)))
     columns: list[list[str]] = [[] for _ in ids]
-    known = any(
-        mode.lookup([typed(head[k], mode)])[0] >= 0 for k, mode in zip(places, ids, strict=True)
-    )
-    if known and not named:
-        for column, k in zip(columns, places, strict=True):
-            column.append(head[k])
+    if not named:
+        cells = [(head[k], mode) for k, mode in zip(places, ids, strict=True)]
+        if all(mode.lookup([typed(entry, mode)])[0] < 0 for entry, mode in cells):
+            raise DataError(
+                f"{path}: line 1 names no column {' or '.join(names)} and holds no known id "
+                f"(it is {first!r}); put a header {','.join(names)} above the ids."
+            )
+        for column, (entry, _) in zip(columns, cells, strict=True):
+            column.append(entry)
     for number, row in enumerate(rows, start=2):
         if not row:
             continue
