@@ -273,6 +273,8 @@ def test_ids_of_elements_are_not_defined_twice_with_different_content(drawings):
         defined.setdefault(id, set()).add(content)
     assert defined
     assert all(len(contents) == 1 for contents in defined.values())
+    others = re.findall(r'<(?!path|clipPath)\w+ id="([^"]+)"', html)
+    assert len(others) == len(set(others))
 
 
 def test_numbers_of_a_table_are_cells_and_names_are_headings(drawings):

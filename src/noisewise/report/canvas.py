@@ -49,7 +49,7 @@ STYLE: dict[Any, Any] = {
     "legend.handlelength": 2.4,
     "lines.linewidth": 2.0,
     "text.color": INK,
-    "text.parse_math": True,  # an id with two dollar signs is no formula
+    "text.parse_math": False,  # an id with two dollar signs is no formula
     "xtick.color": INK,
     "xtick.major.pad": 6.0,
     "xtick.major.size": 0.0,
