@@ -31,7 +31,9 @@ LARGE_EVERY = 3  # rounds
 GROUPS = list(product(SHAPES, (32, 100), (1, 2)))  # shape, rank, threads
 QUICK_GROUPS = [("ml-1m", 32, 1), ("ml-10m", 32, 2)]
 QUICK_SHRINK = {"ml-1m": 10, "ml-10m": 30}
-QUICK_EPOCHS = 100
+QUICK_EPOCHS = 50
+SECONDS = {"small": 45, "ml-1m": 45, "ml-10m": 180}  # after which a process is taken to hang
+TRIES = 5  # one fit of libmf in a hundred or so waits for itself for ever (its issue 12)
 PACKAGES = (
     "noisewise", "cornac", "libmf", "implicit", "scikit-surprise", "numpy", "scipy", "numba",
     "scikit-learn",
@@ -87,7 +89,7 @@ def _plan(groups: list[tuple[str, int, int]], rounds: int, quick: bool) -> Itera
     """Yield tasks in the order to run them."""
     if not quick:  # a rehearsal: every system runs once, and what numba compiles is kept
         for system in SYSTEMS:
-            yield _train(system, "small", 32, 1, QUICK_EPOCHS, -1) | {"task": "rehearse"}
+            yield _train(system, "ml-1m", 32, 1, 2, -1) | {"task": "rehearse"}
     for round_ in range(rounds):
         for shape, rank, threads in groups:
             present = [n for n in SYSTEMS if _takes_part(SYSTEMS[n], shape, threads, round_)]
@@ -126,11 +128,20 @@ def _measured(task: Task, folder: Path) -> Task:
         environment |= {"OPENBLAS_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
     out = folder / "out.json"
     command = [sys.executable, str(HERE / "measure.py"), json.dumps(arguments), str(out)]
-    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
-    if done.returncode:
-        raise SystemExit(f"{task} failed with status {done.returncode}:\n{done.stderr}")
-    result: Task = json.loads(out.read_text())
-    return result
+    limit = SECONDS[task.get("shape", "small")]
+    for hung in range(TRIES):
+        try:
+            done = subprocess.run(
+                command, env=environment, capture_output=True, text=True, timeout=limit, check=False
+            )
+        except subprocess.TimeoutExpired:
+            _say(f"{task} hung for {limit} s and was stopped")
+            continue
+        if done.returncode:
+            raise SystemExit(f"{task} failed with status {done.returncode}:\n{done.stderr}")
+        result: Task = json.loads(out.read_text())
+        return result | {"hung_before": hung}
+    raise SystemExit(f"{task} hung {TRIES} times.")
 
 
 def _header(shapes: dict[str, Shape], quick: bool, rounds: int) -> Task:
@@ -176,7 +187,7 @@ def _line(task: Task, result: Task) -> str:
     if "updates_per_second" in result:
         figures = f"{result['updates_per_second'] / 1e6:.2f} M/s, {result['peak_mb']:.0f} MB"
     else:
-        figures = ", ".join(f"{k} {v:.4g}" for k, v in result.items())
+        figures = ", ".join(f"{k} {v:.4g}" for k, v in result.items() if k != "hung_before")
     return f"{task['task']}: {about}: {figures}"
 
 

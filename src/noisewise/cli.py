@@ -61,7 +61,7 @@ def demo(
 
     Example: `noisewise demo --out demo`
     """
-    result = run_demo(seed=seed, directory=out)
+    result = run_demo(seed=seed, directory=out, progress=lambda line: print(line, file=sys.stderr))
     _tell(result.text, result.report, report)
 
 

@@ -253,7 +253,9 @@ class Factors:
         if layout.copies == 2:
             start = layout.sums_start
             parts["mean_sums"] = slice(start, start + layout.mean)
-            parts["deviation_sums"] = slice(start + layout.mean, layout.width)
+            parts["deviation_sums"] = slice(
+                start + layout.mean, start + layout.mean + layout.deviation
+            )
         return parts
 
     def _in_units(self, mean: Floats, noise: Floats, ignorance: Floats) -> Moments:

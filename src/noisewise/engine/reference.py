@@ -110,4 +110,6 @@ def _sums(params: Params, part: str) -> slice:
     layout = params.layout
     if part == "mean":
         return slice(layout.sums_start, layout.sums_start + layout.mean)
-    return slice(layout.sums_start + layout.mean, layout.width)
+    return slice(
+        layout.sums_start + layout.mean, layout.sums_start + layout.mean + layout.deviation
+    )

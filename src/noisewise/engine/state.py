@@ -5,8 +5,9 @@ that one observation touches one stream per mode::
 
     [ header | mean factors | deviation factors | their AdaGrad sums, if per coordinate ]
 
-Every part is padded with zeros to 16 floats, one cache line. The padding stays zero by itself: the
-gradient of a mean factor is then zero, and a deviation factor is pushed down and projected.
+Every part is padded with zeros to whole vectors, and the row to whole cache lines. The padding
+stays zero by itself: the gradient of a mean factor is then zero, and a deviation factor is pushed
+down and projected.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ Floats = npt.NDArray[np.float32]
 Codes = npt.NDArray[np.int32]
 
 LINE = 16  # floats in a cache line
+VECTOR = 8  # floats that one instruction works on
 BIAS, BIAS_SUM, MEAN_SUM, DEVIATION_SUM, SHARE = range(5)  # places in the header of a row
 
 
@@ -45,8 +47,8 @@ class Params:
     @property
     def layout(self) -> Layout:
         """Where each part of a row lies."""
-        mean = _padded(self.rank)
-        deviation = _padded(self.deviation_rank)
+        mean = _padded(self.rank, VECTOR)
+        deviation = _padded(self.deviation_rank, VECTOR)
         return Layout(mean, deviation, 2 if self.adagrad == "coordinate" else 1)
 
 
@@ -60,7 +62,7 @@ class Layout(NamedTuple):
     @property
     def width(self) -> int:
         """Floats in a row."""
-        return LINE + self.copies * (self.mean + self.deviation)
+        return _padded(LINE + self.copies * (self.mean + self.deviation), LINE)
 
     @property
     def deviation_start(self) -> int:
@@ -184,5 +186,5 @@ def _copied(rows: Floats) -> Floats:
     return copy
 
 
-def _padded(rank: int) -> int:
-    return -(-rank // LINE) * LINE
+def _padded(length: int, multiple: int) -> int:
+    return -(-length // multiple) * multiple
