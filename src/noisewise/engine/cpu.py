@@ -22,7 +22,7 @@ from noisewise.engine.state import Codes, EpochInfo, Floats, Params, State, rele
 
 STRIPE_BYTES = 512 * 1024  # a stripe of the second mode must stay in the second cache
 MIN_BLOCK = 1_000  # observations in a block, below which a finer grid costs more than it gives
-MIN_SIDE, MAX_SIDE = 4, 256
+MIN_SIDE, COMFORTABLE_SIDE, MAX_SIDE = 4, 8, 256  # as many threads have work; more, more waiting
 CHUNK = 65_536  # observations predicted by one task
 LEAST_VARIANCE = 1e-6  # of residuals: values that are all alike must not divide by zero
 
@@ -146,7 +146,7 @@ def _side(n: int, shape: tuple[int, ...], width: int) -> int:
     """Stripes per mode: small enough for the cache, large enough to keep blocks worth a visit."""
     by_cache = min(shape) * width * 4 // STRIPE_BYTES
     by_size = int((n / MIN_BLOCK) ** 0.5)
-    side = min(max(by_cache, 16), by_size, MAX_SIDE)
+    side = min(max(by_cache, COMFORTABLE_SIDE), by_size, MAX_SIDE)
     return max(1, min(max(side, MIN_SIDE), *shape))
 
 

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
-from threadpoolctl import threadpool_limits
 
 from noisewise.engine import cpu
+from noisewise.engine.blas import one_blas_thread
 from noisewise.engine.ignorance import spread_and_shrink
 from noisewise.engine.state import (
     BIAS,
@@ -92,7 +93,7 @@ class Factors:
             for rows, o, count in zip(state.rows, order, counts, strict=True)
         )
         settled = State(rows, state.layout, state.epoch, state.variance)
-        with threadpool_limits(1, user_api="blas"):  # the same bits on any machine's threads
+        with one_blas_thread():  # the same bits on any machine's threads
             spread, shrink = _ignorance(settled, params, counts)
         return cls(params, settled, counts, location, scale, spread, shrink)
 
@@ -100,6 +101,19 @@ class Factors:
     def learned_deviation(self) -> bool:
         """Whether deviation factors were trained; else every cell has the same noise."""
         return self.params.deviation_rank > 0 and self.state.epoch > self.params.warmup
+
+    def shrink_after(self, mode: int, n: int) -> float:
+        """Shrink of a row with n observations: that of a known row with the next larger count."""
+        counts, shrink = self._shrink_by_count[mode]
+        return float(shrink[min(int(np.searchsorted(counts, n)), len(counts) - 1)])
+
+    @cached_property
+    def _shrink_by_count(self) -> list[tuple[Counts, Floats]]:
+        tables = []
+        for count, shrink in zip(self.counts, self.shrink, strict=True):
+            kinds, first = np.unique(count, return_index=True)
+            tables.append((kinds, shrink[first]))
+        return tables
 
     def known_codes(self, mode: int, codes: Codes) -> Codes:
         """Send ids never trained on (-1, or without observations) to the last row."""

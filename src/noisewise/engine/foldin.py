@@ -9,12 +9,13 @@ from __future__ import annotations
 
 import numpy as np
 import numpy.typing as npt
-from scipy.linalg import cho_factor, cho_solve
+from scipy.linalg import cho_solve, cholesky, solve_triangular
 
+from noisewise.engine.blas import one_blas_thread
 from noisewise.engine.factors import Factors
 from noisewise.engine.state import BIAS, LINE, Codes, Floats
 
-ROUNDS = 3  # of regression and deviation in turn
+ROUNDS = 2  # of regression and deviation in turn
 STEPS = 10  # of the deviation in a round
 PRIOR_RATINGS = 20  # observations that the average deviation is worth
 
@@ -49,16 +50,17 @@ def fold_in(factors: Factors, mode: int, codes: Codes, values: Floats) -> Floats
     q = columns[:, part]
     average = row[part].astype(np.float64)
     p = average.copy()
-    for _ in range(ROUNDS):
-        variance = q @ p + params.delta if factors.learned_deviation else factors.state.variance
-        weight = np.broadcast_to(variance ** (params.beta - 1.0), n)
-        solve = cho_factor((x * weight[:, None]).T @ x + np.diag(ridge))
-        fitted = cho_solve(solve, x.T @ (weight * target))
-        if not factors.learned_deviation:
-            break
-        leverage = weight * np.einsum("ij,ji->i", x, cho_solve(solve, x.T))
-        left_out = (target - x @ fitted) / np.maximum(1.0 - leverage, 1e-3)
-        p = _deviation(q, left_out**2, average, params.delta, charged * params.deviation_l1)
+    with one_blas_thread():
+        for _ in range(ROUNDS):
+            variance = q @ p + params.delta if factors.learned_deviation else factors.state.variance
+            weight = np.broadcast_to(variance ** (params.beta - 1.0), n)
+            root = cholesky((x * weight[:, None]).T @ x + np.diag(ridge), lower=True)
+            fitted = cho_solve((root, True), x.T @ (weight * target))
+            if not factors.learned_deviation:
+                break
+            leverage = weight * (solve_triangular(root, x.T, lower=True) ** 2).sum(axis=0)
+            left_out = (target - x @ fitted) / np.maximum(1.0 - leverage, 1e-3)
+            p = _deviation(q, left_out**2, average, params.delta, charged * params.deviation_l1)
     row[mean_part] = fitted[:-1]
     row[BIAS] = fitted[-1]
     row[part] = p

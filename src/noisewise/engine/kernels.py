@@ -17,9 +17,8 @@ from noisewise.engine.state import BIAS, BIAS_SUM, DEVIATION_SUM, LINE, MEAN_SUM
 _HEADER, _BIAS, _BIAS_SUM, _MEAN_SUM, _DEVIATION_SUM, _SHARE = (
     np.uintp(k) for k in (LINE, BIAS, BIAS_SUM, MEAN_SUM, DEVIATION_SUM, SHARE)
 )
-_ZERO, _QUARTER, _HALF, _ONE = (np.float32(x) for x in (0.0, 0.25, 0.5, 1.0))
+_ZERO, _QUARTER, _HALF, _ONE, _TWO = (np.float32(x) for x in (0.0, 0.25, 0.5, 1.0, 2.0))
 _FARTHEST = np.float32(50.0)  # squared error over variance, as far as a deviation step believes it
-_TINY = np.float32(1e-8)  # smaller deviation factors are zero: subnormal numbers are slow
 
 
 @njit(fastmath=True, error_model="numpy", inline="always")
@@ -85,8 +84,8 @@ def visit_coordinate(
                     A[i, p_sum + k], B[j, p_sum + k] = x, y
                     p -= deviation_rate * dp * (_ONE / np.sqrt(x))
                     q -= deviation_rate * dq * (_ONE / np.sqrt(y))
-                    A[i, p0 + k] = p if p > _TINY else _ZERO
-                    B[j, p0 + k] = q if q > _TINY else _ZERO
+                    A[i, p0 + k] = max(p, _ZERO)
+                    B[j, p0 + k] = max(q, _ZERO)
         sums[block, 0], sums[block, 1] = squared, scaled + log_variance + np.log(product)
 
 
@@ -95,26 +94,37 @@ def visit_row(
     stratum, worker, workers, side, starts, row, column, value, A, B, n_mean, n_deviation,
     rate, deviation_rate, l2, bias_l2, l1, delta, beta, variance, learn_deviation, sums,
 ):  # fmt: skip
-    """One worker's blocks of a stratum; AdaGrad with one sum per row, of the mean square."""
+    """One worker's blocks of a stratum; AdaGrad with one sum per row, of the mean square.
+
+    That mean square follows from |U|², |V|² and U.V (and alike for P and Q), which one pass over
+    the rows gives; the second pass, the step, then has no sums to wait for.
+    """
     D, K = np.uintp(n_mean), np.uintp(n_deviation)
     p0 = _HEADER + D
-    per_mean, per_deviation = (
-        np.float32(1.0 / max(n_mean, 1)),
-        np.float32(1.0 / max(n_deviation, 1)),
-    )
+    per_mean = np.float32(1.0 / max(n_mean, 1))
+    per_deviation = np.float32(1.0 / max(n_deviation, 1))
     for block in range(stratum * side + worker, (stratum + 1) * side, workers):
         squared, scaled, log_variance, product = 0.0, 0.0, 0.0, 1.0
         for n in range(starts[block], starts[block + 1]):
             i, j = np.uintp(row[n]), np.uintp(column[n])
-            mean = A[i, _BIAS] + B[j, _BIAS]
+            uv, uu, vv = _ZERO, _ZERO, _ZERO
             for d in range(D):
-                mean += A[i, _HEADER + d] * B[j, _HEADER + d]
+                u, v = A[i, _HEADER + d], B[j, _HEADER + d]
+                uv += u * v
+                uu += u * u
+                vv += v * v
             s = variance
+            pq, pp, qq, p_total, q_total = _ZERO, _ZERO, _ZERO, _ZERO, _ZERO
             if learn_deviation:
-                s = delta
                 for k in range(K):
-                    s += A[i, p0 + k] * B[j, p0 + k]
-            e = value[n] - mean
+                    p, q = A[i, p0 + k], B[j, p0 + k]
+                    pq += p * q
+                    pp += p * p
+                    qq += q * q
+                    p_total += p
+                    q_total += q
+                s = delta + pq
+            e = value[n] - (uv + A[i, _BIAS] + B[j, _BIAS])
             ratio = e * e / s
             weight = _weight(s, beta) / s
             g, h = weight * e, weight * _HALF * (_ONE - min(ratio, _FARTHEST))
@@ -125,36 +135,35 @@ def visit_row(
                 log_variance += np.log(product)
                 product = 1.0
 
-            l2_i, l2_j = l2 * A[i, _SHARE], l2 * B[j, _SHARE]
+            a, b = l2 * A[i, _SHARE], l2 * B[j, _SHARE]
             rate_i = rate / np.sqrt(A[i, _MEAN_SUM])
             rate_j = rate / np.sqrt(B[j, _MEAN_SUM])
-            x, y = _ZERO, _ZERO
+            keep_i, keep_j = _ONE - rate_i * a, _ONE - rate_j * b
+            pull_i, pull_j = rate_i * g, rate_j * g
             for d in range(D):
                 u, v = A[i, _HEADER + d], B[j, _HEADER + d]
-                du, dv = l2_i * u - g * v, l2_j * v - g * u
-                x += du * du
-                y += dv * dv
-                A[i, _HEADER + d] = u - rate_i * du
-                B[j, _HEADER + d] = v - rate_j * dv
-            A[i, _MEAN_SUM] += x * per_mean
-            B[j, _MEAN_SUM] += y * per_mean
+                A[i, _HEADER + d] = keep_i * u + pull_i * v
+                B[j, _HEADER + d] = keep_j * v + pull_j * u
+            A[i, _MEAN_SUM] += per_mean * (a * a * uu - _TWO * a * g * uv + g * g * vv)
+            B[j, _MEAN_SUM] += per_mean * (b * b * vv - _TWO * b * g * uv + g * g * uu)
             _step_biases(A, B, i, j, g, rate, bias_l2)
             if learn_deviation:
-                l1_i, l1_j = l1 * A[i, _SHARE], l1 * B[j, _SHARE]
+                a, b = l1 * A[i, _SHARE], l1 * B[j, _SHARE]
                 rate_i = deviation_rate / np.sqrt(A[i, _DEVIATION_SUM])
                 rate_j = deviation_rate / np.sqrt(B[j, _DEVIATION_SUM])
-                x, y = _ZERO, _ZERO
+                down_i, down_j = rate_i * a, rate_j * b
+                pull_i, pull_j = rate_i * h, rate_j * h
                 for k in range(K):
                     p, q = A[i, p0 + k], B[j, p0 + k]
-                    dp, dq = h * q + l1_i, h * p + l1_j
-                    x += dp * dp
-                    y += dq * dq
-                    p -= rate_i * dp
-                    q -= rate_j * dq
-                    A[i, p0 + k] = p if p > _TINY else _ZERO
-                    B[j, p0 + k] = q if q > _TINY else _ZERO
-                A[i, _DEVIATION_SUM] += x * per_deviation
-                B[j, _DEVIATION_SUM] += y * per_deviation
+                    x, y = p - down_i - pull_i * q, q - down_j - pull_j * p
+                    A[i, p0 + k] = max(x, _ZERO)
+                    B[j, p0 + k] = max(y, _ZERO)
+                A[i, _DEVIATION_SUM] += (
+                    per_deviation * (h * h * qq + _TWO * h * a * q_total) + a * a
+                )
+                B[j, _DEVIATION_SUM] += (
+                    per_deviation * (h * h * pp + _TWO * h * b * p_total) + b * b
+                )
         sums[block, 0], sums[block, 1] = squared, scaled + log_variance + np.log(product)
 
 

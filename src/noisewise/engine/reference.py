@@ -28,7 +28,6 @@ from noisewise.engine.state import (
 )
 
 FARTHEST = 50.0  # squared error over variance, as far as a deviation step believes it
-TINY = 1e-8  # smaller deviation factors become zero
 
 Array = npt.NDArray[np.float64]
 
@@ -74,7 +73,7 @@ def step(state: State, cell: tuple[int, ...], value: float, params: Params, lear
             stepped = new[_deviation(params)] - params.deviation_learning_rate * _adagrad(
                 new, gradient, params, "deviation"
             )
-            new[_deviation(params)] = np.where(stepped > TINY, stepped, 0.0)
+            new[_deviation(params)] = np.maximum(stepped, 0.0)
         state.rows[mode][cell[mode]] = new
 
 

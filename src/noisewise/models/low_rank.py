@@ -158,7 +158,7 @@ class LowRank(Factorizer):
                 f"fold_in needs one value for each id; got {len(codes)} and {len(values)}."
             )
         row = fold_in(self.factors_, m, self.factors_.known_codes(1 - m, codes), values)
-        shrink = _shrink_of(self.factors_, m, len(values))
+        shrink = self.factors_.shrink_after(m, len(values))
         side = Side(row[None], self.factors_.spread[m][-1:], np.array([shrink], dtype=np.float32))
         return NewRow(self, m, side, np.unique(codes[codes >= 0]))
 
@@ -266,11 +266,3 @@ class NewRow:
 def _check_n(n: int) -> None:
     if n < 1:
         raise DataError(f"n must be 1 or more; got {n!r}.")
-
-
-def _shrink_of(factors: Factors, mode: int, n: int) -> float:
-    """Shrink of a row with n observations: that of the known row with the nearest count."""
-    counts = factors.counts[mode]
-    order = np.argsort(counts, kind="stable")
-    place = min(int(np.searchsorted(counts[order], n)), len(order) - 1)
-    return float(factors.shrink[mode][order[place]])
