@@ -35,7 +35,7 @@ SHAPES = {
 
 
 class Ratings(NamedTuple):
-    """One (user, item) pair per row, numbered from 0, and its value; sorted by user, then item."""
+    """One (user, item) pair per row, numbered from 0, and its value."""
 
     cells: npt.NDArray[np.int32]
     values: npt.NDArray[np.float32]
@@ -45,7 +45,7 @@ def ratings(shape: Shape, seed: int) -> Ratings:
     """Draw ratings: no cell twice, every user and item at least once, whole values of 1 to 5.
 
     Cells are drawn by the popularity of user and item; values are a bias of each, a signal of rank
-    8 and noise. The order is that of MovieLens' own files: user by user.
+    8 and noise. The order is random, as a split into training and test part leaves ratings.
     """
     rng = np.random.default_rng(seed)
     cells = _draw_cells(shape, rng)
@@ -56,8 +56,9 @@ def ratings(shape: Shape, seed: int) -> Ratings:
         left, right = rng.standard_normal(shape.users), rng.standard_normal(shape.items)
         value += 0.5 / np.sqrt(SIGNAL_RANK) * left[user] * right[item]
     value += rng.normal(0.0, 0.8, shape.ratings)
+    order = rng.permutation(shape.ratings)
     pairs = np.column_stack([user, item]).astype(np.int32)
-    return Ratings(pairs, np.clip(np.rint(value), 1, 5).astype(np.float32))
+    return Ratings(pairs[order], np.clip(np.rint(value), 1, 5).astype(np.float32)[order])
 
 
 def store(folder: Path, drawn: Ratings) -> None:

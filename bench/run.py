@@ -167,7 +167,7 @@ def _header(shapes: dict[str, Shape], quick: bool, rounds: int) -> Task:
             "rounds": rounds,
             "epochs": QUICK_EPOCHS if quick else EPOCHS,
             "shapes": {name: shape._asdict() for name, shape in shapes.items()},
-            "order_of_ratings": "by user, then item: the order in which cornac is fastest",
+            "order_of_ratings": "random, as a split into training and test part leaves them",
         },
         "update": "one rating in one epoch",
         "systems": {

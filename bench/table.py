@@ -73,6 +73,9 @@ def promises(rows: list[Row], measurements: list[Row]) -> list[Promise]:
         if row := by_key.get(("ml-1m", rank, 2, system)):
             figure = f"ml-1m, rank {rank}, 2 threads: {system} over {PEER}"
             found.append(Promise(figure, row["ratio_to_cornac"], bound, at_least=True))
+            sorted_peer = by_key[("ml-1m", rank, 2, f"{PEER}, sorted")]
+            ratio = row["updates_per_second"] / sorted_peer["updates_per_second"]
+            found.append(Promise(f"  the same, over {PEER} on sorted ratings", ratio))
 
     small, large = (
         by_key.get((shape, 100, 2, "noisewise DMF coordinate")) for shape in ("ml-1m", "ml-10m")

@@ -1,0 +1,168 @@
+"""Write the tables of README.md and docs/ from the committed results, between their markers.
+
+    python docs/tables.py            # write
+    python docs/tables.py --check    # say whether a page differs from the results
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import sys
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).parents[1]
+RESULTS = ROOT / "docs" / "results"
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+NAMES = {
+    "biased-mf": "Biased MF (`deviation_rank=0`)",
+    "dmf-paper": "DMF, the paper's likelihood (`beta=0`)",
+    "dmf": "**DMF, the defaults**",
+}
+PAPER = {"biased-mf": 0.845, "dmf-paper": 0.841}
+
+
+def read(name: str) -> Any:
+    return json.loads((RESULTS / name).read_text())
+
+
+def table(head: list[str], rows: list[list[str]]) -> str:
+    lines = [head, ["---"] + ["---:"] * (len(head) - 1), *rows]
+    return "\n".join("| " + " | ".join(line) + " |" for line in lines)
+
+
+def results() -> str:
+    rows = []
+    for model, name in NAMES.items():
+        result = read(f"ml1m-{model}.json")
+        mean, (low, high) = result["mean"], result["interval95"]["rmse"]
+        rows.append(
+            [
+                name,
+                f"{mean['rmse']:.4f} ± {(high - low) / 2:.4f}",
+                f"{PAPER[model]:.3f}" if model in PAPER else "",
+                f"{mean['nll']:.4f}",
+                f"{mean['constant_nll']:.4f}",
+                f"{mean['spearman']:.3f}",
+                f"{100 * mean['coverage90']:.1f} %",
+                f"{mean['epochs']:.0f}",
+            ]
+        )
+    head = ["", "RMSE", "the paper", "NLL", "NLL, one std for all", "rank corr. of abs. error and std",
+            "90 % interval covers", "epochs"]  # fmt: skip
+    return table(head, rows)
+
+
+def paired() -> str:
+    lines = []
+    for model in ("dmf", "dmf-paper"):
+        test = read(f"ml1m-{model}.json")["against"]
+        lines.append(
+            f"- {NAMES[model].replace('**', '')} against Biased MF, RMSE: {test['difference']:+.4f} "
+            f"(95 % {test['low']:+.4f} to {test['high']:+.4f}), lower on {test['wins']} of "
+            f"{test['n']} splits, paired t p = {test['t_pvalue']:.2g}, "
+            f"Wilcoxon p = {test['wilcoxon_pvalue']:.2g}."
+        )
+    return "\n".join(lines)
+
+
+def time() -> str:
+    result = read("ml1m-time.json")
+    rows = [
+        [
+            NAMES[name],
+            f"{row['seconds']:.1f}",
+            f"{row['epochs']:.0f}",
+            f"{row['seconds_per_epoch']:.3f}",
+            f"{row['ratio']:.2f}",
+            row["faster_on"] if name != "biased-mf" else "",
+            f"{row['ratio_to_reach_biased_mf']:.2f}",
+        ]
+        for name, row in result["summary"].items()
+    ]
+    head = ["", "seconds, fit and refit", "epochs", "seconds an epoch", "time over Biased MF",
+            "faster on", "time to Biased MF's best validation RMSE, over its own"]  # fmt: skip
+    return table(head, rows)
+
+
+def search() -> str:
+    trials = read("search-ml1m.json")["trials"]
+    rows = []
+    for name, label in NAMES.items():
+        best = min(trials[name], key=lambda trial: trial["validation_rmse"])
+        settings = ", ".join(
+            f"{key} {value:.3g}" for key, value in best["settings"].items() if key != "rank"
+        )
+        rows.append(
+            [
+                label.replace("**DMF, the defaults**", "DMF, `beta` .25 or .5"),
+                str(len(trials[name])),
+                f"{best['validation_rmse']:.4f}",
+                str(best["epochs"]),
+                settings,
+            ]
+        )
+    return table(["", "trials", "validation RMSE", "epochs", "settings (rank 128)"], rows)
+
+
+def adagrad() -> str:
+    rows = []
+    for model in ("biased-mf", "dmf"):
+        for kind, suffix in (("coordinate", ""), ("row", "-row")):
+            mean = read(f"ml1m-{model}{suffix}.json")["mean"]
+            name = NAMES[model].replace("**", "")
+            rows.append([name, f'"{kind}"', f"{mean['rmse']:.4f}", f"{mean['nll']:.4f}"])
+    return table(["", "`adagrad`", "RMSE", "NLL"], rows)
+
+
+def speed() -> str:
+    result = json.loads((ROOT / "bench" / "results" / "speed.json").read_text())
+    rows = {}
+    for row in result["table"]:
+        if row["shape"] == "ml-1m" and (row["threads"] == 2 or row["system"] == "Surprise SVD"):
+            if row["system"] == "Surprise SVD" and row["threads"] == 2:
+                continue
+            cell = f"{row['updates_per_second'] / 1e6:.1f} ({row['ratio_to_cornac']:.2f})"
+            rows.setdefault(row["system"], {})[row["rank"]] = cell
+    rows = dict(sorted(rows.items(), key=lambda item: not item[0].startswith("noisewise")))
+    body = [[name, cells.get(32, ""), cells.get(100, "")] for name, cells in rows.items()]
+    return table(["", "rank 32", "rank 100"], body)
+
+
+def promises() -> str:
+    result = json.loads((ROOT / "bench" / "results" / "speed.json").read_text())
+    rows = []
+    for figure in result["figures"]:
+        sign = "≥" if figure["at_least"] else "≤"
+        bound = "" if figure["bound"] is None else f"{sign} {figure['bound']:g}"
+        verdict = {True: "kept", False: "**missed**", None: ""}[figure["kept"]]
+        rows.append([figure["figure"].strip(), f"{figure['value']:.2f}", bound, verdict])
+    return table(["figure", "measured", "aim", ""], rows)
+
+
+BLOCKS = {
+    f.__name__: f for f in (results, paired, time, search, adagrad, speed, promises)
+}  # fmt: skip
+
+
+def filled(text: str) -> str:
+    """Replace what stands between each pair of markers."""
+
+    def block(match: re.Match[str]) -> str:
+        name = match.group(1)
+        return f"<!-- {name} -->\n{BLOCKS[name]()}\n<!-- /{name} -->"
+
+    return re.sub(r"<!-- (\w+) -->\n.*?<!-- /\1 -->", block, text, flags=re.DOTALL)
+
+
+def main() -> None:
+    stale = [page for page in PAGES if filled(page.read_text()) != page.read_text()]
+    if "--check" in sys.argv:
+        sys.exit(f"{', '.join(p.name for p in stale)}: run python docs/tables.py" if stale else 0)
+    for page in stale:
+        page.write_text(filled(page.read_text()))
+
+
+if __name__ == "__main__":
+    main()
