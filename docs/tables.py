@@ -1,7 +1,7 @@
 """Write the tables of README.md and docs/ from the committed results, between their markers.
 
-    python docs/tables.py            # write
-    python docs/tables.py --check    # say whether a page differs from the results
+python docs/tables.py            # write
+python docs/tables.py --check    # say whether a page differs from the results
 """
 
 from __future__ import annotations
@@ -106,14 +106,32 @@ def search() -> str:
     return table(["", "trials", "validation RMSE", "epochs", "settings (rank 128)"], rows)
 
 
-def adagrad() -> str:
+def deviation_ranks() -> str:
+    trials = read("search-ml1m.json")["trials"]["dmf"]
     rows = []
-    for model in ("biased-mf", "dmf"):
-        for kind, suffix in (("coordinate", ""), ("row", "-row")):
-            mean = read(f"ml1m-{model}{suffix}.json")["mean"]
-            name = NAMES[model].replace("**", "")
-            rows.append([name, f'"{kind}"', f"{mean['rmse']:.4f}", f"{mean['nll']:.4f}"])
-    return table(["", "`adagrad`", "RMSE", "NLL"], rows)
+    for rank in sorted({trial["settings"]["deviation_rank"] for trial in trials}):
+        own = [trial for trial in trials if trial["settings"]["deviation_rank"] == rank]
+        best = min(own, key=lambda trial: trial["validation_rmse"])
+        likely = min(trial["validation_nll"] for trial in own)
+        rows.append([str(rank), str(len(own)), f"{best['validation_rmse']:.4f}", f"{likely:.4f}"])
+    return table(
+        ["deviation rank", "trials", "lowest validation RMSE", "lowest validation NLL"], rows
+    )
+
+
+def variants() -> str:
+    rows = []
+    for name, label in {
+        "biased-mf": "Biased MF",
+        "biased-mf-row": 'Biased MF, `adagrad="row"`',
+        "dmf": "DMF, the defaults (`rank=128`)",
+        "dmf-rank64": "DMF, `rank=64`",
+        "dmf-rank32": "DMF, `rank=32`",
+        "dmf-row": 'DMF, `adagrad="row"`',
+    }.items():
+        mean = read(f"ml1m-{name}.json")["mean"]
+        rows.append([label, f"{mean['rmse']:.4f}", f"{mean['nll']:.4f}", f"{mean['epochs']:.0f}"])
+    return table(["", "RMSE", "NLL", "epochs"], rows)
 
 
 def speed() -> str:
@@ -142,7 +160,7 @@ def promises() -> str:
 
 
 BLOCKS = {
-    f.__name__: f for f in (results, paired, time, search, adagrad, speed, promises)
+    f.__name__: f for f in (results, paired, time, search, deviation_ranks, variants, speed, promises)
 }  # fmt: skip
 
 
