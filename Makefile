@@ -22,7 +22,7 @@ bench: $(BENCH)/ready
 	$(BENCH)/bin/python bench/run.py --json bench/results/speed.json
 
 $(VENV)/ready: pyproject.toml constraints.txt
-	$(PYTHON) -c 'import sys; sys.exit("noisewise needs Python 3.11 or newer" * (sys.version_info < (3, 11)))'
+	@$(PYTHON) -c 'import sys; assert sys.version_info >= (3, 11), "noisewise needs Python 3.11 or newer"'
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[dev]'
 	touch $@
