@@ -33,7 +33,7 @@ QUICK_GROUPS = [("ml-1m", 32, 1), ("ml-10m", 32, 2)]
 QUICK_SHRINK = {"ml-1m": 10, "ml-10m": 30}
 QUICK_EPOCHS = 50
 SECONDS = {"small": 45, "ml-1m": 45, "ml-10m": 180}  # after which a process is taken to hang
-TRIES = 5  # one fit of libmf in a hundred or so waits for itself for ever (its issue 12)
+TRIES = 5  # one fit of libmf in a hundred or so waits for itself for ever
 PACKAGES = (
     "noisewise", "cornac", "libmf", "implicit", "scikit-surprise", "numpy", "scipy", "numba",
     "scikit-learn",
