@@ -141,7 +141,8 @@ def speed() -> str:
         if row["shape"] == "ml-1m" and (row["threads"] == 2 or row["system"] == "Surprise SVD"):
             if row["system"] == "Surprise SVD" and row["threads"] == 2:
                 continue
-            cell = f"{row['updates_per_second'] / 1e6:.1f} ({row['ratio_to_cornac']:.2f})"
+            spread = f"{row['ratio_low']:.2f} to {row['ratio_high']:.2f}"
+            cell = f"{row['updates_per_second'] / 1e6:.1f} ({row['ratio_to_cornac']:.2f}: {spread})"
             rows.setdefault(row["system"], {})[row["rank"]] = cell
     rows = dict(sorted(rows.items(), key=lambda item: not item[0].startswith("noisewise")))
     body = [[name, cells.get(32, ""), cells.get(100, "")] for name, cells in rows.items()]

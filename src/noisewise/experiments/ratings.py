@@ -25,8 +25,8 @@ from noisewise.models.deviation import DeviationFactorizer
 from noisewise.observations import Observations
 from noisewise.splits import Split, rating_split, split_by_time, split_by_user
 
-# The best of equally many trials on validation data (search.py); "dmf" has the library's defaults,
-# which are close to its best trial, rounded, and chosen among equals for few epochs.
+# The best trial of each on validation data (search.py), rounded; "dmf" has the library's defaults,
+# picked by hand near its best trial for few epochs and a low NLL (docs/settings.md).
 MODELS: dict[str, tuple[type[DeviationFactorizer], dict[str, Any]]] = {
     "dmf": (DeviationFactorizer, {}),
     "biased-mf": (
