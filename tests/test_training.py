@@ -214,7 +214,7 @@ def test_a_checkpoint_of_another_shape_is_refused(tmp_path):
     checkpoint = Checkpoint(tmp_path / "checkpoint", "these data")
     train(make_state(), count_up, epochs=2, checkpoint=checkpoint)
     wider = State(tuple(np.zeros((n, 32), np.float32) for n in (3, 2)), Layout(16, 0, 1))
-    with pytest.raises(ModelFileError, match=r"state\.0 must be float32 of shape \(3, 32\)"):
+    with pytest.raises(ModelFileError, match=r"rows0 must be float32 of shape \(3, 32\)"):
         train(wider, count_up, epochs=2, checkpoint=checkpoint)
 
 

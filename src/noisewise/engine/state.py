@@ -13,10 +13,12 @@ down and projected.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
+
+from noisewise.storage import Tensors, take
 
 Floats = npt.NDArray[np.float32]
 Codes = npt.NDArray[np.int32]
@@ -118,6 +120,19 @@ class State:
     def is_finite(self) -> bool:
         """Whether every number is finite (a sum over each matrix is enough to see it)."""
         return all(np.isfinite(rows.sum(dtype=np.float64)) for rows in self.rows)
+
+    def pack(self) -> tuple[dict[str, Any], Tensors]:
+        """Header and tensors of a checkpoint."""
+        header = {"epoch": self.epoch, "variance": self.variance}
+        return header, {f"rows{mode}": rows for mode, rows in enumerate(self.rows)}
+
+    def restored(self, path: Any, header: dict[str, Any], tensors: Tensors) -> State:
+        """Return a state like this one with what ``pack`` gave; the file is not trusted."""
+        copy = self.copy()
+        for mode, rows in enumerate(copy.rows):
+            rows[:] = take(path, tensors, f"rows{mode}", "float32", *rows.shape)
+        copy.epoch, copy.variance = int(header["epoch"]), float(header["variance"])
+        return copy
 
 
 @dataclass(frozen=True)

@@ -11,18 +11,38 @@ import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Generic, Literal, Protocol, Self, TypeVar
 
 import numpy as np
 from tqdm import tqdm
 
-from noisewise.engine.state import EpochInfo, State
+from noisewise.engine.state import EpochInfo
 from noisewise.errors import DivergedError, ModelFileError
-from noisewise.storage import read, take, write
+from noisewise.storage import Tensors, read, write
 
-Step = Callable[[State], EpochInfo]
-Validate = Callable[[State], tuple[float, float]]
-Callback = Callable[[EpochInfo, State], bool | None]
+
+class Carried(Protocol):
+    """What a backend carries from epoch to epoch, and a checkpoint keeps."""
+
+    epoch: int
+
+    def copy(self) -> Self:
+        """Return a state of its own, to be kept while training goes on."""
+
+    def is_finite(self) -> bool:
+        """Whether every number is finite."""
+
+    def pack(self) -> tuple[dict[str, Any], Tensors]:
+        """Header and tensors of a checkpoint."""
+
+    def restored(self, path: Path, header: dict[str, Any], tensors: Tensors) -> Self:
+        """Return a state like this one with what ``pack`` gave; the file is not trusted."""
+
+
+S = TypeVar("S", bound=Carried)
+Step = Callable[[S], EpochInfo]
+Validate = Callable[[S], tuple[float, float]]
+Callback = Callable[[EpochInfo, Any], bool | None]
 
 
 @dataclass(frozen=True)
@@ -46,35 +66,37 @@ class Checkpoint:
 
 
 @dataclass
-class Training:
+class Training(Generic[S]):
     """What a training has come to: the last state, the best one, and the curve up to here."""
 
-    state: State
+    state: S
     curve: list[EpochInfo] = field(default_factory=list)
-    best: State | None = None
+    best: S | None = None
     stopped: bool = False  # by a callback
     interrupted: bool = False
 
     @property
-    def chosen(self) -> State:
-        """The best state where there was validation data, else the last."""
+    def chosen(self) -> S:
+        """The best state where one was looked for, else the last."""
         return self.state if self.best is None else self.best
 
 
 def train(
-    state: State,
-    step: Step,
+    state: S,
+    step: Step[S],
     *,
     epochs: int,
-    validate: Validate | None = None,
+    validate: Validate[S] | None = None,
     patience: int | None = None,
     monitor: Literal["rmse", "nll"] = "rmse",
     settle: int = 0,
+    keep_best: bool = True,
     callbacks: Sequence[Callback] = (),
     checkpoint: Checkpoint | None = None,
     label: str = "fit",
+    unit: str = "epoch",
     advice: str = "",
-) -> Training:
+) -> Training[S]:
     """Run epochs until there are enough, or until validation no longer improves.
 
     Parameters
@@ -91,19 +113,22 @@ def train(
         Epochs without an improvement of ``monitor`` after which to stop; None never stops.
     settle
         Epochs of a warm-up: always run, and not counted by ``patience``.
+    keep_best
+        Keep a copy of the state that validates best. Without it the last state counts: a sampler
+        has no best one.
     callbacks
         Called after each epoch; one that returns True stops the training.
     checkpoint
         If its file exists, training goes on from there, with the same bits as if never stopped.
-    label, advice
-        Name on the progress bar; what to try when the numbers blow up.
+    label, unit, advice
+        Name and unit on the progress bar; what to try when the numbers blow up.
     """
     training = Training(state)
     if checkpoint is not None and checkpoint.path.exists():
         training = _resumed(checkpoint, state)
     written = time.monotonic()
     bar = tqdm(
-        total=epochs, initial=training.state.epoch, desc=label, unit="epoch",
+        total=epochs, initial=training.state.epoch, desc=label, unit=unit,
         disable=None, delay=0.5, leave=False, dynamic_ncols=True,
     )  # fmt: skip
     with bar:
@@ -117,7 +142,7 @@ def train(
                     info = replace(info, validation_rmse=rmse, validation_nll=nll)
                 info = replace(info, seconds=time.perf_counter() - started)
                 training.curve.append(info)
-                if validate is not None and _best(training.curve, monitor) == info:
+                if validate is not None and keep_best and _best(training.curve, monitor) == info:
                     training.best = training.state.copy()
                 bar.set_postfix_str(_summary(info), refresh=False)
                 bar.update()
@@ -131,9 +156,9 @@ def train(
                 raise
             training.interrupted = True
             warnings.warn(
-                f"Training was interrupted after epoch {training.curve[-1].epoch}; "
+                f"Training was interrupted after {unit} {training.curve[-1].epoch}; "
                 "the best model so far is kept.",
-                stacklevel=5,
+                stacklevel=6,
             )
     if checkpoint is not None and not training.interrupted:
         _keep(checkpoint, training)
@@ -141,7 +166,7 @@ def train(
 
 
 def _finished(
-    training: Training, epochs: int, patience: int | None, monitor: str, settle: int
+    training: Training[S], epochs: int, patience: int | None, monitor: str, settle: int
 ) -> bool:
     done = training.state.epoch
     if training.stopped or done >= epochs:
@@ -155,7 +180,7 @@ def _best(curve: list[EpochInfo], monitor: str) -> EpochInfo:
     return min(curve, key=lambda info: getattr(info, f"validation_{monitor}"))
 
 
-def _check_finite(info: EpochInfo, state: State, advice: str) -> None:
+def _check_finite(info: EpochInfo, state: Carried, advice: str) -> None:
     if not (np.isfinite(info.train_rmse) and np.isfinite(info.train_nll) and state.is_finite()):
         raise DivergedError(
             f"The numbers blew up in epoch {info.epoch} (training error {info.train_rmse}). "
@@ -178,8 +203,8 @@ def _is_due(checkpoint: Checkpoint, epoch: int, written: float) -> bool:
     return by_epochs or (checkpoint.minutes is not None and waited >= 60 * checkpoint.minutes)
 
 
-def _keep(checkpoint: Checkpoint, training: Training) -> None:
-    tensors: dict[str, Any] = {}
+def _keep(checkpoint: Checkpoint, training: Training[S]) -> None:
+    tensors: Tensors = {}
     header: dict[str, Any] = {
         "fingerprint": checkpoint.fingerprint,
         "curve": [asdict(info) for info in training.curve],
@@ -187,12 +212,12 @@ def _keep(checkpoint: Checkpoint, training: Training) -> None:
     }
     for name, state in (("state", training.state), ("best", training.best)):
         if state is not None:
-            header[name] = {"epoch": state.epoch, "variance": state.variance}
-            tensors |= {f"{name}.{mode}": rows for mode, rows in enumerate(state.rows)}
+            header[name], packed = state.pack()
+            tensors |= {f"{name}.{key}": tensor for key, tensor in packed.items()}
     write(checkpoint.path, "checkpoint", header, tensors)
 
 
-def _resumed(checkpoint: Checkpoint, state: State) -> Training:
+def _resumed(checkpoint: Checkpoint, state: S) -> Training[S]:
     header, tensors = read(checkpoint.path, "checkpoint")
     if header.get("fingerprint") != checkpoint.fingerprint:
         raise ModelFileError(
@@ -200,13 +225,10 @@ def _resumed(checkpoint: Checkpoint, state: State) -> Training:
             "delete it, or name another file."
         )
 
-    def restored(name: str) -> State:
-        copy = state.copy()
-        for mode, rows in enumerate(copy.rows):
-            rows[:] = take(checkpoint.path, tensors, f"{name}.{mode}", "float32", *rows.shape)
-        copy.epoch = int(header[name]["epoch"])
-        copy.variance = float(header[name]["variance"])
-        return copy
+    def restored(name: str) -> S:
+        start = f"{name}."
+        own = {k.removeprefix(start): v for k, v in tensors.items() if k.startswith(start)}
+        return state.restored(checkpoint.path, header[name], own)
 
     try:
         curve = [EpochInfo(**info) for info in header["curve"]]

@@ -8,72 +8,26 @@ learned together by projected AdaGrad on the Gaussian likelihood (Lee, Yang and 
 
 from __future__ import annotations
 
-import hashlib
-import json
 import time
-from collections.abc import Sequence
-from dataclasses import asdict, fields
+from dataclasses import fields
 from pathlib import Path
-from typing import Any, Literal, Self
+from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
-from sklearn.utils import check_random_state
 
 from noisewise import storage
 from noisewise.engine.factors import Factors
-from noisewise.engine.state import EpochInfo, Params
-from noisewise.engine.training import Callback, Checkpoint
-from noisewise.errors import DataError, ModelFileError, SettingError
-from noisewise.models.fitting import Plan, continue_factors, fit_factors
+from noisewise.engine.state import Params
+from noisewise.errors import ModelFileError, SettingError
+from noisewise.models.fitting import continue_factors, fit_factors
 from noisewise.models.low_rank import LowRank
-from noisewise.models.settings import (
-    check,
-    either,
-    number,
-    one_of,
-    path,
-    random_seed,
-    span,
-    threads,
-    whole,
-)
+from noisewise.models.settings import Rule, check, number, one_of, whole
+from noisewise.models.trained import RULES, Fit, Plan, Trained
 from noisewise.observations import Observations, observe
 from noisewise.recommend import Seen
-from noisewise.splits import random_split
-
-FEWEST_HELD_OUT = 3  # fewer tell nothing: then all epochs are run, on all data
-
-RULES = {
-    "rank": whole(0),
-    "deviation_rank": whole(0),
-    "epochs": whole(1),
-    "patience": either(whole(1), None),
-    "refit": one_of(True, False),
-    "monitor": one_of("rmse", "nll"),
-    "validation_fraction": number(above=0.0, most=0.5),
-    "learning_rate": number(above=0.0),
-    "deviation_learning_rate": number(above=0.0),
-    "l2": number(least=0.0),
-    "bias_l2": number(least=0.0),
-    "deviation_l1": number(least=0.0),
-    "penalty": one_of("rating", "row"),
-    "delta": number(above=0.0),
-    "beta": number(least=0.0, most=1.0),
-    "warmup": whole(0),
-    "adagrad": one_of("coordinate", "row"),
-    "value_range": either(span(), "auto", None),
-    "unknown": either(number(), "default"),
-    "duplicates": one_of("error", "last", "mean"),
-    "keep_seen": one_of(True, False),
-    "checkpoint": either(path(), None),
-    "checkpoint_epochs": either(whole(1), None),
-    "checkpoint_minutes": either(number(above=0.0), None),
-    "random_state": random_seed(),
-    "n_jobs": threads(),
-}
 
 
-class DeviationFactorizer(LowRank):
+class DeviationFactorizer(Trained, LowRank):
     """Matrix factorization that learns how noisy each observation is.
 
     Values are centred and divided by their standard deviation before training, so that the
@@ -156,9 +110,20 @@ class DeviationFactorizer(LowRank):
     True
     """
 
-    learning_curve_: dict[str, list[Any]]
-    n_epochs_: int
-    seconds_: float
+    _rules: ClassVar[dict[str, Rule]] = RULES | {
+        "rank": whole(0),
+        "deviation_rank": whole(0),
+        "learning_rate": number(above=0.0),
+        "deviation_learning_rate": number(above=0.0),
+        "l2": number(least=0.0),
+        "bias_l2": number(least=0.0),
+        "deviation_l1": number(least=0.0),
+        "penalty": one_of("rating", "row"),
+        "delta": number(above=0.0),
+        "beta": number(least=0.0, most=1.0),
+        "warmup": whole(0),
+        "adagrad": one_of("coordinate", "row"),
+    }
 
     def __init__(
         self,
@@ -217,69 +182,13 @@ class DeviationFactorizer(LowRank):
         self.random_state = random_state
         self.n_jobs = n_jobs
 
-    def fit(
-        self,
-        X: Any,
-        y: Any = None,
-        *,
-        validation: Observations | None = None,
-        callbacks: Sequence[Callback] = (),
-    ) -> Self:
-        """Learn from a table of ids and a value for each row.
+    def _learn(
+        self, observations: Observations, held_out: Observations | None, plan: Plan, seed: int
+    ) -> Fit:
+        return fit_factors(self._params(seed), observations, held_out, plan, self._threads())
 
-        Parameters
-        ----------
-        X : table of ids, sparse matrix or Observations
-            One id column per mode (see ``noisewise.observe``).
-        y : sequence of float, optional
-            The values; without it, the last column of X.
-        validation : Observations, optional
-            Held-out values to use instead of a random share of X. With ``refit`` they are trained
-            on in the end, as a random share is.
-        callbacks : sequence of callables
-            Called with (EpochInfo, State) after each epoch; one that returns True ends training.
-
-        Returns
-        -------
-        self
-        """
-        started = time.perf_counter()
-        check(self, RULES)
-        observations = _two_modes(observe(X, y, duplicates=self.duplicates))
-        seed = _seed(self.random_state)
-        kept, held_out = self._parts(observations, validation, seed)
-        everything = observations
-        if validation is not None and held_out is not None:
-            everything = _joined(kept, held_out)
-        params = self._params(seed)
-        value_range = _range(self.value_range, everything)
-
-        plan = Plan(
-            self.epochs, self.patience, self.monitor, value_range, callbacks,
-            self._checkpoint("fit", everything, len(kept)), "fit",
-        )  # fmt: skip
-        fitted = fit_factors(params, kept, held_out, plan, self._threads())
-        curve, interrupted = fitted.curve, fitted.interrupted
-        self.factors_, self.ids_ = fitted.factors, everything.ids
-        self.value_range_, self.calibration_ = value_range, None
-        if held_out is not None:
-            self.calibrate(held_out)
-        if held_out is not None and self.refit and not interrupted:
-            again = Plan(
-                self.factors_.state.epoch, callbacks=callbacks, label="refit",
-                checkpoint=self._checkpoint("refit", everything, len(kept)),
-            )  # fmt: skip
-            del kept, held_out, observations, fitted
-            fitted = fit_factors(params, everything, None, again, self._threads())
-            interrupted = fitted.interrupted
-            if not interrupted:  # else the model of the first training is the better one
-                self.factors_ = fitted.factors
-        self._describe(everything, curve)
-        if self.checkpoint is not None and not interrupted:
-            for stage in ("fit", "refit"):
-                self._checkpoint_path(stage).unlink(missing_ok=True)
-        self.seconds_ = time.perf_counter() - started
-        return self
+    def _adopt(self, knowledge: Factors) -> None:
+        self.factors_ = knowledge
 
     def partial_fit(self, X: Any, y: Any = None, *, epochs: int = 10) -> Self:
         """Go on learning from new observations, of new ids or old ones, without a restart.
@@ -287,7 +196,7 @@ class DeviationFactorizer(LowRank):
         Only the new observations are visited, ``epochs`` times. Scale, calibration and range of
         values stay as they are. On a model that was never fitted, this trains on all of X.
         """
-        check(self, RULES)
+        check(self, self._rules)
         if not whole(1).holds(epochs):
             raise SettingError(f"epochs must be {whole(1).words}; got {epochs!r}.")
         if not hasattr(self, "factors_"):
@@ -298,61 +207,21 @@ class DeviationFactorizer(LowRank):
             finally:
                 self.patience, self.epochs = patience, limit
         started = time.perf_counter()
-        new = _two_modes(observe(X, y, duplicates=self.duplicates, ids=self.ids_))
+        new = self._checked(observe(X, y, duplicates=self.duplicates, ids=self.ids_))
         plan = Plan(self.factors_.state.epoch + epochs, label="partial fit")
-        self.factors_, curve, _ = continue_factors(self.factors_, new, plan, self._threads())
+        fitted = continue_factors(self.factors_, new, plan, self._threads())
+        self._adopt(fitted.knowledge)
         before, self.ids_ = self.seen_, new.ids
-        self._describe(new, curve)
+        self._describe(new, fitted.curve, fitted.epochs)
         if before is not None:
             cells = zip(before.cells(), new.codes, strict=True)
             self.seen_ = Seen.of(tuple(np.append(a, b) for a, b in cells), new.shape)
         self.seconds_ = time.perf_counter() - started
         return self
 
-    def _describe(self, observations: Observations, curve: list[EpochInfo]) -> None:
-        self.learning_curve_ = _columns(curve)
-        self.n_features_in_ = observations.n_modes
-        self.n_epochs_ = self.factors_.state.epoch
-        self.seen_ = Seen.of(observations.codes, observations.shape) if self.keep_seen else None
-
     def _params(self, seed: int) -> Params:
         names = {field.name for field in fields(Params)} - {"seed"}
         return Params(**{name: getattr(self, name) for name in names}, seed=seed)
-
-    def _parts(
-        self, observations: Observations, validation: Observations | None, seed: int
-    ) -> tuple[Observations, Observations | None]:
-        """Decide what to train on at first, and what to hold out."""
-        if self.patience is None:
-            if validation is not None:
-                raise SettingError("validation is only used with patience; got patience=None.")
-            return observations, None
-        if validation is not None:
-            validation = observe(validation, ids=observations.ids)
-            return _with_ids(observations, validation), validation
-        if len(observations) * self.validation_fraction < FEWEST_HELD_OUT:
-            return observations, None
-        rng = np.random.default_rng([seed, 3])
-        kept, held_out = random_split(len(observations), self.validation_fraction, rng)
-        return observations.take(kept), observations.take(held_out)
-
-    def _checkpoint_path(self, stage: str) -> Path:
-        path = Path(str(self.checkpoint))
-        return path if stage == "fit" else path.with_name(f"{path.name}.{stage}")
-
-    def _checkpoint(self, stage: str, observations: Observations, n_kept: int) -> Checkpoint | None:
-        if self.checkpoint is None:
-            return None
-        if not isinstance(self.random_state, int | np.integer):
-            raise SettingError("checkpoint needs random_state to be an int, to go on with it.")
-        neutral = {"n_jobs", "checkpoint", "checkpoint_epochs", "checkpoint_minutes", "keep_seen"}
-        settings = {k: v for k, v in self.get_params().items() if k not in neutral}
-        digest = hashlib.sha256(json.dumps([stage, settings, n_kept], default=str).encode())
-        for array in (*observations.codes, observations.values):
-            digest.update(np.ascontiguousarray(array).data)
-        path = self._checkpoint_path(stage)
-        every = self.checkpoint_epochs, self.checkpoint_minutes
-        return Checkpoint(path, digest.hexdigest(), *every)
 
     def _pack(self) -> tuple[dict[str, Any], storage.Tensors]:
         header, tensors = self.factors_.pack()
@@ -362,7 +231,7 @@ class DeviationFactorizer(LowRank):
         return {"factors": header, "record": record}, tensors
 
     def _unpack(self, path: str | Path, header: dict[str, Any], tensors: storage.Tensors) -> None:
-        check(self, RULES)
+        check(self, self._rules)
         shape = tuple(map(len, self.ids_))
         if len(shape) != 2:
             raise ModelFileError(f"{path} is damaged: it must have 2 modes, but has {len(shape)}.")
@@ -373,39 +242,3 @@ class DeviationFactorizer(LowRank):
         self.n_epochs_ = self.factors_.state.epoch
         self.learning_curve_ = dict(header["record"]["learning_curve"])
         self.seconds_ = float(header["record"]["seconds"])
-
-
-def _two_modes(observations: Observations) -> Observations:
-    if observations.n_modes != 2:
-        raise DataError(f"X must have 2 id columns here; got {observations.n_modes}.")
-    return observations
-
-
-def _with_ids(observations: Observations, other: Observations) -> Observations:
-    """Return observations with the longer ids of ``other``."""
-    return Observations(observations.codes, observations.values, other.ids, observations.time)
-
-
-def _joined(first: Observations, second: Observations) -> Observations:
-    ids = second.ids
-    codes = tuple(np.append(a, b) for a, b in zip(first.codes, second.codes, strict=True))
-    return Observations(codes, np.append(first.values, second.values), ids)
-
-
-def _range(chosen: Any, observations: Observations) -> tuple[float, float] | None:
-    if chosen is None:
-        return None
-    if chosen == "auto":
-        return float(observations.values.min()), float(observations.values.max())
-    return float(chosen[0]), float(chosen[1])
-
-
-def _columns(curve: list[EpochInfo]) -> dict[str, list[Any]]:
-    rows = [asdict(info) for info in curve]
-    return {field.name: [row[field.name] for row in rows] for field in fields(EpochInfo)}
-
-
-def _seed(random_state: Any) -> int:
-    if isinstance(random_state, int | np.integer):
-        return int(random_state)
-    return int(check_random_state(random_state).randint(2**31 - 1))

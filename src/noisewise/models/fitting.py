@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from dataclasses import replace
-from typing import Literal, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -21,7 +19,8 @@ from noisewise.engine.state import (
     aligned_zeros,
     initial_state,
 )
-from noisewise.engine.training import Callback, Checkpoint, Training, train
+from noisewise.engine.training import Training, train
+from noisewise.models.trained import Fit, Plan
 from noisewise.observations import Observations
 
 ADVICE = (
@@ -29,26 +28,6 @@ ADVICE = (
     "{0.deviation_learning_rate}), a larger delta (now {0.delta}), or a longer warmup (now "
     "{0.warmup})."
 )
-
-
-class Plan(NamedTuple):
-    """How long to train, and what to watch meanwhile."""
-
-    epochs: int
-    patience: int | None = None
-    monitor: Literal["rmse", "nll"] = "rmse"
-    value_range: tuple[float, float] | None = None
-    callbacks: Sequence[Callback] = ()
-    checkpoint: Checkpoint | None = None
-    label: str = "fit"
-
-
-class Fit(NamedTuple):
-    """What training came to."""
-
-    factors: Factors
-    curve: list[EpochInfo]
-    interrupted: bool
 
 
 def fit_factors(
@@ -108,7 +87,7 @@ def _train(
     held_out: Observations | None,
     plan: Plan,
     n_jobs: int,
-) -> Training:
+) -> Training[State]:
     def step(state: State) -> EpochInfo:
         info = cpu.epoch(state, blocks, params, n_jobs)
         return replace(
@@ -141,7 +120,7 @@ def _train(
 
 
 def _settled(
-    training: Training,
+    training: Training[State],
     params: Params,
     counts: tuple[Counts, ...],
     location: float,
@@ -151,7 +130,7 @@ def _settled(
     chosen = training.chosen
     training.state = training.best = chosen  # a state that was not chosen need not be kept
     factors = Factors.settle(params, chosen, counts, location, scale, order)
-    return Fit(factors, training.curve, training.interrupted)
+    return Fit(factors, chosen.epoch, training.curve, training.interrupted)
 
 
 def _arranged(params: Params, data: Observations, location: float, scale: float) -> cpu.Blocks:

@@ -1,0 +1,267 @@
+"""What models trained in epochs share: held-out data, early stop, refit, checkpoint."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import time
+from abc import abstractmethod
+from collections.abc import Sequence
+from dataclasses import asdict, fields
+from pathlib import Path
+from typing import Any, ClassVar, Literal, NamedTuple, Self
+
+import numpy as np
+from sklearn.utils import check_random_state
+
+from noisewise.engine.state import EpochInfo
+from noisewise.engine.training import Callback, Checkpoint
+from noisewise.errors import DataError, SettingError
+from noisewise.models.base import Factorizer
+from noisewise.models.settings import (
+    Rule,
+    check,
+    either,
+    number,
+    one_of,
+    path,
+    random_seed,
+    span,
+    threads,
+    whole,
+)
+from noisewise.observations import Observations, observe
+from noisewise.recommend import Seen
+from noisewise.splits import random_split
+
+FEWEST_HELD_OUT = 3  # fewer tell nothing: then all epochs are run, on all data
+
+RULES = {
+    "epochs": whole(1),
+    "patience": either(whole(1), None),
+    "refit": one_of(True, False),
+    "monitor": one_of("rmse", "nll"),
+    "validation_fraction": number(above=0.0, most=0.5),
+    "value_range": either(span(), "auto", None),
+    "unknown": either(number(), "default"),
+    "duplicates": one_of("error", "last", "mean"),
+    "keep_seen": one_of(True, False),
+    "checkpoint": either(path(), None),
+    "checkpoint_epochs": either(whole(1), None),
+    "checkpoint_minutes": either(number(above=0.0), None),
+    "random_state": random_seed(),
+    "n_jobs": threads(),
+}
+
+
+class Plan(NamedTuple):
+    """How long to train, and what to watch meanwhile."""
+
+    epochs: int
+    patience: int | None = None
+    monitor: Literal["rmse", "nll"] = "rmse"
+    value_range: tuple[float, float] | None = None
+    callbacks: Sequence[Callback] = ()
+    checkpoint: Checkpoint | None = None
+    label: str = "fit"
+
+
+class Fit(NamedTuple):
+    """What training came to: what was learned, after how many epochs, and the way there."""
+
+    knowledge: Any
+    epochs: int
+    curve: list[EpochInfo]
+    interrupted: bool
+
+
+class Trained(Factorizer):
+    """Base class of models that are trained in epochs on one part of the data, watching another.
+
+    A model says how it learns once (``_learn``) and where it keeps what it learned (``_adopt``).
+    The settings named in ``RULES`` are its constructor's.
+
+    Attributes
+    ----------
+    learning_curve_ : dict of lists
+        Per epoch: epoch, train_rmse, train_nll, validation_rmse, validation_nll, seconds.
+    n_epochs_ : int
+        Epochs of the model that is kept.
+    seconds_ : float
+        Time that fit took.
+    seen_ : Seen or None
+        Which cells were trained on, for ``recommend`` to leave them out.
+    """
+
+    _rules: ClassVar[dict[str, Rule]]
+    epochs: int
+    patience: int | None
+    refit: bool
+    monitor: Literal["rmse", "nll"]
+    validation_fraction: float
+    value_range: Literal["auto"] | tuple[float, float] | None
+    duplicates: Literal["error", "last", "mean"]
+    keep_seen: bool
+    checkpoint: str | Path | None
+    checkpoint_epochs: int | None
+    checkpoint_minutes: float | None
+    random_state: int | np.random.RandomState | None
+
+    learning_curve_: dict[str, list[Any]]
+    n_epochs_: int
+    seconds_: float
+    seen_: Seen | None
+
+    @abstractmethod
+    def _learn(
+        self, observations: Observations, held_out: Observations | None, plan: Plan, seed: int
+    ) -> Fit:
+        """Train once, watching held-out observations if there are any."""
+
+    @abstractmethod
+    def _adopt(self, knowledge: Any) -> None:
+        """Keep what was learned, for ``_moments`` to use."""
+
+    def _checked(self, observations: Observations) -> Observations:
+        """Raise for observations that this model cannot learn from."""
+        if observations.n_modes != 2:
+            raise DataError(f"X must have 2 id columns here; got {observations.n_modes}.")
+        return observations
+
+    def fit(
+        self,
+        X: Any,
+        y: Any = None,
+        *,
+        validation: Observations | None = None,
+        callbacks: Sequence[Callback] = (),
+    ) -> Self:
+        """Learn from a table of ids and a value for each row.
+
+        Parameters
+        ----------
+        X : table of ids, sparse matrix or Observations
+            One id column per mode (see ``noisewise.observe``).
+        y : sequence of float, optional
+            The values; without it, the last column of X.
+        validation : Observations, optional
+            Held-out values to use instead of a random share of X. With ``refit`` they are trained
+            on in the end, as a random share is.
+        callbacks : sequence of callables
+            Called with (EpochInfo, State) after each epoch; one that returns True ends training.
+
+        Returns
+        -------
+        self
+        """
+        started = time.perf_counter()
+        check(self, self._rules)
+        observations = self._checked(observe(X, y, duplicates=self.duplicates))
+        seed = fixed_seed(self.random_state)
+        kept, held_out = self._parts(observations, validation, seed)
+        everything = observations
+        if validation is not None and held_out is not None:
+            everything = joined(kept, held_out)
+        value_range = range_of(self.value_range, everything)
+
+        plan = Plan(
+            self.epochs, self.patience, self.monitor, value_range, callbacks,
+            self._checkpoint("fit", everything, len(kept)), "fit",
+        )  # fmt: skip
+        fitted = self._learn(kept, held_out, plan, seed)
+        curve, epochs, interrupted = fitted.curve, fitted.epochs, fitted.interrupted
+        self._adopt(fitted.knowledge)
+        self.ids_ = everything.ids
+        self.value_range_, self.calibration_ = value_range, None
+        if held_out is not None:
+            self.calibrate(held_out)
+        if held_out is not None and self.refit and not interrupted:
+            again = Plan(
+                epochs, callbacks=callbacks, label="refit",
+                checkpoint=self._checkpoint("refit", everything, len(kept)),
+            )  # fmt: skip
+            del kept, held_out, observations, fitted
+            fitted = self._learn(everything, None, again, seed)
+            interrupted = fitted.interrupted
+            if not interrupted:  # else the model of the first training is the better one
+                self._adopt(fitted.knowledge)
+        self._describe(everything, curve, epochs)
+        if self.checkpoint is not None and not interrupted:
+            for stage in ("fit", "refit"):
+                self._checkpoint_path(stage).unlink(missing_ok=True)
+        self.seconds_ = time.perf_counter() - started
+        return self
+
+    def _describe(self, observations: Observations, curve: list[EpochInfo], epochs: int) -> None:
+        self.learning_curve_ = _columns(curve)
+        self.n_features_in_ = observations.n_modes
+        self.n_epochs_ = epochs
+        self.seen_ = Seen.of(observations.codes, observations.shape) if self.keep_seen else None
+
+    def _parts(
+        self, observations: Observations, validation: Observations | None, seed: int
+    ) -> tuple[Observations, Observations | None]:
+        """Decide what to train on at first, and what to hold out."""
+        if self.patience is None:
+            if validation is not None:
+                raise SettingError("validation is only used with patience; got patience=None.")
+            return observations, None
+        if validation is not None:
+            validation = observe(validation, ids=observations.ids)
+            return with_ids(observations, validation), validation
+        if len(observations) * self.validation_fraction < FEWEST_HELD_OUT:
+            return observations, None
+        rng = np.random.default_rng([seed, 3])
+        kept, held_out = random_split(len(observations), self.validation_fraction, rng)
+        return observations.take(kept), observations.take(held_out)
+
+    def _checkpoint_path(self, stage: str) -> Path:
+        path = Path(str(self.checkpoint))
+        return path if stage == "fit" else path.with_name(f"{path.name}.{stage}")
+
+    def _checkpoint(self, stage: str, observations: Observations, n_kept: int) -> Checkpoint | None:
+        if self.checkpoint is None:
+            return None
+        if not isinstance(self.random_state, int | np.integer):
+            raise SettingError("checkpoint needs random_state to be an int, to go on with it.")
+        neutral = {"n_jobs", "checkpoint", "checkpoint_epochs", "checkpoint_minutes", "keep_seen"}
+        settings = {k: v for k, v in self.get_params().items() if k not in neutral}
+        digest = hashlib.sha256(json.dumps([stage, settings, n_kept], default=str).encode())
+        for array in (*observations.codes, observations.values):
+            digest.update(np.ascontiguousarray(array).data)
+        path = self._checkpoint_path(stage)
+        every = self.checkpoint_epochs, self.checkpoint_minutes
+        return Checkpoint(path, digest.hexdigest(), *every)
+
+
+def with_ids(observations: Observations, other: Observations) -> Observations:
+    """Return observations with the longer ids of ``other``."""
+    return Observations(observations.codes, observations.values, other.ids, observations.time)
+
+
+def joined(first: Observations, second: Observations) -> Observations:
+    """Return all observations of both, which have the same ids."""
+    ids = second.ids
+    codes = tuple(np.append(a, b) for a, b in zip(first.codes, second.codes, strict=True))
+    return Observations(codes, np.append(first.values, second.values), ids)
+
+
+def range_of(chosen: Any, observations: Observations) -> tuple[float, float] | None:
+    """Return the range to clip predictions to, as a user chose it."""
+    if chosen is None:
+        return None
+    if chosen == "auto":
+        return float(observations.values.min()), float(observations.values.max())
+    return float(chosen[0]), float(chosen[1])
+
+
+def _columns(curve: list[EpochInfo]) -> dict[str, list[Any]]:
+    rows = [asdict(info) for info in curve]
+    return {field.name: [row[field.name] for row in rows] for field in fields(EpochInfo)}
+
+
+def fixed_seed(random_state: Any) -> int:
+    """Return a number that all random streams of a fit start from."""
+    if isinstance(random_state, int | np.integer):
+        return int(random_state)
+    return int(check_random_state(random_state).randint(2**31 - 1))
