@@ -22,7 +22,7 @@ from noisewise.datasets.cells import read_cells, typed
 from noisewise.experiments import ratings
 from noisewise.experiments.demo import run_demo
 from noisewise.models import load
-from noisewise.models.low_rank import LowRank
+from noisewise.models.low_rank import Rowwise
 from noisewise.noise import noisy_ids, noisy_observations
 from noisewise.observations import Observations
 
@@ -273,9 +273,9 @@ def _read(
     )
 
 
-def _low_rank(path: Path) -> LowRank:
+def _low_rank(path: Path) -> Rowwise:
     fitted = load(path)
-    if not isinstance(fitted, LowRank):
+    if not isinstance(fitted, Rowwise):
         raise SettingError(f"{path} holds a {type(fitted).__name__}, which has no factors.")
     return fitted
 

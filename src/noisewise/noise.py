@@ -13,13 +13,13 @@ import numpy.typing as npt
 from sklearn.utils.validation import check_is_fitted
 
 from noisewise.errors import DataError, SettingError
-from noisewise.models.low_rank import LowRank
+from noisewise.models.low_rank import Rowwise
 from noisewise.observations import observe
 
 Table = dict[str, npt.NDArray[Any]]
 
 
-def noisy_ids(model: LowRank, *, mode: int | str = 0, n: int | None = 20, fewest: int = 1) -> Table:
+def noisy_ids(model: Rowwise, *, mode: int | str = 0, n: int | None = 20, fewest: int = 1) -> Table:
     """Rank the ids of a mode by the noise that the model expects of them.
 
     The noise of a user is the root mean variance over the items that people rate: every item
@@ -27,7 +27,7 @@ def noisy_ids(model: LowRank, *, mode: int | str = 0, n: int | None = 20, fewest
 
     Parameters
     ----------
-    model : LowRank
+    model : Rowwise
         A fitted model.
     mode : int or str
         0 for users, 1 for items, or a column's name.
@@ -55,7 +55,7 @@ def noisy_ids(model: LowRank, *, mode: int | str = 0, n: int | None = 20, fewest
     if n is not None and n < 1:
         raise SettingError(f"n must be 1 or more, or None for all; got {n!r}.")
     m = model._mode(mode)
-    noise = _noise_std(model, m)
+    noise = np.sqrt(model.factors_.noise_by_row(m)) * model.std_scale_
     counts = model.factors_.counts[m]
     eligible = np.flatnonzero(counts >= max(fewest, 1))
     order = eligible[np.argsort(-noise[eligible], kind="stable")][:n]
@@ -68,12 +68,12 @@ def noisy_ids(model: LowRank, *, mode: int | str = 0, n: int | None = 20, fewest
     }
 
 
-def noisy_observations(model: LowRank, X: Any, y: Any = None, *, n: int | None = 20) -> Table:
+def noisy_observations(model: Rowwise, X: Any, y: Any = None, *, n: int | None = 20) -> Table:
     """Rank single observations by how far they lie from what the model expects.
 
     Parameters
     ----------
-    model : LowRank
+    model : Rowwise
         A fitted model.
     X, y : as for ``fit``
         The observations to look at; they may be those it was trained on.
@@ -100,17 +100,3 @@ def noisy_observations(model: LowRank, X: Any, y: Any = None, *, n: int | None =
         "std": std[order],
         "surprise": surprise[order],
     }
-
-
-def _noise_std(model: LowRank, mode: int) -> npt.NDArray[np.float64]:
-    """Root mean noise variance of every id, averaged over the other mode as it was observed."""
-    factors = model.factors_
-    if not factors.learned_deviation:
-        variance = np.full(len(factors.counts[mode]), factors.state.variance)
-    else:
-        rank, other = factors.params.deviation_rank, 1 - mode
-        weight = factors.counts[other] / factors.counts[other].sum()
-        average = weight @ factors.state.deviation_factors(other, rank)[:-1]
-        own = factors.state.deviation_factors(mode, rank)[:-1]
-        variance = own @ average + factors.params.delta
-    return np.asarray(np.sqrt(variance) * factors.scale * model.std_scale_)

@@ -6,13 +6,13 @@ The table of all users with all items is never built: a chunk of it is, and what
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol, Self
 
 import numpy as np
 import numpy.typing as npt
 import scipy.sparse
 
-from noisewise.engine.factors import Factors, Side
+from noisewise.engine.factors import Moments
 from noisewise.engine.state import Codes, Floats
 from noisewise.errors import ModelFileError
 from noisewise.storage import Tensors, take
@@ -20,6 +20,46 @@ from noisewise.storage import Tensors, take
 CHUNK_CELLS = 4_000_000
 
 Rows = npt.NDArray[np.intp]
+
+
+class Side(Protocol):
+    """Rows of one mode, as the knowledge they come from has them."""
+
+    @property
+    def size(self) -> int:
+        """How many rows."""
+
+    def part(self, chosen: slice) -> Self:
+        """Return some of the rows."""
+
+
+class Knowledge(Protocol):
+    """What was learned of the rows of two modes, in whatever form: factors, or draws of them."""
+
+    @property
+    def counts(self) -> tuple[npt.NDArray[np.int64], ...]:
+        """Observations of every row that has an id."""
+
+    def known_codes(self, mode: int, codes: Codes) -> Codes:
+        """Send ids never trained on to the row after the last."""
+
+    def moments(self, codes: tuple[Codes, ...], n_jobs: int = 1) -> Moments:
+        """Moments of cells."""
+
+    def side(self, mode: int, codes: Codes) -> Any:
+        """Rows of a mode by their codes."""
+
+    def table(self, mode: int, side: Any) -> Moments:
+        """Moments of rows of a mode with every id of the other mode."""
+
+    def cells(self, mode: int, side: Any, codes: Codes) -> Moments:
+        """Moments of a single row of a mode with some rows of the other."""
+
+    def similarity(self, mode: int, code: int) -> Floats:
+        """Cosine of a row's factors with those of all rows of its mode."""
+
+    def noise_by_row(self, mode: int) -> npt.NDArray[np.float64]:
+        """Variance of the noise of every row, averaged over the other mode."""
 
 
 class Seen(NamedTuple):
@@ -59,7 +99,7 @@ class Seen(NamedTuple):
 
 
 def top_columns(
-    factors: Factors,
+    factors: Knowledge,
     side: Side,
     n: int,
     *,
@@ -90,9 +130,9 @@ def top_columns(
         allowed = allowed & chosen
     barred = np.flatnonzero(~allowed)
     chunk = max(1, CHUNK_CELLS // len(counts))
-    for start in range(0, len(side.rows), chunk):
+    for start in range(0, side.size, chunk):
         part = slice(start, start + chunk)
-        moments = factors.table(mode, Side(*(array[part] for array in side)))
+        moments = factors.table(mode, side.part(part))
         score = moments.mean
         if risk:
             score = score - np.float32(risk * std_scale) * np.sqrt(
@@ -104,11 +144,9 @@ def top_columns(
             yield _best(row, n)
 
 
-def similar_rows(factors: Factors, mode: int, code: int, n: int) -> tuple[Codes, Floats]:
+def similar_rows(factors: Knowledge, mode: int, code: int, n: int) -> tuple[Codes, Floats]:
     """Rows of a mode whose mean factors point the same way (cosine), most similar first."""
-    rows = factors.state.mean_factors(mode, factors.params.rank)[:-1]
-    length = np.sqrt(np.einsum("ij,ij->i", rows, rows))
-    cosine = rows @ rows[code] / np.maximum(length * length[code], np.float32(1e-12))
+    cosine = factors.similarity(mode, code)
     cosine[factors.counts[mode] == 0] = -np.inf
     cosine[code] = -np.inf
     best = _best(cosine, n)

@@ -25,7 +25,7 @@ from noisewise.observations import Ids
 
 FORMAT_VERSION = 1
 MAX_HEADER_BYTES = 64 * 2**20  # of JSON; ids are tensors, so an honest header is far smaller
-TYPES = ("F32", "F64", "I32", "I64", "U8")  # that are written; of others, numpy lacks some
+TYPES = ("F16", "F32", "F64", "I32", "I64", "U8")  # that are written; of others, numpy lacks some
 
 Tensors = dict[str, npt.NDArray[Any]]
 

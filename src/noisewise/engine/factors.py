@@ -48,6 +48,15 @@ class Side(NamedTuple):
     spread: Floats
     shrink: Floats
 
+    @property
+    def size(self) -> int:
+        """How many rows."""
+        return len(self.rows)
+
+    def part(self, chosen: slice) -> Side:
+        """Return some of the rows."""
+        return Side(*(array[chosen] for array in self))
+
 
 @dataclass(frozen=True)
 class Factors:
@@ -169,6 +178,23 @@ class Factors:
             side.shrink * self.spread[other][codes] + self.shrink[other][codes] * side.spread
         )
         return self._in_units(mean, noise, ignorance)
+
+    def similarity(self, mode: int, code: int) -> Floats:
+        """Cosine of a row's mean factors with those of all rows of its mode."""
+        rows = self.state.mean_factors(mode, self.params.rank)[:-1]
+        length = np.sqrt(np.einsum("ij,ij->i", rows, rows))
+        cosine: Floats = rows @ rows[code] / np.maximum(length * length[code], np.float32(1e-12))
+        return cosine
+
+    def noise_by_row(self, mode: int) -> npt.NDArray[np.float64]:
+        """Variance of the noise of every row, averaged over the other mode as it was observed."""
+        if not self.learned_deviation:
+            return np.full(len(self.counts[mode]), self.state.variance * self.scale**2)
+        rank, other = self.params.deviation_rank, 1 - mode
+        weight = self.counts[other] / self.counts[other].sum()
+        average = weight @ self.state.deviation_factors(other, rank)[:-1]
+        own = self.state.deviation_factors(mode, rank)[:-1]
+        return np.asarray(own @ average + self.params.delta) * self.scale**2
 
     def grown(self, counts: tuple[Counts, ...]) -> State:
         """Return a state to go on training from, in the order of the ids, with rows for new ones.

@@ -9,7 +9,7 @@ from __future__ import annotations
 import warnings
 from abc import abstractmethod
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -45,6 +45,7 @@ class Factorizer(RegressorMixin, BaseEstimator):  # type: ignore[misc]
     calibration_: Calibration | None
     unknown: float | str
     n_jobs: int | None
+    _std_is_honest: ClassVar[bool] = False  # without held-out data to learn its scale from
 
     @abstractmethod
     def fit(self, X: Any, y: Any = None) -> Self:
@@ -99,12 +100,13 @@ class Factorizer(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         (split-conformal); the ends are clipped to the range of values.
         """
         mean, std = self.predict(X, return_std=True)
-        if self.calibration_ is None:
+        if self.calibration_ is None and not self._std_is_honest:
             warnings.warn(
                 "These intervals are not calibrated, as nothing was held out: call calibrate(X, y) "
                 "with values that were not trained on, or fit with patience set.",
                 stacklevel=2,
             )
+        if self.calibration_ is None:
             half = normal_half_width(coverage) * std
         else:
             half = np.float32(self.calibration_.half_width(coverage)) * std
@@ -169,12 +171,15 @@ class Factorizer(RegressorMixin, BaseEstimator):  # type: ignore[misc]
 
     def _predict(self, X: Any) -> Moments:
         check_is_fitted(self)
-        moments, unseen = self._moments(encode_ids(X, self.ids_))
+        moments, unseen = self._cells(X)
         mean, noise, ignorance = moments
         if self.unknown != "default":
             mean = np.where(unseen, np.float32(self.unknown), mean)
         square = np.float32(self.std_scale_**2)
         return Moments(self._clipped(mean), square * noise, square * ignorance)
+
+    def _cells(self, X: Any) -> tuple[Moments, npt.NDArray[np.bool_]]:
+        return self._moments(encode_ids(X, self.ids_))
 
     @property
     def std_scale_(self) -> float:

@@ -1,7 +1,8 @@
-"""What every model with a row of factors per id can do: recommend, find the similar, fold in."""
+"""What every model with a row per id can do: recommend, find the similar, fold in."""
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -10,14 +11,15 @@ import numpy as np
 import numpy.typing as npt
 from sklearn.utils.validation import check_is_fitted
 
-from noisewise.engine.factors import Factors, Moments, Side
+from noisewise.engine import factors
+from noisewise.engine.factors import Moments
 from noisewise.engine.foldin import fold_in
 from noisewise.engine.state import Codes, Floats
 from noisewise.errors import DataError
 from noisewise.models.base import Factorizer
 from noisewise.observations import Ids
 from noisewise.observations.tables import check_values
-from noisewise.recommend import Seen, similar_rows, top_columns
+from noisewise.recommend import Knowledge, Seen, Side, similar_rows, top_columns
 
 
 class Recommendation(NamedTuple):
@@ -44,19 +46,25 @@ class Row(NamedTuple):
     observations: int
 
 
-class LowRank(Factorizer):
-    """Base class of models whose knowledge is a ``Factors``.
+class Rowwise(Factorizer):
+    """Base class of models that know a row for every id.
+
+    A model says how it learns the row of a new id (``_fold``).
 
     Attributes
     ----------
-    factors_ : Factors
+    factors_ : Factors or Posterior
         Rows by id, and what follows from them.
     seen_ : Seen or None
         Which cells were trained on, for ``recommend`` to leave them out.
     """
 
-    factors_: Factors
+    factors_: Knowledge
     seen_: Seen | None
+
+    @abstractmethod
+    def _fold(self, mode: int, codes: Codes, values: Floats) -> Side:
+        """Learn the row of a new id of a mode from its values with known rows of the other."""
 
     def recommend(
         self,
@@ -120,18 +128,6 @@ class LowRank(Factorizer):
         labels = self.ids_[m].labels[codes].tolist()
         return [Similar(*pair) for pair in zip(labels, cosine.tolist(), strict=True)]
 
-    def row(self, id: Any, *, mode: int | str = 0) -> Row:
-        """Read what was learned of an id: bias, mean factors, deviation factors."""
-        check_is_fitted(self)
-        m = self._mode(mode)
-        code, state, params = self._known_code(id, m), self.factors_.state, self.factors_.params
-        return Row(
-            float(state.biases(m)[code]),
-            state.mean_factors(m, params.rank)[code].copy(),
-            state.deviation_factors(m, params.deviation_rank)[code].copy(),
-            int(self.factors_.counts[m][code]),
-        )
-
     def fold_in(self, others: Sequence[Any], y: Any, *, mode: int | str = 0) -> NewRow:
         """Learn a new id from its own values, all else fixed; the model is not changed.
 
@@ -157,9 +153,7 @@ class LowRank(Factorizer):
             raise DataError(
                 f"fold_in needs one value for each id; got {len(codes)} and {len(values)}."
             )
-        row = fold_in(self.factors_, m, self.factors_.known_codes(1 - m, codes), values)
-        shrink = self.factors_.shrink_after(m, len(values))
-        side = Side(row[None], self.factors_.spread[m][-1:], np.array([shrink], dtype=np.float32))
+        side = self._fold(m, self.factors_.known_codes(1 - m, codes), values)
         return NewRow(self, m, side, np.unique(codes[codes >= 0]))
 
     def _ranked(
@@ -184,7 +178,7 @@ class LowRank(Factorizer):
             excluded=excluded, candidates=chosen,
         )  # fmt: skip
         return [
-            self._described(Side(*(array[k : k + 1] for array in side)), mode, codes, ids)
+            self._described(side.part(slice(k, k + 1)), mode, codes, ids)
             for k, codes in enumerate(best)
         ]
 
@@ -221,13 +215,43 @@ class LowRank(Factorizer):
         return code
 
 
+class LowRank(Rowwise):
+    """Base class of models whose rows are a ``Factors``.
+
+    Attributes
+    ----------
+    factors_ : Factors
+        Packed rows by id.
+    """
+
+    factors_: factors.Factors
+
+    def row(self, id: Any, *, mode: int | str = 0) -> Row:
+        """Read what was learned of an id: bias, mean factors, deviation factors."""
+        check_is_fitted(self)
+        m = self._mode(mode)
+        code, state, params = self._known_code(id, m), self.factors_.state, self.factors_.params
+        return Row(
+            float(state.biases(m)[code]),
+            state.mean_factors(m, params.rank)[code].copy(),
+            state.deviation_factors(m, params.deviation_rank)[code].copy(),
+            int(self.factors_.counts[m][code]),
+        )
+
+    def _fold(self, mode: int, codes: Codes, values: Floats) -> factors.Side:
+        row = fold_in(self.factors_, mode, codes, values)
+        shrink = self.factors_.shrink_after(mode, len(values))
+        spread = self.factors_.spread[mode][-1:]
+        return factors.Side(row[None], spread, np.array([shrink], dtype=np.float32))
+
+
 @dataclass(frozen=True)
 class NewRow:
     """A new id that ``fold_in`` learned: it predicts and recommends like any other.
 
     Attributes
     ----------
-    model : LowRank
+    model : Rowwise
         The model it belongs to.
     mode : int
         The mode of the new id.
@@ -237,7 +261,7 @@ class NewRow:
         Codes of the other mode that it was learned from.
     """
 
-    model: LowRank
+    model: Rowwise
     mode: int
     side: Side
     seen: Codes

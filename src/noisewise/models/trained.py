@@ -75,11 +75,8 @@ class Fit(NamedTuple):
     interrupted: bool
 
 
-class Trained(Factorizer):
-    """Base class of models that are trained in epochs on one part of the data, watching another.
-
-    A model says how it learns once (``_learn``) and where it keeps what it learned (``_adopt``).
-    The settings named in ``RULES`` are its constructor's.
+class Learner(Factorizer):
+    """Base class of models that learn in the one loop, and can be stopped and taken up again.
 
     Attributes
     ----------
@@ -94,23 +91,59 @@ class Trained(Factorizer):
     """
 
     _rules: ClassVar[dict[str, Rule]]
-    epochs: int
-    patience: int | None
-    refit: bool
-    monitor: Literal["rmse", "nll"]
-    validation_fraction: float
-    value_range: Literal["auto"] | tuple[float, float] | None
     duplicates: Literal["error", "last", "mean"]
     keep_seen: bool
     checkpoint: str | Path | None
     checkpoint_epochs: int | None
     checkpoint_minutes: float | None
     random_state: int | np.random.RandomState | None
+    value_range: Literal["auto"] | tuple[float, float] | None
 
     learning_curve_: dict[str, list[Any]]
     n_epochs_: int
     seconds_: float
     seen_: Seen | None
+
+    def _describe(self, observations: Observations, curve: list[EpochInfo], epochs: int) -> None:
+        self.learning_curve_ = _columns(curve)
+        self.n_features_in_ = observations.n_modes
+        self.n_epochs_ = epochs
+        self.seen_ = None
+        if self.keep_seen and observations.n_modes == 2:
+            self.seen_ = Seen.of(observations.codes, observations.shape)
+
+    def _checkpoint_path(self, stage: str) -> Path:
+        path = Path(str(self.checkpoint))
+        return path if stage == "fit" else path.with_name(f"{path.name}.{stage}")
+
+    def _checkpoint(self, stage: str, observations: Observations, n_kept: int) -> Checkpoint | None:
+        if self.checkpoint is None:
+            return None
+        if not isinstance(self.random_state, int | np.integer):
+            raise SettingError("checkpoint needs random_state to be an int, to go on with it.")
+        neutral = {"n_jobs", "checkpoint", "checkpoint_epochs", "checkpoint_minutes", "keep_seen"}
+        settings = {k: v for k, v in self.get_params().items() if k not in neutral}
+        digest = hashlib.sha256(json.dumps([stage, settings, n_kept], default=str).encode())
+        for array in (*observations.codes, observations.values, observations.time):
+            if array is not None:
+                digest.update(np.ascontiguousarray(array).data)
+        path = self._checkpoint_path(stage)
+        every = self.checkpoint_epochs, self.checkpoint_minutes
+        return Checkpoint(path, digest.hexdigest(), *every)
+
+
+class Trained(Learner):
+    """Base class of models that are trained in epochs on one part of the data, watching another.
+
+    A model says how it learns once (``_learn``) and where it keeps what it learned (``_adopt``).
+    The settings named in ``RULES`` are its constructor's.
+    """
+
+    epochs: int
+    patience: int | None
+    refit: bool
+    monitor: Literal["rmse", "nll"]
+    validation_fraction: float
 
     @abstractmethod
     def _learn(
@@ -192,12 +225,6 @@ class Trained(Factorizer):
         self.seconds_ = time.perf_counter() - started
         return self
 
-    def _describe(self, observations: Observations, curve: list[EpochInfo], epochs: int) -> None:
-        self.learning_curve_ = _columns(curve)
-        self.n_features_in_ = observations.n_modes
-        self.n_epochs_ = epochs
-        self.seen_ = Seen.of(observations.codes, observations.shape) if self.keep_seen else None
-
     def _parts(
         self, observations: Observations, validation: Observations | None, seed: int
     ) -> tuple[Observations, Observations | None]:
@@ -214,24 +241,6 @@ class Trained(Factorizer):
         rng = np.random.default_rng([seed, 3])
         kept, held_out = random_split(len(observations), self.validation_fraction, rng)
         return observations.take(kept), observations.take(held_out)
-
-    def _checkpoint_path(self, stage: str) -> Path:
-        path = Path(str(self.checkpoint))
-        return path if stage == "fit" else path.with_name(f"{path.name}.{stage}")
-
-    def _checkpoint(self, stage: str, observations: Observations, n_kept: int) -> Checkpoint | None:
-        if self.checkpoint is None:
-            return None
-        if not isinstance(self.random_state, int | np.integer):
-            raise SettingError("checkpoint needs random_state to be an int, to go on with it.")
-        neutral = {"n_jobs", "checkpoint", "checkpoint_epochs", "checkpoint_minutes", "keep_seen"}
-        settings = {k: v for k, v in self.get_params().items() if k not in neutral}
-        digest = hashlib.sha256(json.dumps([stage, settings, n_kept], default=str).encode())
-        for array in (*observations.codes, observations.values):
-            digest.update(np.ascontiguousarray(array).data)
-        path = self._checkpoint_path(stage)
-        every = self.checkpoint_epochs, self.checkpoint_minutes
-        return Checkpoint(path, digest.hexdigest(), *every)
 
 
 def with_ids(observations: Observations, other: Observations) -> Observations:

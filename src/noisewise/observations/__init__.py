@@ -5,6 +5,7 @@ from noisewise.observations.ids import Codes, Ids
 from noisewise.observations.observations import (
     Observations,
     assemble,
+    encode_cells,
     encode_ids,
     id_columns,
     observe,
@@ -18,6 +19,7 @@ __all__ = [
     "Ids",
     "Observations",
     "assemble",
+    "encode_cells",
     "encode_ids",
     "id_columns",
     "observe",

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from noisewise.errors import DataError
 from noisewise.observations.duplicates import Duplicates, Groups, check_duplicates, group_cells
 from noisewise.observations.ids import Codes, Ids
-from noisewise.observations.tables import Column, check_seconds, check_values, split_table
+from noisewise.observations.tables import TIME, Column, check_seconds, check_values, split_table
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
@@ -132,8 +132,8 @@ def observe(
     duplicates : {"error", "last", "mean"}
         What to do about a cell that is given more than once: raise, keep its last row, or take the
         mean in the place (and with the time) of its first row.
-    time : 1-d array, series or sequence, optional
-        When each value was observed, as unix seconds or dates.
+    time : 1-d array, series or sequence, or name or number of a column, optional
+        When each value was observed, as unix seconds or dates; or which column of `X` says so.
     ids : sequence of Ids, optional
         Ids that keep their row numbers; ids not among them are appended. A single observation is
         enough then.
@@ -151,12 +151,15 @@ def observe(
     """
     check_duplicates(duplicates)
     if isinstance(X, Observations):
-        if y is not None or time is not None:
+        if y is not None or not (time is None or isinstance(time, str | int)):
             raise DataError("Observations hold their values and times; leave out y and time.")
         return X if ids is None else _renumber(X, ids)
     if scipy.sparse.issparse(X) and y is not None:
         raise DataError("A sparse matrix X holds the values itself; leave out y.")
-    columns, value = split_table(X, with_value=y is None), Column("y", y)
+    place = time if isinstance(time, str | int) else None
+    columns, value = split_table(X, with_value=y is None, time=place), Column("y", y)
+    if place is not None:
+        time = _time_column(columns, place)
     if y is None:
         value = columns.pop()
     n_rows = len(columns[0].entries) if columns else len(X)
@@ -255,6 +258,42 @@ def id_columns(X: Any) -> list[Column]:
     return split_table(X)
 
 
+def encode_cells(
+    X: Any, ids: Sequence[Ids], time: str | int
+) -> tuple[tuple[Codes, ...], NDArray[Any] | None]:
+    """Return the row numbers of a table of ids, and its times where it has any.
+
+    Parameters
+    ----------
+    X : table of ids and maybe times, or Observations
+        As for `encode_ids`.
+    ids : sequence of Ids
+        The known ids of each mode.
+    time : str or int
+        Name or number of the column that holds times.
+
+    Returns
+    -------
+    codes, time
+        As from `encode_ids`, and unix seconds or None.
+
+    Examples
+    --------
+    >>> seen = observe([("ann", "Alien", 5), ("bob", "Brazil", 3)])
+    >>> encode_cells([("bob", "Alien", 978300760)], seen.ids, time=2)[1]
+    array([978300760])
+    """
+    if isinstance(X, Observations):
+        return encode_ids(X, ids), X.time
+    columns = split_table(X, time=time)
+    seconds = None
+    if columns[-1].name == TIME and len(columns) == len(ids) + 1:
+        column = columns.pop()
+        seconds = check_seconds(column.entries, len(columns[0].entries))
+    modes = zip(ids, _matched(columns, ids), strict=True)
+    return tuple(known.lookup(column.entries) for known, column in modes), seconds
+
+
 def encode_ids(X: Any, ids: Sequence[Ids]) -> tuple[Codes, ...]:
     """Return the row numbers of a table of ids, -1 where an id is unknown.
 
@@ -283,6 +322,14 @@ def encode_ids(X: Any, ids: Sequence[Ids]) -> tuple[Codes, ...]:
         return tuple(known.lookup(own.labels)[codes] for known, own, codes in _paired(X, ids))
     modes = zip(ids, _matched(split_table(X), ids), strict=True)
     return tuple(known.lookup(column.entries) for known, column in modes)
+
+
+def _time_column(columns: list[Column], place: str | int) -> Any:
+    """Take the column with the times out."""
+    if columns[-1].name != TIME:
+        names = ", ".join(column.name for column in columns)
+        raise DataError(f"X has no column {place!r} with times; it has {names}.")
+    return columns.pop().entries
 
 
 def _settled(

@@ -30,6 +30,9 @@ _NUMPY_TYPES = (
 )
 
 
+TIME = "\0time"  # the name of a column of times: no other column has it
+
+
 class Column(NamedTuple):
     """One column of a table."""
 
@@ -37,7 +40,7 @@ class Column(NamedTuple):
     entries: Any
 
 
-def split_table(X: Any, *, with_value: bool = False) -> list[Column]:
+def split_table(X: Any, *, with_value: bool = False, time: str | int | None = None) -> list[Column]:
     """Take a table apart.
 
     Parameters
@@ -46,10 +49,13 @@ def split_table(X: Any, *, with_value: bool = False) -> list[Column]:
         One id column per mode. The ids of a sparse matrix are the positions of its stored entries.
     with_value : bool
         Whether the last column holds the values. Those of a sparse matrix are its stored entries.
+    time : str or int, optional
+        Name or number of a column that holds times and not ids.
 
     Returns
     -------
     list of Column
+        With `time` its column is the last, called ``TIME``; there is none if `X` does not have it.
         Id columns without a name are called "user" and "item", or "mode0", "mode1", ... where there
         are not two of them.
     """
@@ -70,11 +76,24 @@ def split_table(X: Any, *, with_value: bool = False) -> list[Column]:
         entries = list(array.T)
     else:
         raise DataError(f"X must be a frame, a 2-d array or a list of tuples; got {type(X)}.")
-    if not all(isinstance(name, str) for name in names) or not names:
+    named = bool(names) and all(isinstance(name, str) for name in names)
+    place = _place_of_time(time, names if named else [], len(entries))
+    if place is not None:
+        column = Column(TIME, entries[place])
+        rest = [k for k in range(len(entries)) if k != place]
+        names, entries = [names[k] for k in rest] if named else [], [entries[k] for k in rest]
+    if not named:
         n_modes = len(entries) - with_value
         modes = ["user", "item"] if n_modes == 2 else [f"mode{k}" for k in range(n_modes)]
         names = [*modes, "value"][: len(entries)]
-    return [Column(*pair) for pair in zip(names, entries, strict=True)]
+    columns = [Column(*pair) for pair in zip(names, entries, strict=True)]
+    return columns if place is None else [*columns, column]
+
+
+def _place_of_time(time: str | int | None, names: Sequence[str], many: int) -> int | None:
+    if isinstance(time, str):
+        return list(names).index(time) if time in names else None
+    return time if isinstance(time, int) and time < many else None
 
 
 def check_ids(column: Any, name: str) -> NDArray[Any] | list[Any]:

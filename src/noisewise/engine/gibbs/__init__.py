@@ -1,0 +1,1 @@
+"""Gibbs sampling of a factorization whose noise is learned; one file per conditional."""

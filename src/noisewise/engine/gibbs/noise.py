@@ -1,0 +1,78 @@
+"""How noisy an observation is, given its residual: a low-rank variance, drawn exactly.
+
+    residual_n ~ N(0, s_n),   s_n = sum_k P_ik Q_jk       (one factor per mode)
+
+A residual is the sum of K independent parts, part k ~ N(0, P_ik Q_jk). Given the parts, every P_ik
+and Q_jk has an inverse Gamma distribution. Parts are drawn anew for every mode, and not kept.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+from numba import njit
+
+from noisewise.engine.gibbs.random import gamma, normal_pair, stream
+
+SHAPE = 4.0  # of the inverse Gamma priors; their mean is 1, or the level of the last mode
+_U = np.uintp
+
+
+@njit(nogil=True, error_model="numpy", cache=True)
+def draw_noise(chosen, starts, index, others, noise, first, residual, level, key):
+    """Draw the noise factors of the chosen rows of a mode; ``level`` is their prior mean."""
+    K = noise.shape[1]
+    sums, rest = np.empty(K), np.empty(K)
+    for row in chosen:
+        i = _U(row)
+        place = _U(first) + i
+        state = stream(key, i)
+        sums[:] = 0.0
+        spare, has_spare = 0.0, False
+        for o in range(starts[i], starts[i + _U(1)]):
+            n = _U(index[o])
+            total = 0.0
+            for k in range(K):
+                product = np.float64(noise[_U(others[0, n]), k])
+                for other in range(1, others.shape[0]):
+                    product *= noise[_U(others[other, n]), k]
+                rest[k] = product
+                total += noise[place, k] * product
+            left = np.float64(residual[n])
+            for k in range(K - 1):
+                own = noise[place, k] * rest[k]
+                after = max(total - own, 0.0)
+                if has_spare:
+                    z, has_spare = spare, False
+                else:
+                    state, z, spare = normal_pair(state)
+                    has_spare = True
+                part = left * own / total + z * math.sqrt(own * after / total)
+                sums[k] += part * part / rest[k]
+                left -= part
+                total = after
+            sums[K - 1] += left * left / rest[K - 1]
+        shape = SHAPE + 0.5 * (starts[i + _U(1)] - starts[i])
+        for k in range(K):
+            state, draw = gamma(state, shape)
+            noise[place, k] = ((SHAPE - 1.0) * level[k] + 0.5 * sums[k]) / draw
+
+
+@njit(nogil=True, fastmath=True, error_model="numpy", cache=True)
+def roots(places, noise, out):
+    """Fill in the root of the precision of observations, whose rows are at ``places``."""
+    for n in range(_U(len(out))):
+        s = np.float32(0.0)
+        for k in range(_U(noise.shape[1])):
+            product = noise[_U(places[0, n]), k]
+            for mode in range(1, places.shape[0]):
+                product *= noise[_U(places[mode, n]), k]
+            s += product
+        out[n] = np.float32(1.0) / math.sqrt(s)
+
+
+def draw_level(last: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+    """Draw the prior mean of the last mode's factors, with a Gamma(1, 1) prior of its own."""
+    rate = 1.0 + (SHAPE - 1.0) * (1.0 / last.astype(np.float64)).sum(axis=0)
+    return np.asarray(rng.gamma(1.0 + SHAPE * len(last), 1.0 / rate))

@@ -1,0 +1,165 @@
+"""What the sampler is told: the model (Model) and the observations, arranged for it (Problem)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, Literal
+
+import numpy as np
+import numpy.typing as npt
+
+from noisewise.engine.state import Codes, Floats
+
+TASKS = 64  # that the rows of a mode are dealt into: many enough for threads to end together
+CHUNK = 65_536  # observations in a task of loops over all of them
+
+Ints = npt.NDArray[np.int64]
+Floats64 = npt.NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Model:
+    """What the user chose.
+
+    Attributes
+    ----------
+    rank
+        Factors of the mean.
+    noise_rank
+        Factors of the variance; 0 gives all observations the same.
+    likelihood
+        Values as they are, or as levels.
+    sets
+        Whether what a row was seen with is part of its prior.
+    time
+        Whether rows have paths over time.
+    seed
+        Of all random streams.
+    """
+
+    rank: int
+    noise_rank: int
+    likelihood: Literal["gaussian", "ordinal"]
+    sets: bool
+    time: bool
+    seed: int
+
+    @property
+    def ordinal(self) -> bool:
+        """Whether values are levels."""
+        return self.likelihood == "ordinal"
+
+
+@dataclass(frozen=True)
+class Problem:
+    """Observations in the order of the first mode's rows, and within a row of time.
+
+    Attributes
+    ----------
+    shape
+        Rows of every mode.
+    places
+        For each mode, the place of every observation's row, when modes are laid one after another.
+    values
+        Standardised; of levels, their number.
+    starts, index
+        Per mode, observations of row i are ``index[m][starts[m][i]:starts[m][i + 1]]``.
+    """
+
+    shape: tuple[int, ...]
+    places: npt.NDArray[np.int32]
+    values: Floats
+    starts: tuple[Ints, ...]
+    index: tuple[Codes, ...]
+
+    @classmethod
+    def arrange(
+        cls,
+        codes: tuple[Codes, ...],
+        values: Floats,
+        shape: tuple[int, ...],
+        time: npt.NDArray[Any] | None = None,
+    ) -> tuple[Problem, npt.NDArray[np.intp]]:
+        """Put observations in order; also return which observation each one was."""
+        order = visiting_order(codes, 0, time)
+        codes = tuple(c[order] for c in codes)
+        time = None if time is None else time[order]
+        index = [np.arange(len(values), dtype=np.int32)]
+        index += [visiting_order(codes, m, time).astype(np.int32) for m in range(1, len(shape))]
+        firsts = np.cumsum([0, *shape[:-1]])
+        places = np.array([c + first for c, first in zip(codes, firsts, strict=True)], np.int32)
+        counts = [np.bincount(c, minlength=n) for c, n in zip(codes, shape, strict=True)]
+        starts = tuple(np.concatenate([[0], np.cumsum(count)]) for count in counts)
+        return cls(shape, places, values[order], starts, tuple(index)), order
+
+    def __len__(self) -> int:
+        return len(self.values)
+
+    @property
+    def n_modes(self) -> int:
+        """The number of modes."""
+        return len(self.shape)
+
+    @cached_property
+    def firsts(self) -> list[int]:
+        """The place of each mode's first row."""
+        return [0, *np.cumsum(self.shape)[:-1].tolist()]
+
+    def part(self, mode: int) -> slice:
+        """Return the places of a mode's rows."""
+        return slice(self.firsts[mode], self.firsts[mode] + self.shape[mode])
+
+    @cached_property
+    def others(self) -> list[npt.NDArray[np.int32]]:
+        """Per mode, places in all other modes."""
+        return [np.delete(self.places, m, axis=0) for m in range(self.n_modes)]
+
+    @cached_property
+    def members(self) -> list[Codes]:
+        """Of two modes: the rows of each, sorted by the row of the other they were seen with."""
+        return [
+            (self.places[m][self.index[1 - m]] - self.firsts[m]).astype(np.int32) for m in (0, 1)
+        ]
+
+    @cached_property
+    def shares(self) -> list[Floats]:
+        """Per mode, one over the root of the number of each row's observations."""
+        counts = [np.maximum(np.diff(starts), 1) for starts in self.starts]
+        return [(1.0 / np.sqrt(count)).astype(np.float32) for count in counts]
+
+    @cached_property
+    def tasks(self) -> list[list[Codes]]:
+        """Per mode, rows dealt into tasks of about equal work, the heaviest rows first."""
+        tasks = []
+        for starts in self.starts:
+            order = np.argsort(-np.diff(starts), kind="stable").astype(np.int32)
+            many = min(TASKS, len(order))
+            tasks.append([np.ascontiguousarray(order[k::many]) for k in range(many)])
+        return tasks
+
+    def chunks(self) -> Iterator[slice]:
+        """Observations in chunks."""
+        for start in range(0, len(self), CHUNK):
+            yield slice(start, start + CHUNK)
+
+
+def visiting_order(
+    codes: tuple[Codes, ...], mode: int, time: npt.NDArray[Any] | None
+) -> npt.NDArray[np.intp]:
+    """Order by the row of a mode, then time, then the rows of the other modes."""
+    keys = [codes[m] for m in reversed(range(len(codes))) if m != mode]
+    return np.lexsort([*keys, *([] if time is None else [time]), codes[mode]])
+
+
+def in_threads(work: Callable[[Any], None], tasks: Any, n_jobs: int) -> None:
+    """Call ``work`` with every task."""
+    if n_jobs == 1:
+        for task in tasks:
+            work(task)
+        return
+    with ThreadPoolExecutor(n_jobs) as pool:
+        for _ in pool.map(work, tasks):
+            pass

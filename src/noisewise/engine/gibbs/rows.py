@@ -1,0 +1,160 @@
+"""Rows given everything else: a weighted regression each, solved and drawn exactly.
+
+    value_n - (effects of time) = x_n . U_i + u_i + biases of the other modes + noise_n
+
+where ``x_n`` is the product of the other modes' rows. With the prior N(m_i, Lam^-1) on [U_i, u_i],
+the posterior has precision ``A = Lam + sum w_n [x_n, 1][x_n, 1]'``. Products are summed in float32
+by BLAS, factorised and solved in float64.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+from numba import njit
+
+from noisewise.engine.gibbs.random import normal_pair, stream
+
+CHUNK = 512  # observations gathered at a time: they stay in the second cache
+_U = np.uintp
+
+
+@njit(nogil=True, fastmath=True, error_model="numpy", cache=True)
+def draw_rows(
+    chosen, starts, index, others, factors, biases, first, root, target, centre, effects,
+    precision, rank, key, report, fitted,
+):  # fmt: skip
+    """Draw the chosen rows of a mode; ``report`` writes the fit of their observations.
+
+    Parameters
+    ----------
+    chosen : int32[:]
+        Rows of the mode.
+    starts, index : int64[:], int32[:]
+        Observations of row i are ``index[starts[i]:starts[i + 1]]``.
+    others : int32[:, :]
+        For each other mode, the place in ``factors`` of every observation.
+    factors, biases : float32[:, :], float32[:]
+        Rows of all modes, one mode after the other from ``first`` on.
+    root, target : float32[:]
+        Root of the precision of every observation, and its value less the effects of time.
+    centre, effects, precision : float64[:], float32[:, :], float64[:, :]
+        Prior of a row, the bias last: mean of all, what is added for each (or none), precision.
+    """
+    D, width = _U(rank), factors.shape[1]
+    D1 = D + _U(1)
+    A = np.empty((rank + 1, (rank + 8) // 8 * 8))
+    gram = np.empty((width, width), dtype=np.float32)
+    S = np.empty((CHUNK, width), dtype=np.float32)
+    pull, edge = np.empty(width, dtype=np.float32), np.empty(width, dtype=np.float32)
+    own, one = np.empty(width, dtype=np.float32), np.float32(1.0)
+    h, out, mean = np.empty(rank + 1), np.empty(rank + 2), np.empty(rank + 1)
+    for row in chosen:
+        i = _U(row)
+        for a in range(D1):
+            mean[a] = centre[a] + (effects[i, a] if len(effects) else 0.0)
+        for a in range(D1):
+            total = 0.0
+            for b in range(D1):
+                A[a, b] = precision[a, b]
+                total += precision[a, b] * mean[b]
+            h[a] = total
+            for b in range(D1, _U(A.shape[1])):
+                A[a, b] = 0.0
+        for start in range(starts[i], starts[i + _U(1)], CHUNK):
+            m = min(CHUNK, starts[i + _U(1)] - start)
+            weight, shift = 0.0, 0.0
+            pull[:], edge[:] = 0.0, 0.0
+            for k in range(m):
+                n, s = _U(index[start + k]), _U(k)
+                bias = _gather(S, s, n, others, factors, biases, root[n])
+                y = root[n] * (target[n] - bias)
+                weight += root[n] * root[n]
+                shift += root[n] * y
+                for d in range(_U(width)):
+                    pull[d] += y * S[s, d]
+                    edge[d] += root[n] * S[s, d]
+            X = S[:m]
+            np.dot(X.T, X, gram)
+            for a in range(D):
+                for b in range(a, D):
+                    A[a, b] += gram[a, b]
+                A[a, D] += edge[a]
+                h[a] += pull[a]
+            A[D, D] += weight
+            h[D] += shift
+        state = stream(key, i)
+        factorise(A, D1)
+        draw(A, h, D1, state, out)
+        place = _U(first) + i
+        for d in range(D):
+            factors[place, d] = out[d]
+        biases[place] = out[D]
+        if report:
+            for d in range(_U(width)):
+                own[d] = factors[place, d]
+            for k in range(starts[i], starts[i + _U(1)]):
+                n = _U(index[k])
+                total = biases[place] + _gather(S, _U(0), n, others, factors, biases, one)
+                for d in range(_U(width)):
+                    total += own[d] * S[_U(0), d]
+                fitted[n] = total
+
+
+@njit(nogil=True, fastmath=True, error_model="numpy", inline="always")
+def _gather(S, s, n, others, factors, biases, root):
+    """Put ``root * x_n`` into a row of S; return the sum of the other modes' biases."""
+    j = _U(others[0, n])
+    bias = biases[j]
+    for d in range(_U(factors.shape[1])):
+        S[s, d] = root * factors[j, d]
+    for o in range(1, others.shape[0]):
+        j = _U(others[o, n])
+        bias += biases[j]
+        for d in range(_U(factors.shape[1])):
+            S[s, d] *= factors[j, d]
+    return bias
+
+
+@njit(nogil=True, fastmath=True, error_model="numpy", cache=True)
+def factorise(A, n):
+    """Overwrite the upper half of A by R with R'R = A, two rows at a time (twice LAPACK's speed).
+
+    Rows of A are padded with zeros to whole vectors.
+    """
+    width = _U(A.shape[1])
+    for k in range(_U(0), n, _U(2)):
+        scale = 1.0 / math.sqrt(A[k, k])
+        for b in range(k, width):
+            A[k, b] *= scale
+        l = k + _U(1)  # noqa: E741
+        if l == n:
+            return
+        f = A[k, l]
+        for b in range(l, width):
+            A[l, b] -= f * A[k, b]
+        scale = 1.0 / math.sqrt(A[l, l])
+        for b in range(l, width):
+            A[l, b] *= scale
+        for i in range(l + _U(1), n):
+            f, g = A[k, i], A[l, i]
+            for b in range(i // _U(8) * _U(8), width):
+                A[i, b] -= f * A[k, b] + g * A[l, b]
+
+
+@njit(nogil=True, fastmath=True, error_model="numpy", cache=True)
+def draw(R, h, n, state, out):
+    """Draw from N(A^-1 h, A^-1), where R'R = A; h is used up."""
+    for k in range(_U(0), n, _U(2)):
+        state, out[k], out[k + _U(1)] = normal_pair(state)
+    for k in range(n):
+        h[k] /= R[k, k]
+        for b in range(k + _U(1), n):
+            h[b] -= h[k] * R[k, b]
+    for back in range(n):
+        k = n - _U(1) - back
+        total = h[k] + out[k]
+        for b in range(k + _U(1), n):
+            total -= R[k, b] * out[b]
+        out[k] = total / R[k, k]

@@ -1,0 +1,397 @@
+"""BayesianFactorizer: every observation has a mean and a deviation, and neither is a single number.
+
+    value_ij ~ N(mu + u_i + v_j + U_i . V_j,  sum_k P_ik Q_jk)
+
+All unknowns are drawn again and again from their posterior (Gibbs sampling), and predictions are
+averaged over the draws. Nothing is tuned: how much to shrink is drawn too.
+"""
+
+from __future__ import annotations
+
+import math
+import time as clock
+import warnings
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, ClassVar, Literal, Self
+
+import numpy as np
+import numpy.typing as npt
+from sklearn.utils.validation import check_is_fitted
+
+from noisewise import storage
+from noisewise.engine.blas import one_blas_thread
+from noisewise.engine.factors import Moments
+from noisewise.engine.gibbs.chain import Chain, Sampling, Schedule, convergence
+from noisewise.engine.gibbs.fold import fold_in
+from noisewise.engine.gibbs.keeping import pack, unpack
+from noisewise.engine.gibbs.posterior import Posterior, Side
+from noisewise.engine.gibbs.problem import Model
+from noisewise.engine.state import Codes, EpochInfo, Floats
+from noisewise.engine.training import Callback, Training, train
+from noisewise.errors import DataError, SettingError
+from noisewise.models.low_rank import Rowwise
+from noisewise.models.sampling import prepare
+from noisewise.models.settings import Rule, check, either, number, one_of, whole
+from noisewise.models.trained import RULES, Learner, fixed_seed, range_of, with_ids
+from noisewise.observations import Observations, encode_cells, encode_ids, observe
+from noisewise.recommend import Seen
+
+NOISE_RANK = {"constant": 0, "rank1": 1}
+WORST_RHAT = 1.2
+SHARED = (
+    "value_range", "unknown", "duplicates", "keep_seen", "checkpoint", "checkpoint_epochs",
+    "checkpoint_minutes", "random_state", "n_jobs",
+)  # fmt: skip
+
+
+class BayesianFactorizer(Learner, Rowwise):
+    """Bayesian factorization that learns how noisy each observation is; no setting needs tuning.
+
+    Parameters
+    ----------
+    rank : int
+        Factors of the mean. More are better as long as time allows.
+    deviation : {"lowrank", "rank1", "constant"}
+        The noise of an observation: a sum of products of factors of its ids, one product, or the
+        same for all.
+    deviation_rank : int
+        Factors of the noise, for ``deviation="lowrank"``.
+    likelihood : {"gaussian", "ordinal"}
+        Values as numbers, or as levels that each user tells apart in their own way (stars): slower,
+        with better probabilities (``predict_proba``).
+    implicit : bool or "auto"
+        Learn also from which cells were observed, whatever their values. "auto" does with two id
+        columns; with more there are no sets to learn from.
+    time : str, int or None
+        The column of X that holds times (its name, or its number), if moods and fashions should be
+        followed. Observations bring their times along; then any name will do.
+    sweeps : int
+        How often to draw everything, at most.
+    burn_in : int
+        Sweeps at the start that do not count.
+    tolerance : float or None
+        Stop early once predictions are settled to this share of the noise's std. None runs all.
+    chains : int
+        Independent runs, one after another; their draws are pooled.
+    samples : int
+        Draws to keep for predictions, of all chains together.
+    value_range : "auto", None or (low, high)
+        Clip predictions to the range of the training values, not at all, or to this range.
+    unknown : "default" or float
+        What to predict for a cell with an id never seen: what is known of the rest, or a constant.
+    duplicates : {"error", "last", "mean"}
+        What to do about a cell that is given more than once.
+    keep_seen : bool
+        Remember which cells were trained on (4 bytes each), for ``recommend`` to leave them out.
+    checkpoint : path or None
+        Keep the state of sampling in this file, and go on from it if it is there. The file is
+        removed when sampling has ended.
+    checkpoint_epochs, checkpoint_minutes : int, float or None
+        Write it after so many sweeps, or minutes, whichever comes first.
+    random_state : int, RandomState or None
+        The same int gives the same bits, whatever the number of threads.
+    n_jobs : int or None
+        Threads; -1 uses all cores.
+
+    Attributes
+    ----------
+    ids_ : tuple of Ids
+        Ids of each mode.
+    factors_ : Posterior
+        The draws that were kept.
+    convergence_ : dict
+        Split R-hat and effective sample size of a few summaries, and of predictions.
+    learning_curve_ : dict of lists
+        Per sweep: epoch, train_rmse, train_nll, validation_rmse and validation_nll of the running
+        mean, seconds. Chains follow one another.
+    n_epochs_ : int
+        Sweeps of all chains.
+    seconds_ : float
+        Time that fit took.
+
+    Examples
+    --------
+    >>> ratings = [("ann", "Alien", 5), ("ann", "Brazil", 4), ("bob", "Alien", 1), ("bob", "M", 5)]
+    >>> model = BayesianFactorizer(rank=2, sweeps=60, burn_in=20, random_state=0)
+    >>> with warnings.catch_warnings():
+    ...     warnings.simplefilter("ignore")  # four ratings settle nothing
+    ...     model = model.fit(ratings)
+    >>> mean, noise, ignorance = model.predict_parts([("ann", "M")])
+    >>> bool(noise[0] > 0 and ignorance[0] > 0)
+    True
+    """
+
+    factors_: Posterior
+    convergence_: dict[str, dict[str, float]]
+    _std_is_honest: ClassVar[bool] = True
+    _rules: ClassVar[dict[str, Rule]] = {name: RULES[name] for name in SHARED} | {
+        "rank": whole(0),
+        "deviation": one_of("lowrank", "rank1", "constant"),
+        "deviation_rank": whole(1),
+        "likelihood": one_of("gaussian", "ordinal"),
+        "implicit": one_of(True, False, "auto"),
+        "time": Rule(
+            "the name or the number of a column, or None",
+            lambda v: v is None or (isinstance(v, str | int) and v is not True and v is not False),
+        ),
+        "sweeps": whole(2),
+        "burn_in": whole(0),
+        "tolerance": either(number(above=0.0), None),
+        "chains": whole(1),
+        "samples": whole(1),
+    }
+
+    def __init__(
+        self,
+        rank: int = 64,
+        *,
+        deviation: Literal["lowrank", "rank1", "constant"] = "lowrank",
+        deviation_rank: int = 2,
+        likelihood: Literal["gaussian", "ordinal"] = "gaussian",
+        implicit: bool | Literal["auto"] = "auto",
+        time: str | int | None = None,
+        sweeps: int = 300,
+        burn_in: int = 60,
+        tolerance: float | None = None,
+        chains: int = 1,
+        samples: int = 120,
+        value_range: Literal["auto"] | tuple[float, float] | None = "auto",
+        unknown: Literal["default"] | float = "default",
+        duplicates: Literal["error", "last", "mean"] = "error",
+        keep_seen: bool = True,
+        checkpoint: str | Path | None = None,
+        checkpoint_epochs: int | None = 50,
+        checkpoint_minutes: float | None = 5.0,
+        random_state: int | np.random.RandomState | None = None,
+        n_jobs: int | None = -1,
+    ) -> None:
+        self.rank = rank
+        self.deviation = deviation
+        self.deviation_rank = deviation_rank
+        self.likelihood = likelihood
+        self.implicit = implicit
+        self.time = time
+        self.sweeps = sweeps
+        self.burn_in = burn_in
+        self.tolerance = tolerance
+        self.chains = chains
+        self.samples = samples
+        self.value_range = value_range
+        self.unknown = unknown
+        self.duplicates = duplicates
+        self.keep_seen = keep_seen
+        self.checkpoint = checkpoint
+        self.checkpoint_epochs = checkpoint_epochs
+        self.checkpoint_minutes = checkpoint_minutes
+        self.random_state = random_state
+        self.n_jobs = n_jobs
+
+    def fit(
+        self,
+        X: Any,
+        y: Any = None,
+        *,
+        validation: Observations | None = None,
+        callbacks: Sequence[Callback] = (),
+    ) -> Self:
+        """Draw from the posterior, given a table of ids and a value for each row.
+
+        Parameters
+        ----------
+        X : table of ids, sparse matrix or Observations
+            One id column per mode (see ``noisewise.observe``), and the column named by ``time``.
+        y : sequence of float, optional
+            The values; without it, the last column of X.
+        validation : Observations, optional
+            Values to watch the running mean by. They are not trained on.
+        callbacks : sequence of callables
+            Called with (EpochInfo, Chain) after each sweep; one that returns True ends sampling.
+
+        Returns
+        -------
+        self
+        """
+        started = clock.perf_counter()
+        check(self, self._rules)
+        self._check_schedule()
+        observations = self._observed(X, y)
+        if validation is not None:
+            validation = observe(validation, ids=observations.ids)
+            observations = with_ids(observations, validation)
+        seed = fixed_seed(self.random_state)
+        value_range = range_of(self.value_range, observations)
+        self.ids_, self.value_range_, self.calibration_ = observations.ids, value_range, None
+
+        schedule = Schedule(self.sweeps, self.burn_in, -(-self.samples // self.chains))
+        done: list[Training[Chain]] = []
+        for chain in range(self.chains):
+            sampling = prepare(
+                self._model(observations.n_modes, seed + chain), observations, validation,
+                value_range, schedule, self._threads(),
+            )  # fmt: skip
+            done.append(self._sampled(sampling, chain, observations, callbacks))
+            if done[-1].interrupted:
+                break
+        chains = [training.state for training in done]
+        pooled = {
+            name: np.concatenate([chain.kept[name][: chain.n_kept] for chain in chains])
+            for name in chains[0].kept
+        }
+        self.factors_ = sampling.posterior(pooled)
+        names = list(sampling.summaries(chains[0].draw))
+        self.convergence_ = convergence(chains, names, self.burn_in)
+        curve = [info for training in done for info in training.curve]
+        self._describe(observations, curve, len(curve))
+        self._warn_unless_converged()
+        if self.checkpoint is not None and not any(training.interrupted for training in done):
+            for chain in range(self.chains):
+                self._checkpoint_path(_stage(chain)).unlink(missing_ok=True)
+        self.seconds_ = clock.perf_counter() - started
+        return self
+
+    def predict_proba(self, X: Any) -> npt.NDArray[np.float64]:
+        """Predict the probability of every level; only of ``likelihood="ordinal"``.
+
+        Returns
+        -------
+        ndarray
+            A row per cell, a column for each of ``levels_``.
+        """
+        codes, time = self._encoded(X)
+        if not self.factors_.model.ordinal:
+            raise SettingError('predict_proba needs likelihood="ordinal".')
+        return self.factors_.probabilities(codes, self._threads(), time)
+
+    @property
+    def levels_(self) -> Floats:
+        """The levels that values have, in order; of ``likelihood="ordinal"``."""
+        return self.factors_.scale.levels
+
+    def _check_schedule(self) -> None:
+        if self.burn_in >= self.sweeps:
+            raise SettingError(
+                f"sweeps must be more than burn_in; got {self.sweeps} and {self.burn_in}."
+            )
+
+    def _observed(self, X: Any, y: Any) -> Observations:
+        time = None if isinstance(X, Observations) else self.time
+        observations = observe(X, y, duplicates=self.duplicates, time=time)
+        n_modes = observations.n_modes
+        if self.time is not None:
+            if observations.time is None:
+                raise DataError("time was set, but these observations have no times.")
+            if n_modes != 2:
+                raise DataError(f"time needs 2 id columns; got {n_modes}.")
+        if self.implicit is True and n_modes != 2:
+            raise DataError(f"implicit=True needs 2 id columns; got {n_modes}.")
+        return observations
+
+    def _model(self, n_modes: int, seed: int) -> Model:
+        rank = self.deviation_rank if self.deviation == "lowrank" else NOISE_RANK[self.deviation]
+        sets = n_modes == 2 if self.implicit == "auto" else bool(self.implicit)
+        return Model(self.rank, rank, self.likelihood, sets, self.time is not None, seed)
+
+    def _sampled(
+        self,
+        sampling: Sampling,
+        chain: int,
+        observations: Observations,
+        callbacks: Sequence[Callback],
+    ) -> Training[Chain]:
+        """Run one chain."""
+
+        def settled(info: EpochInfo, state: Chain) -> bool:
+            return self.tolerance is not None and sampling.unsettled(state) < self.tolerance
+
+        label = "sample" if self.chains == 1 else f"chain {chain + 1} of {self.chains}"
+        with one_blas_thread():
+            return train(
+                sampling.start(),
+                sampling.step,
+                epochs=self.sweeps,
+                validate=None if sampling.query is None else sampling.validate,
+                keep_best=False,
+                callbacks=(settled, *callbacks),
+                checkpoint=self._checkpoint(_stage(chain), observations, len(observations)),
+                label=label,
+                unit="sweep",
+                advice="Values far from all others may be errors: look at them.",
+            )
+
+    def _warn_unless_converged(self) -> None:
+        found = self.convergence_["predictions (median)"]
+        if found["rhat"] > WORST_RHAT:
+            warnings.warn(
+                f"Predictions have not settled (split R-hat {found['rhat']:.2f}, which should be "
+                f"below {WORST_RHAT}): raise sweeps (now {self.sweeps}) or burn_in (now "
+                f"{self.burn_in}).",
+                stacklevel=3,
+            )
+
+    def _encoded(self, X: Any) -> tuple[tuple[Codes, ...], npt.NDArray[Any] | None]:
+        """Codes and times of cells, ids never seen after the last row."""
+        check_is_fitted(self)
+        if self.time is None:
+            codes, time = encode_ids(X, self.ids_), None
+        else:
+            codes, time = encode_cells(X, self.ids_, self.time)
+        return tuple(self.factors_.known_codes(m, code) for m, code in enumerate(codes)), time
+
+    def _cells(self, X: Any) -> tuple[Moments, npt.NDArray[np.bool_]]:
+        codes, time = self._encoded(X)
+        unseen = np.zeros(len(codes[0]), dtype=bool)
+        for code, count in zip(codes, self.factors_.counts, strict=True):
+            unseen |= code == len(count)
+        return self.factors_.moments(codes, self._threads(), time), unseen
+
+    def _fold(self, mode: int, codes: Codes, values: Floats) -> Side:
+        scale = self.factors_.scale
+        if not self.factors_.model.ordinal:
+            standardised = (values - np.float32(scale.location)) / np.float32(scale.scale)
+            return fold_in(self.factors_, mode, codes, standardised)
+        places = np.searchsorted(scale.levels, values)
+        strange = scale.levels[np.minimum(places, len(scale.levels) - 1)] != values
+        if strange.any():
+            raise DataError(
+                f"fold_in needs values among the levels {scale.levels.tolist()}; got "
+                f"{values[strange][0]}."
+            )
+        return fold_in(self.factors_, mode, codes, places.astype(np.float32))
+
+    def _pack(self) -> tuple[dict[str, Any], storage.Tensors]:
+        header, tensors = pack(self.factors_)
+        if self.seen_ is not None:
+            tensors |= {"seen.starts": self.seen_.starts, "seen.columns": self.seen_.columns}
+        record = {
+            "learning_curve": self.learning_curve_,
+            "convergence": self.convergence_,
+            "seconds": self.seconds_,
+        }
+        return {"posterior": header, "record": _finite(record)}, tensors
+
+    def _unpack(self, path: str | Path, header: dict[str, Any], tensors: storage.Tensors) -> None:
+        check(self, self._rules)
+        shape = tuple(map(len, self.ids_))
+        entry = header["posterior"]
+        model = self._model(len(shape), int(entry["seed"]))
+        self.factors_ = unpack(path, model, entry, tensors, shape)
+        self.seen_ = Seen.unpack(path, tensors, shape) if "seen.starts" in tensors else None
+        self.n_features_in_ = len(shape)
+        self.learning_curve_ = dict(header["record"]["learning_curve"])
+        self.convergence_ = dict(header["record"]["convergence"])
+        self.n_epochs_ = len(self.learning_curve_["epoch"])
+        self.seconds_ = float(header["record"]["seconds"])
+
+
+def _stage(chain: int) -> str:
+    return "fit" if chain == 0 else f"chain{chain + 1}"
+
+
+def _finite(value: Any) -> Any:
+    """Return a record as JSON has it: what could not be measured is null."""
+    if isinstance(value, dict):
+        return {key: _finite(part) for key, part in value.items()}
+    if isinstance(value, list):
+        return [_finite(part) for part in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value

@@ -1,0 +1,75 @@
+"""From observations to a posterior: standardise, arrange, say what to sample."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from noisewise.engine.factors import Counts
+from noisewise.engine.gibbs.chain import Sampling, Schedule
+from noisewise.engine.gibbs.posterior import Scale
+from noisewise.engine.gibbs.problem import Model, Problem
+from noisewise.engine.gibbs.timeline import Timeline
+from noisewise.engine.state import Codes, Floats
+from noisewise.errors import DataError
+from noisewise.models.fitting import count_rows
+from noisewise.observations import Observations
+
+MOST_LEVELS = 50  # more distinct values are no levels
+
+
+def prepare(
+    model: Model,
+    observations: Observations,
+    validation: Observations | None,
+    value_range: tuple[float, float] | None,
+    schedule: Schedule,
+    n_jobs: int,
+) -> Sampling:
+    """Arrange observations for a chain, and the held-out ones to watch."""
+    standardise = _levels if model.ordinal else _numbers
+    scale, values = standardise(observations.values, value_range)
+    time = observations.time if model.time else None
+    problem, order = Problem.arrange(observations.codes, values, observations.shape, time)
+    timeline = None if time is None else Timeline.of(problem, time[order])
+    counts = count_rows(observations)
+    held_out = None
+    if validation is not None:
+        pairs = zip(validation.codes, counts, strict=True)
+        codes = tuple(_known(code, count) for code, count in pairs)
+        held_out = codes, validation.time if model.time else None, validation.values
+    return Sampling(model, problem, scale, counts, timeline, schedule, held_out, n_jobs)
+
+
+def _numbers(values: Floats, value_range: tuple[float, float] | None) -> tuple[Scale, Floats]:
+    """Centre values and divide them by their std."""
+    location = float(values.mean(dtype=np.float64))
+    alike = values.min() == values.max()
+    spread = 1.0 if alike else float(values.std(dtype=np.float64))
+    low, high = value_range or (-math.inf, math.inf)
+    scale = Scale(
+        location, spread, (low - location) / spread, (high - location) / spread,
+        np.empty(0, dtype=np.float32), 1,
+    )  # fmt: skip
+    return scale, (values - np.float32(location)) / np.float32(spread)
+
+
+def _levels(values: Floats, value_range: Any) -> tuple[Scale, Floats]:
+    """Number the levels; the cut-point nearest to the median is the one that is 0."""
+    levels, numbers = np.unique(values, return_inverse=True)
+    if not 2 <= len(levels) <= MOST_LEVELS:
+        raise DataError(
+            f'likelihood="ordinal" needs 2 to {MOST_LEVELS} distinct values; got {len(levels)}. '
+            'Use likelihood="gaussian".'
+        )
+    below = np.cumsum(np.bincount(numbers)) / len(values)
+    anchor = 1 + int(np.abs(below[:-1] - 0.5).argmin())
+    scale = Scale(0.0, 1.0, -math.inf, math.inf, levels.astype(np.float32), anchor)
+    return scale, numbers.astype(np.float32)
+
+
+def _known(codes: Codes, count: Counts) -> Codes:
+    """Send rows without an observation to the row after the last."""
+    return np.where(count[codes] > 0, codes, len(count)).astype(np.int32)
