@@ -11,6 +11,7 @@ from noisewise.errors import (
     SettingError,
 )
 from noisewise.models import load
+from noisewise.models.bayesian import BayesianFactorizer
 from noisewise.models.deviation import DeviationFactorizer
 from noisewise.noise import noisy_ids, noisy_observations
 from noisewise.observations import Ids, Observations, observe
@@ -18,6 +19,7 @@ from noisewise.observations import Ids, Observations, observe
 __version__ = "0.1.0"
 
 __all__ = [
+    "BayesianFactorizer",
     "Calibration",
     "DataError",
     "DeviationFactorizer",

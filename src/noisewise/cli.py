@@ -84,8 +84,8 @@ def fit(
 
     Example: `noisewise fit ratings.csv --out movies.nw --set rank=64`
     """
-    observations = _read(data, id, value, duplicates)
     chosen = {"random_state": seed, **_parsed(settings)}
+    observations = _read(data, id, value, duplicates, _time_of(chosen))
     if checkpoint is not None:
         chosen["checkpoint"] = str(checkpoint)
     fitted = ratings.build(model, chosen).fit(observations)
@@ -222,11 +222,16 @@ def evaluate(
     """
     if protocol == "time" and time is None:
         time = "timestamp"
-    observations = _read(data, id, value, duplicates, time)
+    chosen = _parsed(settings)
+    observations = _read(data, id, value, duplicates, time or _time_of(chosen))
     result = ratings.evaluate(
-        observations, model, _parsed(settings), splits=splits, seed=seed, protocol=protocol
+        observations, model, chosen, splits=splits, seed=seed, protocol=protocol
     )
-    shown = ("rmse", "nll", "spearman", "coverage90", "epochs", "seconds")
+    shown = [
+        key
+        for key in ("rmse", "nll", "log_loss", "spearman", "auc", "coverage90", "epochs", "seconds")
+        if key in result["mean"]
+    ]
     table: dict[str, list[Any]] = {"seed": [row["seed"] for row in result["splits"]] + ["mean"]}
     for key in shown:
         table[key] = [row[key] for row in result["splits"]] + [result["mean"][key]]
@@ -271,6 +276,12 @@ def _read(
         time=time,
         duplicates=duplicates,  # type: ignore[arg-type]
     )
+
+
+def _time_of(settings: dict[str, Any]) -> str | None:
+    """Return the column of times that a model asks for."""
+    time = settings.get("time")
+    return time if isinstance(time, str) else None
 
 
 def _low_rank(path: Path) -> Rowwise:

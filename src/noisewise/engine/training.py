@@ -24,7 +24,9 @@ from noisewise.storage import Tensors, read, write
 class Carried(Protocol):
     """What a backend carries from epoch to epoch, and a checkpoint keeps."""
 
-    epoch: int
+    @property
+    def epoch(self) -> int:
+        """Number of finished epochs."""
 
     def copy(self) -> Self:
         """Return a state of its own, to be kept while training goes on."""

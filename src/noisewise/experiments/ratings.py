@@ -17,17 +17,22 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 from tqdm import tqdm
 
 from noisewise import metrics
 from noisewise.errors import DataError, SettingError
+from noisewise.models.base import Factorizer
+from noisewise.models.bayesian import BayesianFactorizer
 from noisewise.models.deviation import DeviationFactorizer
+from noisewise.models.trained import Trained
 from noisewise.observations import Observations
 from noisewise.splits import Split, rating_split, split_by_time, split_by_user
 
 # The best trial of each on validation data (search.py), rounded; "dmf" has the library's defaults,
 # picked by hand near its best trial for few epochs and a low NLL (docs/settings.md).
-MODELS: dict[str, tuple[type[DeviationFactorizer], dict[str, Any]]] = {
+MODELS: dict[str, tuple[type[Factorizer], dict[str, Any]]] = {
+    "bayes": (BayesianFactorizer, {}),
     "dmf": (DeviationFactorizer, {}),
     "biased-mf": (
         DeviationFactorizer,
@@ -49,11 +54,12 @@ MODELS: dict[str, tuple[type[DeviationFactorizer], dict[str, Any]]] = {
     ),
 }
 PAPER_UNKNOWN = 3.0
+MOST_LEVELS = 50
 
 Result = dict[str, Any]
 
 
-def build(name: str, settings: dict[str, Any] | None = None) -> DeviationFactorizer:
+def build(name: str, settings: dict[str, Any] | None = None) -> Any:
     """Make a model by the name that the command line knows it by.
 
     Examples
@@ -106,12 +112,12 @@ def evaluate(
         raise SettingError(f"splits must be 1 or more; got {splits}.")
     chosen = {"unknown": PAPER_UNKNOWN} if protocol == "paper" else {}
     chosen |= settings or {}
-    rows = []
+    rows, levels = [], _levels(observations)
     for k in tqdm(range(seed, seed + splits), desc=name, unit="split", disable=None):
         split = _split(observations, k, protocol)
         model = build(name, {**chosen, "random_state": k})
-        model.fit(observations.take(split.train), validation=observations.take(split.validation))
-        rows.append({"seed": k, **score(model, observations.take(split.test))})
+        _fit(model, observations, split)
+        rows.append({"seed": k, **score(model, observations.take(split.test), levels)})
     measured = {key: [row[key] for row in rows] for key in rows[0] if key != "seed"}
     summaries = {key: metrics.summarise(values) for key, values in measured.items()}
     return {
@@ -126,12 +132,18 @@ def evaluate(
     }
 
 
-def score(model: DeviationFactorizer, test: Observations) -> dict[str, float]:
-    """Every metric of a fitted model on ratings that it has not seen."""
+def score(model: Any, test: Observations, levels: Any = None) -> dict[str, float]:
+    """Every metric of a fitted model on ratings that it has not seen.
+
+    With the ``levels`` that ratings can have, ``log_loss`` is that of the level: of the model's own
+    probabilities where it has some, else of its normal distribution.
+    """
     mean, std = model.predict(test, return_std=True)
     low, high = model.predict_interval(test, coverage=0.9)
     measured = metrics.evaluate(test.values, mean, std, low=low, high=high, coverage=0.9)
     measured["constant_nll"] = metrics.constant_nll(test.values, mean, test.values - mean)
+    if levels is not None:
+        measured["log_loss"] = _log_loss(model, test, mean, std, levels)
     return {**measured, "epochs": model.n_epochs_, "seconds": model.seconds_}
 
 
@@ -161,6 +173,31 @@ def where_and_when() -> dict[str, Any]:
 def as_json(result: Result) -> str:
     """Write a result as JSON; what could not be measured is null."""
     return json.dumps(_finite(result), indent=1, default=str) + "\n"
+
+
+def _fit(model: Any, observations: Observations, split: Split) -> None:
+    """Train on all but the test part; what has epochs to choose does so on the validation part."""
+    if isinstance(model, Trained):
+        validation = observations.take(split.validation)
+        model.fit(observations.take(split.train), validation=validation)
+    else:
+        model.fit(observations.take(np.append(split.train, split.validation)))
+
+
+def _levels(observations: Observations) -> Any:
+    """Return the levels that ratings have; None if they have too many to be levels."""
+    levels = np.unique(observations.values)
+    return levels if 2 <= len(levels) <= MOST_LEVELS else None
+
+
+def _log_loss(model: Any, test: Observations, mean: Any, std: Any, levels: Any) -> float:
+    own = getattr(model, "levels_", ())
+    if len(own) == 0:
+        return metrics.rating_log_loss(test.values, mean, std, levels)
+    chances = model.predict_proba(test)
+    place = np.searchsorted(own, test.values).clip(max=len(own) - 1)
+    right = np.where(own[place] == test.values, chances[np.arange(len(test)), place], 0.0)
+    return float(-np.mean(np.log(np.maximum(right, 1e-12))))
 
 
 def _split(observations: Observations, seed: int, protocol: str) -> Split:

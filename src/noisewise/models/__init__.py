@@ -7,9 +7,12 @@ from pathlib import Path
 from noisewise import storage
 from noisewise.errors import ModelFileError
 from noisewise.models.base import Factorizer
+from noisewise.models.bayesian import BayesianFactorizer
 from noisewise.models.deviation import DeviationFactorizer
 
-MODELS: dict[str, type[Factorizer]] = {model.__name__: model for model in (DeviationFactorizer,)}
+MODELS: dict[str, type[Factorizer]] = {
+    model.__name__: model for model in (BayesianFactorizer, DeviationFactorizer)
+}
 
 
 def load(path: str | Path) -> Factorizer:

@@ -57,7 +57,7 @@ def _numbers(values: Floats, value_range: tuple[float, float] | None) -> tuple[S
 
 
 def _levels(values: Floats, value_range: Any) -> tuple[Scale, Floats]:
-    """Number the levels; the cut-point nearest to the median is the one that is 0."""
+    """Replace values by numbers of levels; the cut-point nearest to the median will be 0."""
     levels, numbers = np.unique(values, return_inverse=True)
     if not 2 <= len(levels) <= MOST_LEVELS:
         raise DataError(
