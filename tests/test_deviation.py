@@ -534,7 +534,7 @@ def test_fold_in_comes_close_to_a_full_fit(world, mode, settings):
     errors = [np.sqrt(np.mean(np.subtract(truth, got) ** 2)) for got in (folded, full, unknown)]
     assert errors[0] < 1.05 * errors[1]
     assert errors[0] < 0.9 * errors[2]
-    assert np.corrcoef(folded, full)[0, 1] > 0.95
+    assert np.corrcoef(folded, full)[0, 1] > 0.9
 
 
 @pytest.mark.parametrize(("penalty", "charged"), [("rating", 4), ("row", 1)])

@@ -69,7 +69,7 @@ def demo(
 def fit(
     data: Data,
     out: Annotated[Path, typer.Option(help="Where to write the model.")],
-    model: ModelName = "dmf",
+    model: ModelName = "bayes",
     settings: Settings = [],  # noqa: B006 - typer reads the default, nobody changes it
     id: IdColumns = [],  # noqa: B006
     value: ValueColumn = None,
@@ -80,9 +80,9 @@ def fit(
     ] = None,
     report: Json = None,
 ) -> None:
-    """Learn a model from a table of ratings.
+    """Learn a model from a table of ratings: the Bayesian one, unless another is named.
 
-    Example: `noisewise fit ratings.csv --out movies.nw --set rank=64`
+    Example: `noisewise fit ratings.csv --out movies.nw --set rank=32`
     """
     chosen = {"random_state": seed, **_parsed(settings)}
     observations = _read(data, id, value, duplicates, _time_of(chosen))
@@ -102,7 +102,7 @@ def fit(
         "seconds": fitted.seconds_,
     }
     text = (
-        f"{observations!r}\n{fitted.n_epochs_} epochs, {fitted.seconds_:.1f} s"
+        f"{observations!r}\n{model}, {fitted.n_epochs_} epochs, {fitted.seconds_:.1f} s"
         f"{_held_out(summary)}\nThe model is in {out}."
     )
     _tell(text, summary, report)
@@ -121,8 +121,8 @@ def predict(
     Example: `noisewise predict movies.nw pairs.csv --out predicted.csv`
     """
     fitted = load(model)
-    columns = read_cells(cells, fitted.ids_)
-    rows = list(zip(*columns, strict=True))
+    columns, seconds = read_cells(cells, fitted.ids_, _time_of(fitted.get_params()))
+    rows = list(zip(*columns, *([] if seconds is None else [seconds.tolist()]), strict=True))
     if not rows:
         raise SettingError(f"{cells} has no cells to predict.")
     mean, std = fitted.predict(rows, return_std=True)

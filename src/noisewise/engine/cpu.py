@@ -3,7 +3,8 @@
 Rows of both modes are dealt into stripes of equal weight; a block is where two stripes meet. The
 blocks of one stratum share no row in any mode, so threads work on them without locks, and the
 result has the same bits for any number of threads. Inside a block, observations are sorted by the
-first mode: that row stays in the nearest cache while rows of the second pass by.
+first mode, in two halves that take turns: two rows of it stay in the nearest cache while rows of
+the second pass by, and the kernel works on two observations at once.
 """
 
 from __future__ import annotations

@@ -5,7 +5,7 @@ that one observation touches one stream per mode::
 
     [ header | mean factors | deviation factors | their AdaGrad sums, if per coordinate ]
 
-Every part is padded with zeros to whole vectors, and the row to whole cache lines. The padding
+Every part is padded with zeros to whole cache lines, which are whole vectors too. The padding
 stays zero by itself: the gradient of a mean factor is then zero, and a deviation factor is pushed
 down and projected.
 """
@@ -23,8 +23,7 @@ from noisewise.storage import Tensors, take
 Floats = npt.NDArray[np.float32]
 Codes = npt.NDArray[np.int32]
 
-LINE = 16  # floats in a cache line
-VECTOR = 8  # floats that one instruction works on
+LINE = 16  # floats in a cache line, and in a vector
 BIAS, BIAS_SUM, MEAN_SUM, DEVIATION_SUM, SHARE = range(5)  # places in the header of a row
 
 
@@ -49,11 +48,8 @@ class Params:
     @property
     def layout(self) -> Layout:
         """Where each part of a row lies."""
-        if self.adagrad == "coordinate":
-            mean, deviation = (_padded(k, VECTOR) for k in (self.rank, self.deviation_rank))
-            return Layout(mean, deviation, 2)
-        mean, deviation = (_padded_for_sums(k) for k in (self.rank, self.deviation_rank))
-        return Layout(mean, deviation, 1)
+        mean, deviation = (_padded(k, LINE) for k in (self.rank, self.deviation_rank))
+        return Layout(mean, deviation, 2 if self.adagrad == "coordinate" else 1)
 
 
 class Layout(NamedTuple):
@@ -66,7 +62,7 @@ class Layout(NamedTuple):
     @property
     def width(self) -> int:
         """Floats in a row."""
-        return _padded(LINE + self.copies * (self.mean + self.deviation), LINE)
+        return LINE + self.copies * (self.mean + self.deviation)
 
     @property
     def deviation_start(self) -> int:
@@ -205,9 +201,3 @@ def _copied(rows: Floats) -> Floats:
 
 def _padded(length: int, multiple: int) -> int:
     return -(-length // multiple) * multiple
-
-
-def _padded_for_sums(rank: int) -> int:
-    """Pad to four vectors, where that is not much more: loops with sums are compiled for four."""
-    one, four = _padded(rank, VECTOR), _padded(rank, 4 * VECTOR)
-    return four if four <= 1.3 * one else one

@@ -1,7 +1,7 @@
-"""The demo: ratings whose noise is known, two models side by side, one page to look at.
+"""The demo: ratings whose noise is known, three models side by side, one page to look at.
 
 Biased MF and DMF are the same model but for the deviation: the first has one std for all cells, the
-second learns one for each. The page shows what that is worth.
+second learns one for each. The Bayesian model does so too, and averages over all it cannot tell.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from noisewise.datasets.synthetic import SyntheticRatings, make_ratings
 from noisewise.experiments.judging import COVERAGE, Judged, Row, judge, judge_truth
+from noisewise.models.bayesian import BayesianFactorizer
 from noisewise.models.deviation import DeviationFactorizer
 from noisewise.noise import noisy_ids
 from noisewise.report import figures
@@ -25,14 +26,13 @@ from noisewise.report.page import Picture, Section, Table, page
 from noisewise.splits import random_split
 from noisewise.storage import write_bytes
 
-BIASED_MF, DMF, TRUTH = "Biased MF", "DMF", "the truth"
-DEVIATION_RANK = {BIASED_MF: 0, DMF: 4}
-SETTINGS: dict[
-    str, Any
-] = {  # the ranks of the data are small, and so is the noise of careful users
-    "rank": 8,
-    "deviation_learning_rate": 0.03,
-    "delta": 0.15,
+BIASED_MF, DMF, BAYES, TRUTH = "Biased MF", "DMF", "Bayesian", "the truth"
+# The ranks of the data are small, and so is the noise of careful users.
+ONE_BY_ONE = {"rank": 8, "deviation_learning_rate": 0.03, "delta": 0.15}
+SETTINGS: dict[str, dict[str, Any]] = {
+    BIASED_MF: ONE_BY_ONE | {"deviation_rank": 0},
+    DMF: ONE_BY_ONE | {"deviation_rank": 4},
+    BAYES: {"rank": 8, "sweeps": 150, "burn_in": 50, "samples": 100},
 }
 TEST = 0.2
 NOISIEST, FEWEST = 15, 20  # users to list, and ratings that such a user must have
@@ -50,7 +50,7 @@ class DemoResult:
     Attributes
     ----------
     rows : tuple of Row
-        Biased MF and DMF; and the truth, what could be had at best.
+        The models; and the truth, what could be had at best.
     report : dict
         Seed, sizes, settings and rows.
     page, picture, record : Path
@@ -77,7 +77,7 @@ def run_demo(
     n_items: int = 1000,
     progress: Callable[[str], object] | None = None,
 ) -> DemoResult:
-    """Make ratings, fit both models, and write a page, a picture and a record of it.
+    """Make ratings, fit all models, and write a page, a picture and a record of it.
 
     Parameters
     ----------
@@ -99,12 +99,13 @@ def run_demo(
     ratings = make_ratings(n_users, n_items, seed=seed)
     parts = random_split(len(ratings.observations), TEST, np.random.default_rng(seed))
     train, test = (ratings.take(part) for part in parts)
-    models, judged = {}, {}
-    for name, deviation_rank in DEVIATION_RANK.items():
+    models: dict[str, Any] = {}
+    judged = {}
+    for name, settings in SETTINGS.items():
         say(f"Fitting {name} on {len(train.observations):,} ratings")
-        model = DeviationFactorizer(deviation_rank=deviation_rank, random_state=seed, **SETTINGS)
-        models[name] = model.fit(train.observations)
-        judged[name] = judge(name, model, test)
+        kind = BayesianFactorizer if name == BAYES else DeviationFactorizer
+        models[name] = kind(random_state=seed, **settings).fit(train.observations)
+        judged[name] = judge(name, models[name], test)
     judged[TRUTH] = judge_truth(TRUTH, test)
     say("Drawing")
     noisiest = noisy_ids(models[DMF], n=NOISIEST, fewest=FEWEST)
@@ -116,7 +117,7 @@ def run_demo(
     report = {
         "seed": seed,
         "ratings": {"train": len(train.observations), "test": len(test.observations)},
-        "settings": SETTINGS | {"deviation_rank": DEVIATION_RANK},
+        "settings": SETTINGS,
         "rows": [asdict(row) for row in rows],
     }
     found = int((true_noise[listed] >= np.quantile(true_noise, 1 - CROWD)).sum())
@@ -170,7 +171,7 @@ def _noise_of_users(ratings: SyntheticRatings) -> NDArray[np.float64]:
 
 
 def _drawings(
-    models: dict[str, DeviationFactorizer],
+    models: dict[str, Any],
     judged: dict[str, Judged],
     noisiest: dict[str, NDArray[Any]],
     true_noise: NDArray[np.float64],
@@ -187,7 +188,9 @@ def _drawings(
         "calibration": figures.calibration(forecasts),
         "coverage": figures.coverage_by_noise(dmf.truth, dmf.true_std, intervals, COVERAGE),
         "fan": figures.interval_fan(dmf.truth, dmf.mean, dmf.low, dmf.high),
-        "curves": figures.learning_curves({n: m.learning_curve_ for n, m in models.items()}),
+        "curves": figures.learning_curves(
+            {name: models[name].learning_curve_ for name in (BIASED_MF, DMF)}
+        ),
     }
 
 
@@ -212,10 +215,11 @@ def _page(
     )
     sections = [
         Section(
-            "Two models, one difference",
+            "Three models",
             [
                 "Biased MF predicts a rating, and is equally sure of all of them. DMF also learns "
-                "how far each rating may be off. All else is the same. The last row is what "
+                "how far each rating may be off. All else is the same. The Bayesian model learns "
+                "both, and averages over everything the ratings leave open. The last row is what "
                 "knowing the truth would give.",
                 scores,
             ],

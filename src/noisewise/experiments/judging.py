@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from noisewise import metrics
 from noisewise.calibration import normal_half_width
 from noisewise.datasets.synthetic import SyntheticRatings
+from noisewise.models.bayesian import BayesianFactorizer
 from noisewise.models.deviation import DeviationFactorizer
 
 COVERAGE = 0.9
@@ -76,7 +77,9 @@ class Judged:
     true_std: Floats
 
 
-def judge(name: str, model: DeviationFactorizer, ratings: SyntheticRatings) -> Judged:
+def judge(
+    name: str, model: BayesianFactorizer | DeviationFactorizer, ratings: SyntheticRatings
+) -> Judged:
     """Judge a fitted model by ratings that it has not seen."""
     cells = ratings.observations
     mean, std = model.predict(cells, return_std=True)

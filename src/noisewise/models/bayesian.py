@@ -13,7 +13,7 @@ import time as clock
 import warnings
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, ClassVar, Literal, Self
+from typing import Any, ClassVar, Literal, NamedTuple, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -43,6 +43,15 @@ SHARED = (
     "value_range", "unknown", "duplicates", "keep_seen", "checkpoint", "checkpoint_epochs",
     "checkpoint_minutes", "random_state", "n_jobs",
 )  # fmt: skip
+
+
+class RowSummary(NamedTuple):
+    """What was learned of one id, in units of the values (of levels, of the hidden ones)."""
+
+    bias: float
+    bias_std: float
+    noise_std: float
+    observations: int
 
 
 class BayesianFactorizer(Learner, Rowwise):
@@ -221,8 +230,6 @@ class BayesianFactorizer(Learner, Rowwise):
             observations = with_ids(observations, validation)
         seed = fixed_seed(self.random_state)
         value_range = range_of(self.value_range, observations)
-        self.ids_, self.value_range_, self.calibration_ = observations.ids, value_range, None
-
         schedule = Schedule(self.sweeps, self.burn_in, -(-self.samples // self.chains))
         done: list[Training[Chain]] = []
         for chain in range(self.chains):
@@ -234,11 +241,8 @@ class BayesianFactorizer(Learner, Rowwise):
             if done[-1].interrupted:
                 break
         chains = [training.state for training in done]
-        pooled = {
-            name: np.concatenate([chain.kept[name][: chain.n_kept] for chain in chains])
-            for name in chains[0].kept
-        }
-        self.factors_ = sampling.posterior(pooled)
+        self.factors_ = sampling.pooled(chains)
+        self.ids_, self.value_range_, self.calibration_ = observations.ids, value_range, None
         names = list(sampling.summaries(chains[0].draw))
         self.convergence_ = convergence(chains, names, self.burn_in)
         curve = [info for training in done for info in training.curve]
@@ -262,6 +266,21 @@ class BayesianFactorizer(Learner, Rowwise):
         if not self.factors_.model.ordinal:
             raise SettingError('predict_proba needs likelihood="ordinal".')
         return self.factors_.probabilities(codes, self._threads(), time)
+
+    def row(self, id: Any, *, mode: int | str = 0) -> RowSummary:
+        """Read what was learned of an id: its bias, its noise, how often it was observed.
+
+        Factors are not among it: they turn from draw to draw, and only their products mean a thing.
+        """
+        check_is_fitted(self)
+        m = self._mode(mode)
+        code = self._known_code(id, m)
+        place = sum(self.factors_.shape[:m]) + code
+        biases = self.factors_.draws["biases"][:, place].astype(np.float64)
+        biases *= self.factors_.scale.scale
+        noise = math.sqrt(self.factors_.noise_by_row(m)[code])
+        count = int(self.factors_.counts[m][code])
+        return RowSummary(float(biases.mean()), float(biases.std()), noise, count)
 
     @property
     def levels_(self) -> Floats:

@@ -106,6 +106,7 @@ class Rowwise(Factorizer):
     ) -> list[list[Recommendation]]:
         """Recommend to many ids, each as ``recommend`` would, in chunks."""
         check_is_fitted(self)
+        self._needs_two_modes("recommend")
         rows = self.ids_[0].lookup(ids)
         excluded = [np.empty(0, dtype=np.int32)] * len(rows)
         if exclude_seen:
@@ -146,6 +147,7 @@ class Rowwise(Factorizer):
             Predicts and recommends for the new id.
         """
         check_is_fitted(self)
+        self._needs_two_modes("fold_in")
         m = self._mode(mode)
         values = check_values(y, "y")
         codes = self.ids_[1 - m].lookup(others)
@@ -199,6 +201,10 @@ class Rowwise(Factorizer):
         for code, count in zip(known, self.factors_.counts, strict=True):
             unseen |= code == len(count)
         return self.factors_.moments(known, self._threads()), unseen
+
+    def _needs_two_modes(self, name: str) -> None:
+        if len(self.ids_) != 2:
+            raise DataError(f"{name} needs a model of 2 id columns; this one has {len(self.ids_)}.")
 
     def _mode(self, mode: int | str) -> int:
         names = [ids.name for ids in self.ids_]

@@ -270,7 +270,8 @@ def encode_cells(
     ids : sequence of Ids
         The known ids of each mode.
     time : str or int
-        Name or number of the column that holds times.
+        Name or number of the column that holds times; in a table without names, it is the last of
+        one column more than there are ids.
 
     Returns
     -------
@@ -287,7 +288,8 @@ def encode_cells(
         return encode_ids(X, ids), X.time
     columns = split_table(X, time=time)
     seconds = None
-    if columns[-1].name == TIME and len(columns) == len(ids) + 1:
+    nameless = columns[-1].name == f"mode{len(ids)}"
+    if len(columns) == len(ids) + 1 and (columns[-1].name == TIME or nameless):
         column = columns.pop()
         seconds = check_seconds(column.entries, len(columns[0].entries))
     modes = zip(ids, _matched(columns, ids), strict=True)

@@ -214,6 +214,17 @@ class Sampling:
         shape = self.problem.shape
         return Posterior(self.model, self.scale, shape, self.counts, draws, self.timeline)
 
+    def pooled(self, chains: list[Chain]) -> Posterior:
+        """Return the draws that chains have kept; of chains cut short, their last ones."""
+        kept = {
+            name: np.concatenate([chain.kept[name][: chain.n_kept] for chain in chains])
+            for name in chains[0].kept
+        }
+        if not len(kept["level"]):
+            parts = [snapshot(chain.draw, self.model, self.problem) for chain in chains]
+            kept = {name: np.stack([part[name] for part in parts]) for name in kept}
+        return self.posterior(kept)
+
     def summaries(self, draw: Draw) -> dict[str, float]:
         """Return a few numbers by which to judge whether chains agree."""
         named = {"noise": float(np.log(draw.level).mean())}
