@@ -17,6 +17,7 @@ from typing import Any, ClassVar, Literal, NamedTuple, Self
 
 import numpy as np
 import numpy.typing as npt
+from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
 from noisewise import storage
@@ -43,6 +44,12 @@ SHARED = (
     "value_range", "unknown", "duplicates", "keep_seen", "checkpoint", "checkpoint_epochs",
     "checkpoint_minutes", "random_state", "n_jobs",
 )  # fmt: skip
+
+
+def _has_levels(model: Any) -> bool:
+    if model.likelihood != "ordinal":
+        raise SettingError('predict_proba needs likelihood="ordinal".')
+    return True
 
 
 class RowSummary(NamedTuple):
@@ -254,6 +261,7 @@ class BayesianFactorizer(Learner, Rowwise):
         self.seconds_ = clock.perf_counter() - started
         return self
 
+    @available_if(_has_levels)  # type: ignore[untyped-decorator]
     def predict_proba(self, X: Any) -> npt.NDArray[np.float64]:
         """Predict the probability of every level; only of ``likelihood="ordinal"``.
 
@@ -263,8 +271,6 @@ class BayesianFactorizer(Learner, Rowwise):
             A row per cell, a column for each of ``levels_``.
         """
         codes, time = self._encoded(X)
-        if not self.factors_.model.ordinal:
-            raise SettingError('predict_proba needs likelihood="ordinal".')
         return self.factors_.probabilities(codes, self._threads(), time)
 
     def row(self, id: Any, *, mode: int | str = 0) -> RowSummary:

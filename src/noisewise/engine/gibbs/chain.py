@@ -141,7 +141,7 @@ class Sampling:
         self.model, self.problem, self.scale = model, problem, scale
         self.counts, self.timeline, self.schedule, self.n_jobs = counts, timeline, schedule, n_jobs
         self.sweep = Sweeper(model, problem, scale.anchor, n_jobs, schedule.burn_in)
-        self.probe_places = _probe_places(problem, model.seed)
+        self.probe_places = _probe_places(problem)
         self.truth = np.empty(0, dtype=np.float32)
         self.query: Query | None = None
         if held_out is not None:
@@ -273,8 +273,8 @@ def _moments(mean: Any, square: Any, noise: Any, draws: float) -> Any:
     return sums.moments()
 
 
-def _probe_places(problem: Problem, seed: int) -> npt.NDArray[np.int32]:
-    """Cells at random, busy rows more often: each mode's row is that of some observation."""
-    rng = np.random.default_rng([seed, 1])
+def _probe_places(problem: Problem) -> npt.NDArray[np.int32]:
+    """Cells at random, busy rows more often, the same for every chain."""
+    rng = np.random.default_rng(0)
     picks = rng.integers(len(problem), size=(problem.n_modes, PROBES))
     return np.take_along_axis(problem.places, picks, axis=1)
