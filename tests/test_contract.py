@@ -16,7 +16,10 @@ from noisewise import (
     BayesianFactorizer,
     DataError,
     DeviationFactorizer,
+    HuberFactorizer,
+    RobustBayesianFactorizer,
     SettingError,
+    TrimmedFactorizer,
     load,
     observe,
 )
@@ -30,12 +33,18 @@ MODELS = {
     "constant noise": DeviationFactorizer(deviation_rank=0, **FEW),
     "per row": DeviationFactorizer(deviation_rank=1, adagrad="row", penalty="row", l2=0.5, **FEW),
     "all epochs": DeviationFactorizer(deviation_rank=1, patience=None, **FEW),
+    "rcf": HuberFactorizer(epochs=15, **QUICK),
+    "rbmf": RobustBayesianFactorizer(epochs=15, **QUICK),
+    "drmf": TrimmedFactorizer(epochs=15, **QUICK),
     "bayes": BayesianFactorizer(**SWEEPS),
     "bayes, constant noise": BayesianFactorizer(deviation="constant", implicit=False, **SWEEPS),
 }
 # What makes a class learn too little, and what makes it learn for a moment only.
-TOO_LITTLE = {DeviationFactorizer: {"epochs": 1}, BayesianFactorizer: {"sweeps": 2, "burn_in": 0}}
-A_MOMENT = {DeviationFactorizer: {"epochs": 3}, BayesianFactorizer: {"sweeps": 6, "burn_in": 2}}
+IN_EPOCHS = DeviationFactorizer, HuberFactorizer, RobustBayesianFactorizer, TrimmedFactorizer
+TOO_LITTLE = {key: {"epochs": 1} for key in IN_EPOCHS}
+TOO_LITTLE[BayesianFactorizer] = {"sweeps": 2, "burn_in": 0}
+A_MOMENT = {key: {"epochs": 3} for key in IN_EPOCHS}
+A_MOMENT[BayesianFactorizer] = {"sweeps": 6, "burn_in": 2}
 
 pytestmark = pytest.mark.filterwarnings("ignore:Predictions have not settled")
 

@@ -17,18 +17,17 @@ def tree() -> list[Path]:
     """Files in the order of the tree, folders opened."""
     lines = (ROOT / "docs" / "architecture.md").read_text().splitlines()
     start = lines.index("src/noisewise/")
-    files, folder = [], Path()
+    files, folders = [], [Path()]
     for line in lines[start + 1 :]:
         if not line.startswith("  "):
             return files
         depth = (len(line) - len(line.lstrip())) // 2
         name = line.split()[0]
-        if depth == 1:
-            folder = Path()
+        del folders[depth:]
         if name.endswith("/"):
-            folder = Path(name)
+            folders.append(folders[-1] / name)
         else:
-            files.append(folder / name)
+            files.append(folders[-1] / name)
     raise AssertionError("The tree has no end.")
 
 
@@ -90,6 +89,6 @@ def test_a_package_imports_only_from_itself_and_from_above(package):
 
 
 def test_the_engine_knows_no_tables_no_models_and_no_people():
-    for path in (SOURCE / "engine").glob("*.py"):
+    for path in (SOURCE / "engine").rglob("*.py"):
         for name in imports(path):
             assert name.startswith(("noisewise.engine", "noisewise.errors", "noisewise.storage"))

@@ -13,6 +13,10 @@ from noisewise.errors import (
 from noisewise.models import load
 from noisewise.models.bayesian import BayesianFactorizer
 from noisewise.models.deviation import DeviationFactorizer
+from noisewise.models.drmf import TrimmedFactorizer
+from noisewise.models.linear import DeviationRegressor
+from noisewise.models.rbmf import RobustBayesianFactorizer
+from noisewise.models.rcf import HuberFactorizer
 from noisewise.noise import noisy_ids, noisy_observations
 from noisewise.observations import Ids, Observations, observe
 
@@ -23,13 +27,17 @@ __all__ = [
     "Calibration",
     "DataError",
     "DeviationFactorizer",
+    "DeviationRegressor",
     "DivergedError",
+    "HuberFactorizer",
     "Ids",
     "MissingExtraError",
     "ModelFileError",
     "NoisewiseError",
     "Observations",
+    "RobustBayesianFactorizer",
     "SettingError",
+    "TrimmedFactorizer",
     "load",
     "noisy_ids",
     "noisy_observations",

@@ -25,6 +25,9 @@ from noisewise.errors import DataError, SettingError
 from noisewise.models.base import Factorizer
 from noisewise.models.bayesian import BayesianFactorizer
 from noisewise.models.deviation import DeviationFactorizer
+from noisewise.models.drmf import TrimmedFactorizer
+from noisewise.models.rbmf import RobustBayesianFactorizer
+from noisewise.models.rcf import HuberFactorizer
 from noisewise.models.trained import Trained
 from noisewise.observations import Observations
 from noisewise.splits import Split, rating_split, split_by_time, split_by_user
@@ -52,6 +55,9 @@ MODELS: dict[str, tuple[type[Factorizer], dict[str, Any]]] = {
             "warmup": 6,
         },
     ),
+    "rcf": (HuberFactorizer, {}),
+    "rbmf": (RobustBayesianFactorizer, {}),
+    "drmf": (TrimmedFactorizer, {}),
 }
 PAPER_UNKNOWN = 3.0
 MOST_LEVELS = 50

@@ -9,9 +9,19 @@ from noisewise.errors import ModelFileError
 from noisewise.models.base import Factorizer
 from noisewise.models.bayesian import BayesianFactorizer
 from noisewise.models.deviation import DeviationFactorizer
+from noisewise.models.drmf import TrimmedFactorizer
+from noisewise.models.rbmf import RobustBayesianFactorizer
+from noisewise.models.rcf import HuberFactorizer
 
 MODELS: dict[str, type[Factorizer]] = {
-    model.__name__: model for model in (BayesianFactorizer, DeviationFactorizer)
+    model.__name__: model
+    for model in (
+        BayesianFactorizer,
+        DeviationFactorizer,
+        HuberFactorizer,
+        RobustBayesianFactorizer,
+        TrimmedFactorizer,
+    )
 }
 
 

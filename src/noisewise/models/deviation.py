@@ -15,19 +15,18 @@ from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
 
-from noisewise import storage
 from noisewise.engine.factors import Factors
 from noisewise.engine.state import Params
-from noisewise.errors import ModelFileError, SettingError
+from noisewise.errors import SettingError
+from noisewise.models.factored import Factored
 from noisewise.models.fitting import continue_factors, fit_factors
-from noisewise.models.low_rank import LowRank
 from noisewise.models.settings import Rule, check, number, one_of, whole
-from noisewise.models.trained import RULES, Fit, Plan, Trained
+from noisewise.models.trained import RULES, Fit, Plan
 from noisewise.observations import Observations, observe
 from noisewise.recommend import Seen
 
 
-class DeviationFactorizer(Trained, LowRank):
+class DeviationFactorizer(Factored):
     """Matrix factorization that learns how noisy each observation is.
 
     Values are centred and divided by their standard deviation before training, so that the
@@ -222,23 +221,3 @@ class DeviationFactorizer(Trained, LowRank):
     def _params(self, seed: int) -> Params:
         names = {field.name for field in fields(Params)} - {"seed"}
         return Params(**{name: getattr(self, name) for name in names}, seed=seed)
-
-    def _pack(self) -> tuple[dict[str, Any], storage.Tensors]:
-        header, tensors = self.factors_.pack()
-        record = {"learning_curve": self.learning_curve_, "seconds": self.seconds_}
-        if self.seen_ is not None:
-            tensors |= {"seen.starts": self.seen_.starts, "seen.columns": self.seen_.columns}
-        return {"factors": header, "record": record}, tensors
-
-    def _unpack(self, path: str | Path, header: dict[str, Any], tensors: storage.Tensors) -> None:
-        check(self, self._rules)
-        shape = tuple(map(len, self.ids_))
-        if len(shape) != 2:
-            raise ModelFileError(f"{path} is damaged: it must have 2 modes, but has {len(shape)}.")
-        params = self._params(int(header["factors"]["seed"]))
-        self.factors_ = Factors.unpack(path, params, header["factors"], tensors, shape)
-        self.seen_ = Seen.unpack(path, tensors, shape) if "seen.starts" in tensors else None
-        self.n_features_in_ = len(shape)
-        self.n_epochs_ = self.factors_.state.epoch
-        self.learning_curve_ = dict(header["record"]["learning_curve"])
-        self.seconds_ = float(header["record"]["seconds"])

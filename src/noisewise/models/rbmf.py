@@ -1,0 +1,245 @@
+"""RobustBayesianFactorizer: a noise of its own for every row and column, and heavy tails.
+
+    value_ij ~ N(mu + u_i + v_j + U_i . V_j,  1 / (tau a_i b_j))
+    [U_i, u_i] ~ N(0, (a_i L)**-1),     a_i ~ Gamma(s, s)          and alike for items
+
+Robust Bayesian matrix factorization (RBMF; Lakshminarayanan, Bouchard and Archambeau, 2011): rows
+are Student-t, their posterior is structured (see ``noisewise.engine.variational``), and tau, L and
+s are those under which the data are likeliest. There is no step size and no penalty to choose.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import Any, ClassVar, Literal, NamedTuple
+
+import numpy as np
+
+from noisewise import storage
+from noisewise.engine.als import grouped
+from noisewise.engine.blas import one_blas_thread
+from noisewise.engine.doubt import as_factors, new_side
+from noisewise.engine.factors import Factors
+from noisewise.engine.state import EpochInfo, Params
+from noisewise.engine.variational import Common, Posterior, initial_posterior, sweep
+from noisewise.models.factored import Factored
+from noisewise.models.fitting import count_rows
+from noisewise.models.low_rank import NewRow
+from noisewise.models.robust import Units, judged, run
+from noisewise.models.settings import Rule, number, whole
+from noisewise.models.trained import RULES, Fit, Plan
+from noisewise.observations import Observations
+from noisewise.observations.tables import check_values
+
+
+class RobustBayesianFactorizer(Factored):
+    """Bayesian matrix factorization in which every id has a noise of its own, and few are far out.
+
+    A sweep gives every row its exact posterior, given what is believed of the others. What a std is
+    made of is told apart by ``predict_parts``: noise, the product of what user and item add, and
+    ignorance of their rows. The posterior covariance of a row has ``rank ** 2 / 2`` numbers while
+    training; the model keeps one of them, the share of ignorance that is left.
+
+    Parameters
+    ----------
+    rank : int
+        Factors of the mean. Those that are not needed vanish by themselves.
+    max_precision : float
+        The precision of a row is at most so many times that of an average one. Else a short row
+        that happens to fit well would be believed ever more.
+    epochs : int
+        Sweeps over all rows, at most.
+    patience : int or None
+        A share of the data is held out, training stops after so many sweeps without a better
+        result there, and std and intervals are calibrated on it. None runs all sweeps on all data.
+    refit : bool
+        Once the number of sweeps was chosen on held-out data, train again on everything.
+    monitor : {"rmse", "nll"}
+        What must get better on the held-out data.
+    validation_fraction : float
+        Share to hold out.
+    value_range : "auto", None or (low, high)
+        Clip predictions to the range of the training values, not at all, or to this range.
+    unknown : "default" or float
+        What to predict for a cell with an id never seen: what is known of the rest, or a constant.
+    duplicates : {"error", "last", "mean"}
+        What to do about a cell that is given more than once.
+    keep_seen : bool
+        Remember which cells were trained on (4 bytes each), for ``recommend`` to leave them out.
+    checkpoint : path or None
+        Keep the state of training in this file, and go on from it if it is there. The file is
+        removed when training has ended.
+    checkpoint_epochs, checkpoint_minutes : int, float or None
+        Write it after so many sweeps, or minutes, whichever comes first.
+    random_state : int, RandomState or None
+        The same int gives the same bits, whatever the number of threads.
+    n_jobs : int or None
+        Threads; -1 uses all cores.
+
+    Attributes
+    ----------
+    ids_ : tuple of Ids
+        Ids of each mode.
+    factors_ : Factors
+        What was learned; ``row(id)`` reads it by id.
+    common_ : Common
+        What rows have in common: their prior, and the precision of the noise.
+    elbo_ : list of float
+        After each sweep of the first training, the lower bound of the log-likelihood of the
+        standardised values. It never falls.
+    calibration_ : Calibration or None
+        What held-out errors said of the std.
+    learning_curve_ : dict of lists
+        Per sweep: epoch, train_rmse, train_nll, validation_rmse, validation_nll, seconds.
+    n_epochs_ : int
+        Sweeps of the model that is kept.
+    seconds_ : float
+        Time that fit took.
+
+    Examples
+    --------
+    >>> from noisewise.datasets.synthetic import make_ratings
+    >>> ratings = make_ratings(n_users=60, n_items=40, seed=0).observations
+    >>> model = RobustBayesianFactorizer(rank=2, epochs=20, random_state=0).fit(ratings)
+    >>> bool(np.all(np.diff(model.elbo_) > 0))
+    True
+    """
+
+    _rules: ClassVar[dict[str, Rule]] = RULES | {
+        "rank": whole(0),
+        "max_precision": number(least=1.0),
+    }
+
+    common_: Common
+    elbo_: list[float]
+
+    def __init__(
+        self,
+        rank: int = 32,
+        *,
+        max_precision: float = 10.0,
+        epochs: int = 200,
+        patience: int | None = 5,
+        refit: bool = True,
+        monitor: Literal["rmse", "nll"] = "rmse",
+        validation_fraction: float = 0.1,
+        value_range: Literal["auto"] | tuple[float, float] | None = "auto",
+        unknown: Literal["default"] | float = "default",
+        duplicates: Literal["error", "last", "mean"] = "error",
+        keep_seen: bool = True,
+        checkpoint: str | Path | None = None,
+        checkpoint_epochs: int | None = 1,
+        checkpoint_minutes: float | None = None,
+        random_state: int | np.random.RandomState | None = None,
+        n_jobs: int | None = -1,
+    ) -> None:
+        self.rank = rank
+        self.max_precision = max_precision
+        self.epochs = epochs
+        self.patience = patience
+        self.refit = refit
+        self.monitor = monitor
+        self.validation_fraction = validation_fraction
+        self.value_range = value_range
+        self.unknown = unknown
+        self.duplicates = duplicates
+        self.keep_seen = keep_seen
+        self.checkpoint = checkpoint
+        self.checkpoint_epochs = checkpoint_epochs
+        self.checkpoint_minutes = checkpoint_minutes
+        self.random_state = random_state
+        self.n_jobs = n_jobs
+
+    def fold_in(self, others: Sequence[Any], y: Any, *, mode: int | str = 0) -> NewRow:
+        """Learn a new id from its own values, all else fixed; the model is not changed.
+
+        The new row gets its posterior as the rows of a sweep do.
+
+        Parameters
+        ----------
+        others : sequence of ids
+            What the new id was seen with: for a new user, items.
+        y : sequence of float
+            The values.
+        mode : int or str
+            The mode of the new id: 0 for a user, 1 for an item, or a column's name.
+
+        Returns
+        -------
+        NewRow
+            Predicts and recommends for the new id.
+        """
+        new = super().fold_in(others, y, mode=mode)  # for its checks, and for what was seen
+        m, factors = new.mode, self.factors_
+        codes = factors.known_codes(1 - m, self.ids_[1 - m].lookup(others))
+        values = (check_values(y, "y") - factors.location) / factors.scale
+        with one_blas_thread():
+            side = new_side(factors, self.common_, m, codes, values, self.max_precision)
+        return replace(new, side=side)
+
+    def _learn(
+        self, observations: Observations, held_out: Observations | None, plan: Plan, seed: int
+    ) -> Fit:
+        return self._train(self._params(seed), observations, held_out, plan)
+
+    def _train(
+        self, params: Params, data: Observations, held_out: Observations | None, plan: Plan
+    ) -> Fit:
+        units, counts, n_jobs = Units.of(data.values), count_rows(data), self._threads()
+        sides = grouped(data.codes, units.standardised(data.values), data.shape)
+
+        def judge(state: Posterior, seen: Observations, span: Any) -> tuple[float, float]:
+            factors = as_factors(state, params, counts, *units)
+            codes = tuple(factors.known_codes(m, c) for m, c in enumerate(seen.codes))
+            mean, noise, ignorance = factors.moments(codes, n_jobs)
+            return judged(seen.values, mean, noise + ignorance, span)
+
+        def step(state: Posterior) -> EpochInfo:
+            sweep(state, sides, self.max_precision, n_jobs)
+            return EpochInfo(state.epoch, *judge(state, data, None))
+
+        validate = None
+        if held_out is not None:
+            validate = partial(judge, seen=held_out, span=plan.value_range)
+        training = run(
+            initial_posterior(data.shape, self.rank, params.seed), step, validate, plan,
+            unit="sweep", advice=f"Try a smaller rank (now {self.rank}).",
+        )  # fmt: skip
+        chosen = training.chosen
+        bounds = training.state.bounds[: len(training.curve)] if plan.label == "fit" else None
+        learned = Learned(as_factors(chosen, params, counts, *units), chosen.common, bounds)
+        return Fit(learned, chosen.epoch, training.curve, training.interrupted)
+
+    def _params(self, seed: int) -> Params:
+        """Lay out rows as mean factors, a bias, and the noise as a deviation of rank 1."""
+        return Params(
+            rank=self.rank, deviation_rank=1, learning_rate=1.0, deviation_learning_rate=1.0,
+            l2=1.0, bias_l2=1.0, deviation_l1=0.0, penalty="row", delta=0.0, beta=0.0, warmup=0,
+            adagrad="row", seed=seed,
+        )  # fmt: skip
+
+    def _adopt(self, knowledge: Learned) -> None:
+        self.factors_, self.common_ = knowledge.factors, knowledge.common
+        if knowledge.bounds is not None:
+            self.elbo_ = knowledge.bounds
+
+    def _pack(self) -> tuple[dict[str, Any], storage.Tensors]:
+        header, tensors = super()._pack()
+        common, priors = self.common_.pack()
+        return {**header, "common": common, "elbo": self.elbo_}, tensors | priors
+
+    def _unpack(self, path: str | Path, header: dict[str, Any], tensors: storage.Tensors) -> None:
+        super()._unpack(path, header, tensors)
+        self.common_ = Common.unpack(path, header["common"], tensors, self.rank)
+        self.elbo_ = [float(bound) for bound in header["elbo"]]
+
+
+class Learned(NamedTuple):
+    """What a training gives; a refit does not tell of its bounds."""
+
+    factors: Factors
+    common: Common
+    bounds: list[float] | None

@@ -1,0 +1,162 @@
+"""What robust models share: units that outliers do not set, Biased MF epoch by epoch, files."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from noisewise.engine import cpu
+from noisewise.engine.factors import Counts, Factors
+from noisewise.engine.state import Floats, Params, State, initial_state
+from noisewise.engine.training import S, Step, Training, Validate, train
+from noisewise.errors import ModelFileError
+from noisewise.models.fitting import count_rows
+from noisewise.models.trained import Plan
+from noisewise.observations import Observations
+
+NORMAL = 1.4826  # std of a normal distribution over its median absolute deviation
+FARTHEST = 5.0  # stds from the median, as far as a value has a say in location and scale
+BETA = 0.25  # as Biased MF has it in DeviationFactorizer, so that settings mean the same
+
+
+class Units(NamedTuple):
+    """Where values lie and how far they spread: ``value = location + scale * standardised``."""
+
+    location: float
+    scale: float
+
+    @classmethod
+    def of(cls, values: Floats) -> Units:
+        """Mean and std of values, with those far out brought near.
+
+        Examples
+        --------
+        >>> ratings = np.array([1, 2, 3, 4, 5] * 20, dtype=np.float32)
+        >>> [round(x, 4) for x in Units.of(ratings)]
+        [3.0, 1.4142]
+        >>> Units.of(np.append(ratings, np.float32(1e6))).scale < 2.0
+        True
+        """
+        middle = float(np.median(values))
+        away = np.abs(values.astype(np.float64) - middle)
+        std = NORMAL * float(np.median(away)) or float(away.mean())
+        near = np.clip(values.astype(np.float64), middle - FARTHEST * std, middle + FARTHEST * std)
+        alike = near.min() == near.max()
+        return cls(float(near.mean()), 1.0 if alike else float(near.std()))
+
+    def standardised(self, values: Floats) -> Floats:
+        """Return values in these units."""
+        return (values - np.float32(self.location)) / np.float32(self.scale)
+
+
+def robust_std(errors: Floats) -> float:
+    """Return the std of the bulk of errors: their median absolute deviation, times 1.4826."""
+    return NORMAL * float(np.median(np.abs(errors - np.median(errors))))
+
+
+def judged(
+    truth: Floats, mean: Floats, variance: Floats, value_range: tuple[float, float] | None
+) -> tuple[float, float]:
+    """RMSE and NLL of predictions, clipped to a range."""
+    if value_range is not None:
+        mean = np.clip(mean, *value_range)
+    squared = (truth - mean).astype(np.float64) ** 2
+    s = np.maximum(variance.astype(np.float64), 1e-12)
+    return math.sqrt(squared.mean()), float(0.5 * np.mean(np.log(2 * math.pi * s) + squared / s))
+
+
+def run(
+    state: S, step: Step[S], validate: Validate[S] | None, plan: Plan, *, advice: str, **named: Any
+) -> Training[S]:
+    """Train as planned."""
+    return train(
+        state, step, epochs=plan.epochs, validate=validate, patience=plan.patience,
+        monitor=plan.monitor, callbacks=plan.callbacks, checkpoint=plan.checkpoint,
+        label=plan.label, advice=advice, **named,
+    )  # fmt: skip
+
+
+def biased_mf(rank: int, learning_rate: float, l2: float, bias_l2: float, seed: int) -> Params:
+    """Tell the engine to learn biases and mean factors, and one variance for all cells."""
+    return Params(
+        rank=rank, deviation_rank=0, learning_rate=learning_rate, deviation_learning_rate=1.0,
+        l2=l2, bias_l2=bias_l2, deviation_l1=0.0, penalty="rating", delta=1e-6, beta=BETA,
+        warmup=0, adagrad="coordinate", seed=seed,
+    )  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Task:
+    """Biased MF of standardised observations, laid out as the engine visits them."""
+
+    params: Params
+    blocks: cpu.Blocks
+    counts: tuple[Counts, ...]
+    units: Units
+    n_jobs: int
+
+    @classmethod
+    def of(cls, params: Params, data: Observations, n_jobs: int) -> Task:
+        """Lay out observations."""
+        units = Units.of(data.values)
+        values = units.standardised(data.values)
+        blocks = cpu.arrange(data.codes, values, data.shape, params.layout.width)
+        return cls(params, blocks, count_rows(data), units, n_jobs)
+
+    def start(self) -> State:
+        """Draw the state to start from."""
+        pairs = zip(self.counts, self.blocks.order, strict=True)
+        return initial_state(self.params, tuple(count[np.argsort(order)] for count, order in pairs))
+
+    def predicted(self, state: State) -> Floats:
+        """Return standardised predictions, in the order of the blocks."""
+        return cpu.predict(state, self.blocks.codes, self.params, self.n_jobs)[0]
+
+    def errors(self, state: State) -> Floats:
+        """Return standardised values minus predictions, in the order of the blocks."""
+        return self.blocks.values - self.predicted(state)
+
+    def without(self, left_out: npt.NDArray[np.bool_]) -> cpu.Blocks:
+        """Return the blocks without some of their observations; rows stay where they are."""
+        kept = ~left_out
+        return replace(
+            self.blocks,
+            codes=tuple(codes[kept] for codes in self.blocks.codes),
+            values=self.blocks.values[kept],
+            starts=np.append(0, np.cumsum(kept))[self.blocks.starts],
+        )
+
+    def validate(
+        self, held_out: Observations | None, value_range: tuple[float, float] | None
+    ) -> Validate[State] | None:
+        """Return a function that judges a state by held-out observations, if there are any."""
+        if held_out is None:
+            return None
+        cells = tuple(
+            order[codes] for order, codes in zip(self.blocks.order, held_out.codes, strict=True)
+        )
+        location, scale = map(np.float32, self.units)
+
+        def judge(state: State) -> tuple[float, float]:
+            mean, variance = cpu.predict(state, cells, self.params, self.n_jobs)
+            return judged(
+                held_out.values, location + scale * mean, scale**2 * variance, value_range
+            )
+
+        return judge
+
+    def settle(self, state: State) -> Factors:
+        """Return what a state has learned, by id."""
+        return Factors.settle(self.params, state, self.counts, *self.units, self.blocks.order)
+
+
+def positive(path: str | Path, name: str, number: Any) -> float:
+    """Return a number of a file that must be finite and above 0."""
+    if not (isinstance(number, int | float) and math.isfinite(number) and number > 0):
+        raise ModelFileError(f"{path} is damaged: {name} must be above 0; got {number!r}.")
+    return float(number)
