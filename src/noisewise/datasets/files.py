@@ -1,4 +1,4 @@
-"""Files of any known format: delimited text, Parquet, npz, and MovieLens as it comes.
+"""Files of any known format: delimited text, Parquet, npz; MovieLens and sensors as they come.
 
 ``read`` goes by the name of a file and checks that the content is what the name says.
 """
@@ -10,7 +10,7 @@ from os import PathLike
 from pathlib import Path
 from typing import Any, Literal, TypeAlias, get_args
 
-from noisewise.datasets import movielens
+from noisewise.datasets import movielens, sensors
 from noisewise.datasets.columns import choose_columns
 from noisewise.datasets.npz import read_npz
 from noisewise.datasets.text import named_errors, read_text
@@ -67,7 +67,8 @@ def read(
     ----------
     path : str or path
         A file ``.csv``, ``.tsv``, ``.txt``, ``.data`` or ``.dat`` (each also with ``.gz``),
-        ``.parquet`` or ``.npz``, or a folder of MovieLens.
+        ``.parquet`` or ``.npz``, or a folder of MovieLens. Readings of sensors that
+        `noisewise.datasets.sensors` knows, files or folders, are read as they come.
     ids : sequence of str or int, optional
         Names or positions of the id columns, one per mode.
     value : str or int, optional
@@ -100,18 +101,25 @@ def read(
     """
     check_duplicates(duplicates)
     path = Path(path)
+    columns: dict[str, Any] = {"ids": ids, "value": value, "time": time}
+    free = all(column is None for column in columns.values())
     if path.is_dir():
+        if free and sensors.is_sensors(path):
+            return sensors.read(path, repeats=duplicates).observations
         path = movielens.find(path)
     format = _format_of(path, format)
-    columns: dict[str, Any] = {"ids": ids, "value": value, "time": time}
     with named_errors(path):
         _check_content(path, format)
         if format == "parquet":
             return _read_parquet(path, columns, duplicates)
         if format == "npz":
             return read_npz(path, **columns, duplicates=duplicates)
-        if ids is not None or value is not None or not movielens.is_movielens(path):
+        of_sensors = free and sensors.is_sensors(path)
+        of_movielens = ids is None and value is None and movielens.is_movielens(path)
+        if not of_sensors and not of_movielens:
             return read_text(path, delimiters=_DELIMITERS[format], **columns, duplicates=duplicates)
+    if of_sensors:
+        return sensors.read(path, repeats=duplicates).observations
     return movielens.read(path, time=time, duplicates=duplicates)
 
 

@@ -5,14 +5,17 @@ Ratings
     at those positions, and ``rating`` times ``rating_scale`` is the value.
 Sensors
     ``loc``, ``sensor``, ``time`` and ``value``. If they are there, ``mote_id`` or ``site_code``
-    give the locations, ``sensor_name`` the sensors, and ``epoch0`` is added to the time.
+    give the locations and ``sensor_name`` the sensors. ``epoch0`` is added to the time; so are the
+    days or hours from 1970 to ``time_origin``, if it is such as ``1993-01-01 (days)``.
 """
 
 from __future__ import annotations
 
+import re
 import zipfile
 import zlib
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -30,7 +33,7 @@ class _Mode(NamedTuple):
     name: str
     positions: str
     ids: tuple[str, ...] = ()
-    origin: str | None = None
+    counts_steps: bool = False
 
 
 class _Layout(NamedTuple):
@@ -51,10 +54,44 @@ _SENSORS = _Layout(
     (
         _Mode("location", "loc", ("mote_id", "site_code")),
         _Mode("sensor", "sensor", ("sensor_name",)),
-        _Mode("time", "time", origin="epoch0"),
+        _Mode("time", "time", counts_steps=True),
     ),
     value="value",
 )
+_EPOCH_SECONDS = 30.0  # of the Intel lab
+_UNITS = {"days": 86_400, "hours": 3_600}
+_ORIGIN = re.compile(r"(\d{4}-\d{2}-\d{2}) \((days|hours)\)")
+
+
+class Steps(NamedTuple):
+    """The id of the first step of time, and how many seconds a step has."""
+
+    first: int
+    seconds: float
+
+
+def steps_of_time(archive: NpzFile) -> Steps | None:
+    """Return what time counts in an archive of sensors; None if it does not say."""
+    if "epoch0" in archive.files:
+        return Steps(int(_array(archive, "epoch0")), _EPOCH_SECONDS)
+    if "time_origin" in archive.files:
+        found = _ORIGIN.fullmatch(str(_array(archive, "time_origin")))
+        if found:
+            seconds = _UNITS[found[2]]
+            days = int(np.datetime64(found[1], "D").astype(np.int64))
+            return Steps(days * _UNITS["days"] // seconds, float(seconds))
+    return None
+
+
+@contextmanager
+def open_npz(path: Path) -> Iterator[NpzFile]:
+    """Open an archive; nothing in it can run."""
+    with path.open("rb") as file:
+        try:
+            archive = np.load(file, allow_pickle=False)
+        except (zipfile.BadZipFile, OSError) as error:
+            raise DataError(f"The npz file is damaged; get a new copy. {error}") from error
+        yield archive
 
 
 def read_npz(
@@ -81,11 +118,7 @@ def read_npz(
     Observations
         In the order of the arrays.
     """
-    with path.open("rb") as file:
-        try:
-            archive = np.load(file, allow_pickle=False)
-        except (zipfile.BadZipFile, OSError) as error:
-            raise DataError(f"The npz file is damaged; get a new copy. {error}") from error
+    with open_npz(path) as archive:
         layout = _layout_of(archive, ids, value)
         return _from_archive(archive, layout, time, duplicates)
 
@@ -131,8 +164,10 @@ def _coded(archive: NpzFile, mode: _Mode) -> tuple[Ids, Codes]:
     positions = _column(archive, mode.positions)
     key = next((key for key in mode.ids if key in archive.files), None)
     if key is None:
-        origin = _array(archive, mode.origin) if mode.origin in archive.files else None
-        return Ids.encode(positions if origin is None else positions + origin, mode.name)
+        steps = steps_of_time(archive) if mode.counts_steps else None
+        if steps is not None:
+            positions = positions.astype(np.int64) + steps.first
+        return Ids.encode(positions, mode.name)
     labels = _column(archive, key)
     outside = positions[(positions < 0) | (positions >= len(labels))]
     if len(outside):

@@ -1,0 +1,226 @@
+"""The protocol for tensors of sensors: any model, single cells or outages, errors in fixed units.
+
+Split s of the protocol "cells" is that of the paper: a share of all cells trains, every other
+observed cell judges (`noisewise.splits_sensors.share_split`). That of "blocks" hides a share of the
+stretches of time of single series. Each is also the seed that the model is built with.
+
+Errors are in units of a sensor type: mean and std of a type over all observed cells of the dataset
+turn truth, prediction and std into z-scores. So the units are the same over splits and models,
+whatever a model standardises with inside. A few broken readings can decide a mean of squared
+errors, so the median and the mean without the largest hundredth stand beside it.
+"""
+
+from __future__ import annotations
+
+import inspect
+import time
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import stats
+from tqdm import tqdm
+
+from noisewise import metrics
+from noisewise.calibration import normal_half_width
+from noisewise.datasets.sensor_data import SENSOR, TIME, SensorData
+from noisewise.errors import DataError, SettingError
+from noisewise.experiments.ratings import Result, where_and_when
+from noisewise.observations import Observations
+from noisewise.splits import Split
+from noisewise.splits_sensors import block_split, share_split
+
+PROTOCOLS = ("cells", "blocks")
+# What the tables of results report on: shares of all cells that train, and outages.
+SHARES = {"london-paper-size": (0.05, 0.10, 0.15, 0.20), "intel-2epoch": (0.2, 0.4, 0.6, 0.8)}
+OUTAGES = {"london-paper-size": 30 * 86_400.0, "intel-2epoch": 2 * 3_600.0}  # in seconds
+OUTAGE_SHARE = 0.2
+TRIM = 0.01
+
+Floats = NDArray[np.float64]
+
+
+def evaluate(
+    data: SensorData,
+    build_model: Callable[[int], Any],
+    *,
+    protocol: str = "cells",
+    share: float,
+    repeats: int = 5,
+    seed: int = 0,
+    outage: float | None = None,
+    name: str | None = None,
+) -> Result:
+    """Run a model over splits and report its errors on each, with the mean and its interval.
+
+    Parameters
+    ----------
+    data : SensorData
+        All observations.
+    build_model : callable
+        Makes a new model from a seed. A model has ``fit(observations, validation=observations)``
+        and ``predict(observations, return_std=True)``, in the units of the data. One whose ``fit``
+        takes no validation has nothing to choose, and is given all that is not test.
+    protocol : {"cells", "blocks"}
+        Hide single cells, or stretches of time of single series.
+    share : float
+        For "cells" the share of all cells that is for training; for "blocks" the share of blocks
+        that is test.
+    repeats, seed : int
+        Splits ``seed`` to ``seed + repeats - 1``.
+    outage : float
+        For "blocks", and for nothing else: how many seconds a stretch lasts.
+    name : str
+        What the result calls the model; its class by default.
+
+    Returns
+    -------
+    dict
+        JSON-ready: model, settings, protocol, data, splits, mean, interval95, and where and when it
+        ran. Each split has seed, mse, median_se, trimmed_mse, nll, coverage90 and seconds, which is
+        the time that ``fit`` took.
+    """
+    if repeats < 1:
+        raise SettingError(f"repeats must be 1 or more; got {repeats}.")
+    _check_protocol(protocol, outage)
+    observations, units = data.observations, Units.of(data)
+    rows = []
+    for k in tqdm(range(seed, seed + repeats), desc=name, unit="split", disable=None):
+        split = _split(data, share, outage, k)
+        model = build_model(k)
+        seconds = _fit(model, observations, split)
+        scores = score(model, observations.take(split.test), units)
+        rows.append({"seed": k, **scores, "seconds": seconds})
+    measured = {key: [row[key] for row in rows] for key in rows[0] if key != "seed"}
+    summaries = {key: metrics.summarise(values) for key, values in measured.items()}
+    return {
+        "model": type(model).__name__ if name is None else name,
+        "settings": _settings(model),
+        "protocol": {"kind": protocol, "share": share, "outage_seconds": outage},
+        "data": {"observations": len(observations), "shape": list(observations.shape)},
+        "splits": rows,
+        "mean": {key: summary.mean for key, summary in summaries.items()},
+        "interval95": {key: [summary.low, summary.high] for key, summary in summaries.items()},
+        **where_and_when(),
+    }
+
+
+class Units(NamedTuple):
+    """Mean and std of each sensor type over all observed cells of a dataset."""
+
+    mean: Floats
+    std: Floats
+
+    @classmethod
+    def of(cls, data: SensorData) -> Units:
+        """Measure them; a type that always reads the same keeps its own unit."""
+        seen = data.observations
+        kind, size = seen.codes[SENSOR], seen.shape[SENSOR]
+        values = seen.values.astype(np.float64)
+        count = np.maximum(np.bincount(kind, minlength=size), 1)
+        mean = np.bincount(kind, values, minlength=size) / count
+        std = np.sqrt(np.bincount(kind, (values - mean[kind]) ** 2, minlength=size) / count)
+        return cls(mean, np.where(std > 0, std, 1.0))
+
+    def of_cells(self, observations: Observations) -> tuple[Floats, Floats]:
+        """Return mean and std for each observation."""
+        kind = observations.codes[SENSOR]
+        return self.mean[kind], self.std[kind]
+
+
+def score(model: Any, test: Observations, units: Units) -> dict[str, float]:
+    """Errors of a fitted model on cells that it has not seen, in the given units.
+
+    The interval whose coverage is counted is that of the normal distribution.
+    """
+    mean, std = model.predict(test, return_std=True)
+    centre, scale = units.of_cells(test)
+    truth = (test.values - centre) / scale
+    mean, std = (mean - centre) / scale, std / scale
+    squared = (truth - mean) ** 2
+    reach = normal_half_width(0.9) * std
+    return {
+        "mse": metrics.mse(truth, mean),
+        "median_se": float(np.median(squared)),
+        "trimmed_mse": trimmed_mean(squared),
+        "nll": metrics.nll(truth, mean, std),
+        "coverage90": metrics.coverage(truth, mean - reach, mean + reach),
+    }
+
+
+def trimmed_mean(values: Floats, share: float = TRIM) -> float:
+    """Mean without the largest values; as many as `share` of them, rounded down, are left out.
+
+    Examples
+    --------
+    >>> trimmed_mean(np.array([1.0, 2.0, 3.0, 1000.0]), share=0.25)
+    2.0
+    """
+    return float(np.sort(values)[: len(values) - int(share * len(values) + 1e-6)].mean())
+
+
+class Comparison(NamedTuple):
+    """Two models on the same splits: the test of the paper, and the one that pairs the splits."""
+
+    unpaired_pvalue: float
+    paired: metrics.PairedTest
+
+
+def compare(a: Result, b: Result, metric: str = "mse") -> Comparison:
+    """Test whether two results differ; ``paired.difference`` is below 0 if `a` is lower.
+
+    The paper's test takes the values of both models as two independent samples of equal variance
+    (Student's t, two-sided), though both ran on the same splits. Pairs make use of that, so
+    that over many splits they show smaller differences.
+    """
+    alike = all(a[key] == b[key] for key in ("data", "protocol"))
+    values = [{row["seed"]: row[metric] for row in result["splits"]} for result in (a, b)]
+    if not alike or values[0].keys() != values[1].keys():
+        raise DataError("Results can only be compared over the same data and the same splits.")
+    first, second = (np.array(list(column.values())) for column in values)
+    return Comparison(_unpaired(first, second), metrics.paired_test(first, second))
+
+
+def _unpaired(a: Floats, b: Floats) -> float:
+    """P-value of the t-test of two samples; nan for one split, its limit where nothing varies."""
+    if len(a) < 2:
+        return float("nan")
+    if np.ptp(a) == 0 and np.ptp(b) == 0:
+        return float(a[0] == b[0])
+    return float(stats.ttest_ind(a, b).pvalue)
+
+
+def _split(data: SensorData, share: float, outage: float | None, seed: int) -> Split:
+    seen = data.observations
+    if outage is None:
+        return share_split(seen.shape, seen.codes, share, seed)
+    seconds = data.elapsed()[seen.codes[TIME]]
+    return block_split(seen.codes[:TIME], seconds, outage, share, seed)
+
+
+def _fit(model: Any, observations: Observations, split: Split) -> float:
+    """Train on all but the test part, and return how many seconds it took."""
+    takes_validation = "validation" in inspect.signature(model.fit).parameters
+    if takes_validation:
+        train = observations.take(split.train)
+        options = {"validation": observations.take(split.validation)}
+    else:
+        train, options = observations.take(split.fit), {}
+    started = time.perf_counter()
+    model.fit(train, **options)
+    return time.perf_counter() - started
+
+
+def _settings(model: Any) -> dict[str, Any]:
+    settings = model.get_params() if hasattr(model, "get_params") else {}
+    return {key: value for key, value in settings.items() if key != "random_state"}
+
+
+def _check_protocol(protocol: str, outage: float | None) -> None:
+    if protocol not in PROTOCOLS:
+        raise SettingError(f"protocol must be one of {', '.join(PROTOCOLS)}; got {protocol!r}.")
+    if protocol == "blocks" and outage is None:
+        raise SettingError("The protocol 'blocks' needs outage=, in seconds, such as 2 * 3600.")
+    if protocol == "cells" and outage is not None:
+        raise SettingError(f"The protocol 'cells' has no outages; leave out outage={outage}.")

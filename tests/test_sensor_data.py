@@ -1,0 +1,373 @@
+"""Readings of sensors in the formats their owners publish, broken lines and all."""
+
+import gzip
+
+import numpy as np
+import pytest
+
+from noisewise.datasets import intel, laqn, read, sensors
+from noisewise.datasets.sensor_data import SensorData
+from noisewise.errors import DataError
+from noisewise.observations import observe
+
+LAB = """\
+2004-03-31 03:38:15.757551 2 1 122.153 -3.91901 11.04 2.03397
+2004-02-28 00:59:16.02785 3 1 19.9884 37.0933 45.08 2.69964
+2004-02-28 01:03:16.33393 11 1 19.3024 38.4629  2.68742
+2004-02-28 01:03:17.33393 11 1 99.0 99.0 99.0 99.0
+2004-02-28 01:06:16.013453 17 2 19.1652 38.8039 45.08 2.68742
+2004-02-28 01:06:46.778088 18 2 19.175 38.8379
+2004-02-28 01:08:45.992524 22 2
+2004-02-28 01:09:22.323858
+2004-02-28 01:10:22.3 27 two 19.1 38.8 45.08 2.7
+2004-02-28 01:11:22.3 29 65407 19.1 38.8 45.08 2.7
+2004-02-28 01:12:22.3 31 55 19.1 38.8 45.08 2.7
+2004-02-28 01:13:22.3 33 3 19.1 inf 45.08 2.7
+2004-02-28 01:14:22.3\t35\t3 19.1 38.8  45.08 2.7
+"""
+HEADER = "Site,Species,ReadingDateTime,Value,Units,Provisional or Ratified\n"
+
+
+@pytest.fixture
+def lab(tmp_path):
+    (tmp_path / "data.txt").write_text(LAB)
+    (tmp_path / "mote_locs.txt").write_text("1 21.5 23\n2 24.5 20\n\n3 19.5 19\n")
+    return tmp_path
+
+
+@pytest.fixture
+def london(tmp_path):
+    (tmp_path / "MY1.csv").write_text(
+        HEADER
+        + "MY1,NO2,11/07/2002 00:00,96.1,ug m-3,R\n"
+        + "MY1,NO2,12/07/2002 00:00,,ug m-3,R\n"
+        + "MY1,NO2,13/07/2002 00:00,-3,ug m-3,P\n"
+        + "MY1,CO,11/07/2002 00:00,1.4,mg m-3,R\n"
+        + "MY1,CO,11/07/2002 00:00,9.9,mg m-3,R\n"
+        + "MY1,CO,31/02/2002 00:00,1.4,mg m-3,R\n"
+        + "MY1,CO,12/07/2002 00:00,high,mg m-3,R\n"
+        + "MY1,CO,13/07/2002\n"
+        + "MY1,CO,12/07/2002 00:30,1.0,mg m-3,R\n"
+    )
+    (tmp_path / "BX1.csv").write_text(HEADER + '"BX1","PM10",2002-07-13,20.5,"ug/m3",R\n\n')
+    (tmp_path / "sites.csv").write_text(
+        "@SiteCode,@SiteName,@Latitude,@Longitude\n"
+        "MY1,Marylebone Road,51.52254,-0.15459\nBQ9,Slade Green,,\n"
+    )
+    return tmp_path
+
+
+def test_readings_of_the_lab_are_found_among_broken_lines(lab):
+    data = sensors.read(lab)
+    assert data.observations.names == ("location", "sensor", "time")
+    rows = dict(zip(data.observations.decode(), data.observations.values.tolist(), strict=True))
+    assert len(rows) == 5 * 4
+    assert rows[1, "temperature", 3] == np.float32(19.9884)
+    assert rows[1, "voltage", 11] == np.float32(2.68742)
+    assert rows[1, "light", 11] == 99.0  # the first one of this epoch
+    assert rows[3, "voltage", 35] == np.float32(2.7)
+    assert data.report == {
+        "lines": 13,
+        "broken_lines": 5,
+        "unknown_motes": 2,
+        "missing_readings": 1,
+        "repeated_readings": 3,
+    }
+
+
+def test_a_reading_that_is_missing_does_not_move_the_next_one(tmp_path):
+    (tmp_path / "data.txt").write_text("2004-02-28 01:03:16.33393 11 1 19.3024 38.4629  2.68742\n")
+    seen = sensors.read(tmp_path).observations
+    assert [cell[1] for cell in seen.decode()] == ["temperature", "humidity", "voltage"]
+    assert seen.values[2] == np.float32(2.68742)
+
+
+def test_motes_stand_where_mote_locs_puts_them(lab):
+    assert sensors.read(lab).coordinates == {1: (21.5, 23.0), 2: (24.5, 20.0), 3: (19.5, 19.0)}
+    (lab / "mote_locs.txt").unlink()
+    assert sensors.read(lab).coordinates is None
+
+
+def test_a_broken_line_of_mote_locs_is_an_error(lab):
+    (lab / "mote_locs.txt").write_text("1 21.5 23\n2 24.5\n")
+    with pytest.raises(DataError, match=r"mote_locs\.txt, line 2: expected moteid x y"):
+        sensors.read(lab)
+
+
+def test_days_keep_to_a_part_of_the_file(lab):
+    data = intel.read(lab, days=("2004-02-28", "2004-02-28"))
+    assert 2 not in data.observations.ids[2].labels
+    assert data.report["lines"] == 12
+
+
+def test_elapsed_time_comes_from_epochs(lab):
+    data = sensors.read(lab)
+    assert data.observations.ids[2].labels.tolist() == [2, 3, 11, 17, 35]
+    assert data.elapsed().tolist() == [0.0, 30.0, 270.0, 450.0, 990.0]
+
+
+def test_a_compressed_file_is_read_alike(lab):
+    plain = sensors.read(lab)
+    (lab / "data.txt.gz").write_bytes(gzip.compress((lab / "data.txt").read_bytes()))
+    (lab / "data.txt").unlink()
+    assert sensors.read(lab).observations.decode() == plain.observations.decode()
+
+
+def test_readings_of_london_are_found_among_broken_lines(london):
+    data = sensors.read(london)
+    rows = dict(zip(data.observations.decode(), data.observations.values.tolist(), strict=True))
+    assert rows == {
+        ("BX1", "PM10", 11881): 20.5,
+        ("MY1", "NO2", 11879): np.float32(96.1),
+        ("MY1", "NO2", 11881): -3.0,
+        ("MY1", "CO", 11879): np.float32(1.4),
+    }
+    assert str(np.datetime64(11879, "D")) == "2002-07-11"
+    assert data.seconds == 86_400
+    assert data.report == {
+        "lines": 10,
+        "broken_lines": 4,
+        "missing_readings": 1,
+        "repeated_readings": 1,
+    }
+
+
+def test_sites_and_species_are_in_alphabetical_order(london):
+    ids = sensors.read(london).observations.ids
+    assert ids[0].labels.tolist() == ["BX1", "MY1"]
+    assert ids[1].labels.tolist() == ["CO", "NO2", "PM10"]
+
+
+def test_sites_stand_where_the_list_of_sites_puts_them(london):
+    places = sensors.read(london).coordinates
+    assert list(places) == ["MY1"]
+    x, y = places["MY1"]
+    assert (x, y) == pytest.approx((-1854, 1683), abs=2)
+    (london / "sites.csv").unlink()
+    assert sensors.read(london).coordinates is None
+
+
+def test_a_site_is_not_at_a_place_without_numbers(london):
+    (london / "sites.csv").write_text("SiteCode,Latitude,Longitude\nMY1,north,0.1\n")
+    with pytest.raises(DataError, match=r"sites\.csv: expected degrees for MY1; got \('north'"):
+        sensors.read(london)
+
+
+def test_hours_are_counted_where_readings_are_hourly(tmp_path):
+    rows = "MY1,NO2,11/07/2002 00:00,96,ug m-3,R\nMY1,NO2,11/07/2002 05:00,90,ug m-3,R\n"
+    (tmp_path / "MY1.csv").write_text(HEADER + rows)
+    data = sensors.read(tmp_path)
+    assert data.observations.ids[2].labels.tolist() == [11879 * 24, 11879 * 24 + 5]
+    assert data.elapsed().tolist() == [0.0, 5 * 3600.0]
+
+
+def test_the_way_to_settle_repeated_readings_can_be_chosen(london):
+    at = ("MY1", "CO", 11879)
+    for repeats, expected in [("first", 1.4), ("last", 9.9), ("mean", 5.65)]:
+        seen = sensors.read(london, repeats=repeats).observations
+        assert seen.values[seen.decode().index(at)] == pytest.approx(expected)
+    with pytest.raises(DataError, match="1 cell is given more than once"):
+        sensors.read(london, repeats="error")
+    with pytest.raises(ValueError, match="got 'median'"):
+        sensors.read(london, repeats="median")
+
+
+def test_the_general_reader_knows_files_and_folders_of_sensors(lab, london):
+    (lab / "BX1.csv").unlink()
+    (lab / "MY1.csv").unlink()
+    assert read(lab, duplicates="last").shape == (3, 4, 5)
+    assert read(lab / "data.txt", duplicates="mean").shape == (3, 4, 5)
+    with pytest.raises(DataError, match="3 cells are given more than once"):
+        read(lab)
+
+
+def test_the_general_reader_knows_the_file_of_a_site(london):
+    assert read(london, duplicates="last").shape == (2, 3, 2)
+    assert read(london / "MY1.csv", duplicates="last").names == ("location", "sensor", "time")
+    (london / "BX1.csv").write_text(HEADER + "BX1,NO,1,2,x,R\nBX1,CO,1,3,x,R\n")
+    by_hand = read(london / "BX1.csv", ids=["Site", "Species"], value="Value")
+    assert by_hand.names == ("Site", "Species")
+
+
+def npz(path, **more):
+    loc, time = np.divmod(np.arange(6), 3)
+    np.savez(
+        path,
+        loc=loc.astype(np.uint8),
+        time=time.astype(np.int16),
+        sensor=np.zeros(6, np.uint8),
+        value=np.arange(6.0),
+        sensor_name=np.array(["NO2"]),
+        **more,
+    )
+    return path
+
+
+def test_an_archive_of_days_counts_them_from_1970(tmp_path):
+    path = npz(
+        tmp_path / "t.npz",
+        site_code=np.array(["BX1", "BQ9"]),
+        coords_latlon=np.array([[51.5074, -0.1278], [np.nan, np.nan]]),
+        time_origin="2002-07-11 (days)",
+    )
+    data = sensors.read(path)
+    assert data.observations.ids[2].labels.tolist() == [11879, 11880, 11881]
+    assert data.coordinates == {"BX1": (0.0, 0.0)}
+    assert data.seconds == 86_400
+
+
+def test_an_archive_of_the_lab_counts_epochs(tmp_path):
+    path = npz(
+        tmp_path / "t.npz",
+        mote_id=np.array([4, 7]),
+        coords_xy_m=np.array([[1.0, 2.0], [3.0, 4.5]]),
+        epoch0=14284,
+        time_origin="epoch 14284 = 2004-03-04 00:00",
+    )
+    data = sensors.read(path)
+    assert data.observations.ids[2].labels.tolist() == [14284, 14285, 14286]
+    assert data.coordinates == {4: (1.0, 2.0), 7: (3.0, 4.5)}
+    assert data.seconds == 30
+
+
+def test_an_archive_must_say_how_long_a_step_is(tmp_path):
+    with pytest.raises(DataError, match="needs an array time_origin such as"):
+        sensors.read(npz(tmp_path / "t.npz"))
+
+
+def test_an_archive_of_ratings_is_no_archive_of_sensors(tmp_path):
+    np.savez(tmp_path / "t.npz", user=[0, 1], item=[0, 1], rating=[1.0, 2.0])
+    with pytest.raises(DataError, match="Expected sensors; got observations of user, item"):
+        sensors.read(tmp_path / "t.npz")
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "message"),
+    [
+        ("data.txt", "1 2 3\n", "expected data.txt of the Intel lab"),
+        ("t.csv", "a,b\n1,2\n", "expected data.txt of the Intel lab"),
+        ("data.txt", "2004-02-28 00:59:16.02785 3\n", r"data\.txt: Found no reading"),
+        ("t.csv", HEADER + "MY1,NO2,11/07/2002 00:00,,x,R\n", "Found no reading"),
+    ],
+)
+def test_a_file_without_readings_is_an_error(tmp_path, name, content, message):
+    (tmp_path / name).write_text(content)
+    with pytest.raises(DataError, match=message):
+        sensors.read(tmp_path)
+
+
+def test_readers_refuse_what_is_not_theirs(tmp_path):
+    with pytest.raises(DataError, match=r"expected a data\.txt with lines like"):
+        intel.read(tmp_path)
+    with pytest.raises(DataError, match="expected CSV files that begin with 'Site,Species"):
+        laqn.read(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("rows", "seconds", "message"),
+    [
+        ([("a", "b", 1.0), ("a", "c", 2.0)], 1.0, "Expected the modes location, sensor and time"),
+        ([("a", "b", "monday", 1.0), ("a", "b", "tuesday", 2.0)], 1.0, "got 'monday'"),
+        ([("a", "b", 1, 1.0), ("a", "b", 2, 2.0)], 0.0, "seconds must be above 0; got 0.0"),
+    ],
+)
+def test_sensor_data_needs_three_modes_and_numbers_for_time(rows, seconds, message):
+    with pytest.raises(DataError, match=message):
+        SensorData(observe(rows), None, seconds)
+
+
+def test_two_epochs_of_the_lab_make_a_bin(tmp_path):
+    line = "2004-03-0{} 00:00:0{}.0 {} {} 20.{} 30.0 {} 2.7\n".format
+    lines = [
+        line(4, 0, 14283, 1, 0, "40.0"),  # before the first day
+        line(4, 0, 14285, 1, 2, "42.0"),
+        line(4, 1, 14284, 1, 1, ""),  # earlier, though further down; without light
+        line(4, 2, 14286, 54, 3, "43.0"),
+        line(8, 0, 28683, 2, 4, "44.0"),
+        line(9, 0, 28684, 2, 5, "45.0"),  # after the last day
+        line(4, 0, 14290, 5, 6, "46.0"),  # a mote that is silent in these days
+    ]
+    (tmp_path / "data.txt").write_text("".join(lines) + "2004-03-31 00:00:00 14284 1 9 9 9 9\n")
+    data = sensors.named("intel-2epoch", tmp_path, exact=False)
+    seen = data.observations
+    rows = dict(zip(seen.decode(), seen.values.tolist(), strict=True))
+    assert seen.shape == (52, 4, 7200)
+    assert data.seconds == 60
+    assert len(rows) == 12
+    assert rows[1, "temperature", 7142] == np.float32(20.1)
+    assert rows[1, "light", 7142] == 42.0
+    assert rows[54, "light", 7143] == 43.0
+    assert rows[2, "light", 14341] == 44.0
+
+
+def test_london_of_paper_size_has_all_days_and_species(london):
+    data = sensors.named("london-paper-size", london, exact=False)
+    assert data.observations.shape == (15, 19, 7479)
+    assert sorted(data.observations.decode()) == sorted(sensors.read(london).observations.decode())
+    assert data.coordinates.keys() == {"MY1"}
+    cells = np.ravel_multi_index(data.observations.codes, data.observations.shape)
+    assert np.all(np.diff(cells) > 0)
+
+
+def test_a_name_stands_for_an_exact_number_of_cells(london):
+    with pytest.raises(DataError, match=r"has 476,614 observed cells, but this copy gives 4;"):
+        sensors.named("london-paper-size", london)
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("paris", "name must be one of london-paper-size, intel-2epoch; got 'paris'"),
+        ("intel-2epoch", "expected epochs of the lab; got steps of 86400 s"),
+    ],
+)
+def test_a_name_needs_its_own_data(london, name, message):
+    with pytest.raises(DataError, match=message):
+        sensors.named(name, london)
+
+
+def test_a_name_refuses_readings_of_other_days(tmp_path):
+    rows = "MY1,NO2,11/07/1999 00:00,96,ug m-3,R\nMY1,NO2,12/07/1999 00:00,9,ug m-3,R\n"
+    (tmp_path / "MY1.csv").write_text(HEADER + rows)
+    with pytest.raises(DataError, match="none of its readings is of the locations and days"):
+        sensors.named("london-paper-size", tmp_path)
+
+
+def test_london_of_paper_size_has_its_published_count(data_folder):
+    data = sensors.named("london-paper-size", data_folder / "london_laqn_daily.npz")
+    assert (
+        repr(data.observations) == "Observations(476,614 of 15 location x 19 sensor x 7,479 time)"
+    )
+    days = data.observations.ids[2].labels
+    assert [str(np.datetime64(int(day), "D")) for day in days[[0, -1]]] == [
+        "2002-07-11",
+        "2022-12-31",
+    ]
+    assert len(data.coordinates) == 15
+
+
+def test_two_epochs_of_the_lab_have_their_published_count(data_folder):
+    data = sensors.named("intel-2epoch", data_folder / "intel_lab_5days.npz")
+    assert (
+        repr(data.observations) == "Observations(1,236,999 of 52 location x 4 sensor x 7,200 time)"
+    )
+    assert len(data.coordinates) == 52
+    assert data.elapsed()[-1] == 5 * 86_400 - 60
+
+
+def test_the_lab_survives_the_way_through_data_txt(data_folder, tmp_path):
+    archive = data_folder / "intel_lab_5days.npz"
+    seen = sensors.read(archive).observations
+    few = seen.take((seen.codes[0] < 3) & (seen.codes[2] < 600))
+    lines = {}
+    for (mote, sensor, epoch), value in zip(few.decode(), few.values.tolist(), strict=True):
+        lines.setdefault((mote, epoch), {})[sensor] = f"{value:.9g}"
+    with (tmp_path / "data.txt").open("w") as file:
+        for (mote, epoch), row in lines.items():
+            fields = " ".join(row.get(sensor, "") for sensor in intel.SENSORS)
+            file.write(f"2004-03-04 00:00:00.0 {epoch} {mote} {fields}\n")
+    text = sensors.named("intel-2epoch", tmp_path, exact=False).observations
+    whole = sensors.named("intel-2epoch", archive).observations
+    part = whole.take((whole.codes[0] < 3) & (whole.codes[2] < 300))
+    assert text.decode() == part.decode()
+    assert np.array_equal(text.values, part.values)
