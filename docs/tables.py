@@ -12,6 +12,8 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from noisewise.experiments.ratings import compare
+
 ROOT = Path(__file__).parents[1]
 RESULTS = ROOT / "docs" / "results"
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
@@ -19,6 +21,10 @@ NAMES = {
     "biased-mf": "Biased MF (`deviation_rank=0`)",
     "dmf-paper": "DMF, the paper's likelihood (`beta=0`)",
     "dmf": "**DMF, the defaults**",
+}
+BEST = {
+    "bayes-implicit": "**Bayesian, the defaults**",
+    "bayes-full": "Bayesian, with time and levels",
 }
 PAPER = {"biased-mf": 0.845, "dmf-paper": 0.841}
 
@@ -34,7 +40,9 @@ def table(head: list[str], rows: list[list[str]]) -> str:
 
 def results() -> str:
     rows = []
-    for model, name in NAMES.items():
+    for model, name in (NAMES | BEST).items():
+        if model in BEST and not measured(model.removeprefix("bayes-")):
+            continue
         result = read(f"ml1m-{model}.json")
         mean, (low, high) = result["mean"], result["interval95"]["rmse"]
         rows.append(
@@ -160,8 +168,90 @@ def promises() -> str:
     return table(["figure", "measured", "aim", ""], rows)
 
 
+BAYES = {
+    "constant": 'ratings only, `deviation="constant"`',
+    "rank1": 'ratings only, `deviation="rank1"`',
+    "lowrank": "ratings only (`implicit=False`)",
+    "implicit": "**the defaults**: ratings and sets",
+    "time": "sets and `time`",
+    "full": 'sets, `time` and `likelihood="ordinal"`',
+}
+STEPS = [("lowrank", "constant"), ("implicit", "lowrank"), ("time", "implicit"), ("full", "time")]
+
+
+def measured(name: str) -> bool:
+    """Whether a row has been run."""
+    return (RESULTS / f"ml1m-bayes-{name}.json").exists()
+
+
+def bayes() -> str:
+    rows = []
+    for name, label in BAYES.items():
+        if not measured(name):
+            continue
+        result = read(f"ml1m-bayes-{name}.json")
+        mean, (low, high) = result["mean"], result["interval95"]["rmse"]
+        rows.append(
+            [
+                label,
+                f"{mean['rmse']:.4f} ± {(high - low) / 2:.4f}",
+                *(f"{mean[key]:.4f}" for key in ("nll", "log_loss")),
+                *(f"{mean[key]:.3f}" for key in ("spearman", "auc")),
+                f"{100 * mean['coverage90']:.1f} %",
+            ]
+        )
+    head = ["", "RMSE", "NLL", "log-loss of the level", "rank corr. of abs. error and std",
+            "AUC, abs. error > 1", "90 % interval covers"]  # fmt: skip
+    return table(head, rows)
+
+
+def bayes_paired() -> str:
+    lines = []
+    for one, other in STEPS:
+        if not (measured(one) and measured(other)):
+            continue
+        results = [read(f"ml1m-bayes-{name}.json") for name in (one, other)]
+        texts = []
+        for metric in ("rmse", "nll", "log_loss"):
+            test = compare(*results, metric)
+            texts.append(
+                f"{metric.replace('_', '-')} {test.difference:+.4f} (95 % {test.low:+.4f} to "
+                f"{test.high:+.4f}), lower on {test.wins} of {test.n}, p = {test.t_pvalue:.1g}"
+            )
+        names = [BAYES[name].replace("**", "") for name in (one, other)]
+        lines.append(f"- {names[0]}, against {names[1]}: {'; '.join(texts)}.")
+    return "\n".join(lines)
+
+
+def bayes_peers() -> str:
+    peers = json.loads((ROOT / "bench" / "results" / "peers-ml1m.json").read_text())["systems"]
+    names = [name for name in ("implicit", "time", "full") if measured(name)]
+    ours = {name: read(f"ml1m-bayes-{name}.json") for name in names}
+    rows = []
+    for name, result in ours.items():
+        each = [f"{row['rmse']:.4f}" for row in result["splits"]]
+        mean = result["mean"]
+        rows.append(
+            [f"noisewise, {BAYES[name].replace('**', '')}", *each, f"{mean['rmse']:.4f}",
+             f"{mean['log_loss']:.4f}"]
+        )  # fmt: skip
+    for name, system in peers.items():
+        each = [f"{row['rmse']:.4f}" for row in system["splits"]]
+        each += [""] * (len(ours["full"]["splits"]) - len(each))
+        rows.append([PEERS.get(name, name), *each, f"{system['mean']['rmse']:.4f}",
+                     f"{system['mean']['log_loss']:.4f}"])  # fmt: skip
+    splits = [f"split {row['seed']}" for row in ours["full"]["splits"]]
+    return table(["RMSE", *splits, "mean", "log-loss, mean"], rows)
+
+
+PEERS = {"myfm": "myFM, ordered probit: day, sets both ways, rank 32, 200 iterations"}
+
 BLOCKS = {
-    f.__name__: f for f in (results, paired, time, search, deviation_ranks, variants, speed, promises)
+    f.__name__: f
+    for f in (
+        results, paired, time, search, deviation_ranks, variants, speed, promises,
+        bayes, bayes_paired, bayes_peers,
+    )
 }  # fmt: skip
 
 
