@@ -14,7 +14,8 @@ from noisewise.datasets.synthetic import make_ratings
 
 RATINGS = make_ratings(n_users=80, n_items=40, seed=0).observations
 USER, ITEM = RATINGS.decode()[0]
-QUICK = ["--set", "rank=4", "--set", "deviation_rank=1", "--set", "epochs=6"]
+QUICK = ["--model", "dmf", "--set", "rank=4", "--set", "deviation_rank=1", "--set", "epochs=6"]
+SWEEPS = ["--set", "rank=4", "--set", "sweeps=30", "--set", "burn_in=10"]
 
 
 @pytest.fixture(scope="module")
@@ -54,6 +55,40 @@ def test_fit_says_what_it_did_and_writes_a_model(folder, capsys):
     assert out.exists()
     assert "The model is in" in capsys.readouterr().out
     assert reported(report)["shape"] == [len(np.unique(codes)) for codes in RATINGS.codes]
+
+
+@pytest.mark.filterwarnings("ignore:Predictions have not settled")
+def test_without_a_name_the_model_is_bayesian_and_times_may_be_part_of_the_cells(folder, capsys):
+    rows = (folder / "ratings.csv").read_text().splitlines()
+    timed = [rows[0] + ",when", *(f"{row},{k % 977}" for k, row in enumerate(rows[1:]))]
+    (folder / "timed.csv").write_text("\n".join(timed))
+    out = folder / "bayes.nw"
+    assert run("fit", folder / "timed.csv", "--out", out, *SWEEPS, "--set", "time=when") == 0
+    assert "bayes, 30 epochs" in capsys.readouterr().out
+    predicted = []
+    for cells in ("timed.csv", "ratings.csv"):
+        assert run("predict", out, folder / cells) == 0
+        predicted.append(capsys.readouterr().out)
+    assert predicted[0] != predicted[1]
+    assert run("recommend", out, USER) == 0
+    assert run("noise", out) == 0
+
+
+@pytest.mark.filterwarnings("ignore:Predictions have not settled")
+def test_evaluate_has_the_log_loss_of_levels(folder):
+    report = folder / "levels.json"
+    words = ["--model", "bayes", *SWEEPS, "--set", "likelihood=ordinal", "--splits", 1]
+    rows = (folder / "ratings.csv").read_text().splitlines()
+    whole = [
+        rows[0],
+        *(
+            ",".join([*row.split(",")[:2], str(round(float(row.split(",")[2])))])
+            for row in rows[1:]
+        ),
+    ]
+    (folder / "stars.csv").write_text("\n".join(whole))
+    assert run("evaluate", folder / "stars.csv", *words, "--json", report) == 0
+    assert {"auc", "log_loss", "spearman", "coverage90"} <= reported(report)["mean"].keys()
 
 
 def test_the_same_seed_gives_the_same_file(folder):

@@ -11,18 +11,28 @@ from noisewise.errors import (
     SettingError,
 )
 from noisewise.models import load
+from noisewise.models.autorec import AutoRec
 from noisewise.models.bayesian import BayesianFactorizer
 from noisewise.models.deviation import DeviationFactorizer
 from noisewise.models.drmf import TrimmedFactorizer
+from noisewise.models.interpolation import LinearInterpolator
 from noisewise.models.linear import DeviationRegressor
+from noisewise.models.llorma import LLORMA
+from noisewise.models.rbm import RBM
 from noisewise.models.rbmf import RobustBayesianFactorizer
 from noisewise.models.rcf import HuberFactorizer
+from noisewise.models.smoother import OUSmoother
+from noisewise.models.spatial import SpatialNeighbours
+from noisewise.models.tucker import TuckerFactorizer
 from noisewise.noise import noisy_ids, noisy_observations
 from noisewise.observations import Ids, Observations, observe
 
 __version__ = "0.1.0"
 
 __all__ = [
+    "LLORMA",
+    "RBM",
+    "AutoRec",
     "BayesianFactorizer",
     "Calibration",
     "DataError",
@@ -31,13 +41,17 @@ __all__ = [
     "DivergedError",
     "HuberFactorizer",
     "Ids",
+    "LinearInterpolator",
     "MissingExtraError",
     "ModelFileError",
     "NoisewiseError",
+    "OUSmoother",
     "Observations",
     "RobustBayesianFactorizer",
     "SettingError",
+    "SpatialNeighbours",
     "TrimmedFactorizer",
+    "TuckerFactorizer",
     "load",
     "noisy_ids",
     "noisy_observations",

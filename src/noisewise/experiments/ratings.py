@@ -22,10 +22,13 @@ from tqdm import tqdm
 
 from noisewise import metrics
 from noisewise.errors import DataError, SettingError
+from noisewise.models.autorec import AutoRec
 from noisewise.models.base import Factorizer
 from noisewise.models.bayesian import BayesianFactorizer
 from noisewise.models.deviation import DeviationFactorizer
 from noisewise.models.drmf import TrimmedFactorizer
+from noisewise.models.llorma import LLORMA
+from noisewise.models.rbm import RBM
 from noisewise.models.rbmf import RobustBayesianFactorizer
 from noisewise.models.rcf import HuberFactorizer
 from noisewise.models.trained import Trained
@@ -58,6 +61,9 @@ MODELS: dict[str, tuple[type[Factorizer], dict[str, Any]]] = {
     "rcf": (HuberFactorizer, {}),
     "rbmf": (RobustBayesianFactorizer, {}),
     "drmf": (TrimmedFactorizer, {}),
+    "rbm": (RBM, {}),
+    "llorma": (LLORMA, {}),
+    "autorec": (AutoRec, {}),
 }
 PAPER_UNKNOWN = 3.0
 MOST_LEVELS = 50

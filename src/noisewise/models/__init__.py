@@ -6,21 +6,35 @@ from pathlib import Path
 
 from noisewise import storage
 from noisewise.errors import ModelFileError
+from noisewise.models.autorec import AutoRec
 from noisewise.models.base import Factorizer
 from noisewise.models.bayesian import BayesianFactorizer
 from noisewise.models.deviation import DeviationFactorizer
 from noisewise.models.drmf import TrimmedFactorizer
+from noisewise.models.interpolation import LinearInterpolator
+from noisewise.models.llorma import LLORMA
+from noisewise.models.rbm import RBM
 from noisewise.models.rbmf import RobustBayesianFactorizer
 from noisewise.models.rcf import HuberFactorizer
+from noisewise.models.smoother import OUSmoother
+from noisewise.models.spatial import SpatialNeighbours
+from noisewise.models.tucker import TuckerFactorizer
 
 MODELS: dict[str, type[Factorizer]] = {
     model.__name__: model
     for model in (
+        AutoRec,
         BayesianFactorizer,
         DeviationFactorizer,
         HuberFactorizer,
+        LinearInterpolator,
+        LLORMA,
+        OUSmoother,
+        RBM,
         RobustBayesianFactorizer,
+        SpatialNeighbours,
         TrimmedFactorizer,
+        TuckerFactorizer,
     )
 }
 

@@ -1,0 +1,192 @@
+"""What a Boltzmann machine has learned: chances of every level; mean, noise and ignorance of cells.
+
+Ignorance is told from counts alone, as for factorizations: what differs between users in the mean
+of an item is not known of a new user, and ever better known after n observations.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from scipy.special import softmax
+
+from noisewise.engine.blas import one_blas_thread
+from noisewise.engine.factors import Counts, Moments
+from noisewise.engine.state import Codes, Floats
+from noisewise.errors import ModelFileError
+from noisewise.storage import Tensors, take
+
+CHUNK_FLOATS = 2_000_000  # gathered or built at a time
+SAMPLE = 256  # rows over which the spread of means is measured
+
+
+@dataclass(frozen=True)
+class Levels:
+    """Hidden units of the examples, weights and biases of the visible units.
+
+    The last row of each stands for an id never seen: the average of the known ones.
+
+    Attributes
+    ----------
+    values
+        The levels, sorted.
+    hidden
+        Probability of every hidden unit of every example.
+    weights, bias
+        Per visible unit and level.
+    counts
+        Observations of every example, and of every visible unit.
+    spread
+        For every example, the variance of its means over visible units; for those, over examples.
+    shrink
+        Share of it that is still ignorance, for every example and every visible unit.
+    """
+
+    values: Floats
+    hidden: Floats
+    weights: Floats
+    bias: Floats
+    counts: tuple[Counts, Counts]
+    spread: tuple[Floats, Floats]
+    shrink: tuple[Floats, Floats]
+
+    @classmethod
+    def settle(
+        cls,
+        values: Floats,
+        hidden: Floats,
+        weights: Floats,
+        bias: Floats,
+        counts: tuple[Counts, Counts],
+    ) -> Levels:
+        """Add what an id never seen gets, and measure how much the ids differ."""
+        nothing: Floats = np.empty(0, dtype=np.float32)
+        levels = cls(
+            values, _with_average(hidden, counts[0]), _with_average(weights, counts[1]),
+            _with_average(bias, counts[1]), counts, (nothing, nothing), (nothing, nothing),
+        )  # fmt: skip
+        with one_blas_thread():  # the same bits on any machine's threads
+            spread, noise = levels._spread()
+        first, second = (
+            (1.0 / (1.0 + np.append(count, 0) * other.mean() / noise)).astype(np.float32)
+            for count, other in zip(counts, reversed(spread), strict=True)
+        )
+        return replace(levels, spread=spread, shrink=(first, second))
+
+    def known_codes(self, codes: tuple[Codes, Codes]) -> tuple[Codes, Codes]:
+        """Send ids never trained on (-1, or without observations) to the last row."""
+        first, second = (
+            np.where((code >= 0) & (count[code] > 0), code, len(count)).astype(np.int32)
+            for code, count in zip(codes, self.counts, strict=True)
+        )
+        return first, second
+
+    def chances(self, codes: tuple[Codes, Codes]) -> Floats:
+        """Probability of every level in cells; codes as from ``known_codes``."""
+        chances = np.empty((len(codes[0]), len(self.values)), dtype=np.float32)
+        for part in _chunks(len(chances), self.weights[0].size):
+            i, j = (code[part] for code in codes)
+            product = np.einsum("nf,nkf->nk", self.hidden[i], self.weights[j])
+            chances[part] = softmax(product + self.bias[j], axis=1)
+        return chances
+
+    def moments(self, codes: tuple[Codes, Codes]) -> Moments:
+        """Moments of cells; codes as from ``known_codes``."""
+        mean, noise = self._mean_and_variance(self.chances(codes))
+        i, j = codes
+        ignorance = self.shrink[0][i] * self.spread[1][j] + self.shrink[1][j] * self.spread[0][i]
+        return Moments(mean, noise, ignorance)
+
+    def pack(self) -> Tensors:
+        """Return the tensors of a file; averages are made again."""
+        tensors: Tensors = {
+            "levels": self.values,
+            "hidden": self.hidden[:-1],
+            "weights": self.weights[:-1],
+            "bias": self.bias[:-1],
+        }
+        for side in range(2):
+            tensors[f"counts{side}"] = self.counts[side]
+            tensors[f"spread{side}"] = self.spread[side]
+            tensors[f"shrink{side}"] = self.shrink[side]
+        return tensors
+
+    @classmethod
+    def unpack(cls, path: Any, tensors: Tensors, shape: tuple[int, int], hidden: int) -> Levels:
+        """Undo ``pack``; the file is not trusted."""
+        values = take(path, tensors, "levels", "float32", -1)
+        if len(values) < 1 or not (np.diff(values) > 0).all():
+            raise ModelFileError(f"{path} is damaged: its levels are not sorted.")
+        n, m = shape
+        size = len(values)
+        counts = (
+            take(path, tensors, "counts0", "int64", n),
+            take(path, tensors, "counts1", "int64", m),
+        )
+        if any((count < 0).any() or not count.any() for count in counts):
+            raise ModelFileError(f"{path} is damaged: its counts make no sense.")
+        parts: dict[str, list[Floats]] = {}
+        for name in ("spread", "shrink"):
+            parts[name] = [
+                take(path, tensors, f"{name}{side}", "float32", length + 1)
+                for side, length in enumerate(shape)
+            ]
+            if any((part < 0).any() for part in parts[name]):
+                raise ModelFileError(f"{path} is damaged: {name} is negative.")
+        return cls(
+            values,
+            _with_average(take(path, tensors, "hidden", "float32", n, hidden), counts[0]),
+            _with_average(take(path, tensors, "weights", "float32", m, size, hidden), counts[1]),
+            _with_average(take(path, tensors, "bias", "float32", m, size), counts[1]),
+            counts,
+            (parts["spread"][0], parts["spread"][1]),
+            (parts["shrink"][0], parts["shrink"][1]),
+        )
+
+    def _mean_and_variance(self, chances: Floats) -> tuple[Floats, Floats]:
+        mean = (chances * self.values).sum(axis=-1)
+        variance = (chances * (self.values - mean[..., None]) ** 2).sum(axis=-1)
+        return mean, variance
+
+    def _spread(self) -> tuple[tuple[Floats, Floats], float]:
+        """Variance of the means of every row over a sample of the other side, and typical noise."""
+        some = [_sample(count) for count in self.counts]
+        of_example, of_visible = (np.empty(len(c) + 1, dtype=np.float32) for c in self.counts)
+        noise = []
+        for part in _chunks(len(of_example), len(some[1]) * len(self.values)):
+            mean, _ = self._table(self.hidden[part], some[1])
+            of_example[part] = mean.var(axis=1)
+        for part in _chunks(len(of_visible), len(some[0]) * len(self.values)):
+            mean, variance = self._table(self.hidden[some[0]], part)
+            of_visible[part] = mean.var(axis=0)
+            noise.append(variance.mean())
+        for spread, count in zip((of_example, of_visible), self.counts, strict=True):
+            spread[-1] = spread[:-1][count > 0].mean()
+        return (of_example, of_visible), max(float(np.mean(noise)), 1e-6)
+
+    def _table(self, hidden: Floats, visible: Any) -> tuple[Floats, Floats]:
+        weights = self.weights[visible]
+        product = hidden @ weights.reshape(-1, weights.shape[-1]).T
+        product = product.reshape(len(hidden), *weights.shape[:2]) + self.bias[visible]
+        return self._mean_and_variance(softmax(product, axis=2))
+
+
+def _with_average(rows: Floats, count: Counts) -> Floats:
+    average = rows[count > 0].mean(axis=0, keepdims=True, dtype=np.float64)
+    return np.append(rows, average.astype(np.float32), axis=0)
+
+
+def _sample(count: Counts) -> npt.NDArray[np.intp]:
+    """Pick some rows that have observations, evenly spaced."""
+    rows = np.flatnonzero(count)
+    return rows[np.linspace(0, len(rows) - 1, min(SAMPLE, len(rows))).astype(np.intp)]
+
+
+def _chunks(n: int, width: int) -> Iterator[slice]:
+    size = max(1, CHUNK_FLOATS // width)
+    for start in range(0, n, size):
+        yield slice(start, start + size)

@@ -1,0 +1,351 @@
+"""What models of single series share: which mode is time, what types of sensors have in common.
+
+A series is all that was observed of one combination of the ids of all modes but time. Series of the
+same type (temperature, humidity, ...) have units and habits in common.
+"""
+
+from __future__ import annotations
+
+import math
+import time as clock
+from abc import abstractmethod
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, ClassVar, Literal, NamedTuple, Self
+
+import numpy as np
+import numpy.typing as npt
+from sklearn.utils.validation import check_is_fitted
+
+from noisewise import storage
+from noisewise.engine.factors import Moments
+from noisewise.engine.series import Array, Ints, Series
+from noisewise.engine.state import Codes
+from noisewise.errors import DataError, ModelFileError, SettingError
+from noisewise.models.base import Factorizer
+from noisewise.models.settings import Rule, check, either, number, one_of, span, threads
+from noisewise.models.stamps import checked_stamps, read_stamps
+from noisewise.models.trained import range_of
+from noisewise.observations import Ids, encode_ids, id_columns, observe
+from noisewise.observations.tables import check_ids
+
+PRIOR = 5.0  # observations that what a type has in common is worth
+FLOOR = 1e-12  # share of the mean square below which a variance is rounding
+
+MODE = Rule(
+    "the name or the number of a mode",
+    lambda v: isinstance(v, str | int | np.integer) and type(v) is not bool,
+)
+SHARED: dict[str, Rule] = {
+    "value_range": either(span(), "auto", None),
+    "unknown": either(number(), "default"),
+    "duplicates": one_of("error", "last", "mean"),
+    "n_jobs": threads(),
+}
+
+
+class Units(NamedTuple):
+    """Mean and variance of every type; at the end, of everything, for a type never seen."""
+
+    mean: Array
+    variance: Array
+
+    @classmethod
+    def of(cls, values: npt.NDArray[Any], types: npt.NDArray[Any], n: int) -> Units:
+        """Measure values; a type of which a single one is known is as wide as everything."""
+        values = values.astype(np.float64)
+        counts = np.append(np.bincount(types, minlength=n), len(values))
+        sums = np.append(np.bincount(types, values, n), values.sum())
+        mean = sums / np.maximum(counts, 1)
+        away = (values - mean[types]) ** 2
+        total = float(np.mean((values - mean[-1]) ** 2))
+        variance = np.append(np.bincount(types, away, n), total * len(values))
+        variance /= np.maximum(counts, 1)
+        mean[counts == 0] = mean[-1]
+        variance[counts < 2] = total
+        return cls(mean, np.maximum(variance, FLOOR * (mean**2 + (mean == 0.0))))
+
+
+@dataclass(frozen=True)
+class Grouping:
+    """Which series a cell belongs to, and of which type a series is.
+
+    Attributes
+    ----------
+    time, group
+        The mode that is time; the mode that is the type, None if all series are alike.
+    shape
+        Ids of every mode.
+    keys
+        Every series that was observed as one number, sorted.
+    """
+
+    time: int
+    group: int | None
+    shape: tuple[int, ...]
+    keys: Ints
+
+    @property
+    def n_types(self) -> int:
+        """The number of types."""
+        return 1 if self.group is None else self.shape[self.group]
+
+    @property
+    def types(self) -> Ints:
+        """The type of every series."""
+        left, types = self.keys, np.zeros(len(self.keys), dtype=np.int64)
+        for mode in reversed(range(len(self.shape))):
+            if mode != self.time:
+                left, code = np.divmod(left, self.shape[mode])
+                types = code if mode == self.group else types
+        return types
+
+    def series(self, codes: tuple[Codes, ...]) -> Ints:
+        """Return the series of cells, -1 where nothing was observed of it."""
+        return key_places(self.keys, *series_keys(codes, self.shape, self.time))
+
+    def type_of(self, codes: tuple[Codes, ...]) -> Ints:
+        """Return the type of cells; one never seen is the one after the last."""
+        if self.group is None:
+            return np.zeros(len(codes[0]), dtype=np.int64)
+        types = codes[self.group].astype(np.int64)
+        return np.where(types < 0, self.n_types, types)
+
+
+class SeriesModel(Factorizer):
+    """Base class of models that look at one series at a time.
+
+    A model says what it learns of all series (``_learn``) and what it knows of them at some times
+    (``_at``).
+
+    Attributes
+    ----------
+    series_ : Series
+        The observations, by series and time.
+    seconds_ : float
+        Time that fit took.
+    """
+
+    _rules: ClassVar[dict[str, Rule]] = SHARED | {
+        "time": MODE,
+        "group": either(MODE, None),
+    }
+    _std_is_honest: ClassVar[bool] = True
+
+    time: int | str
+    group: int | str | None
+    value_range: Literal["auto"] | tuple[float, float] | None
+    duplicates: Literal["error", "last", "mean"]
+    series_: Series
+    seconds_: float
+
+    @abstractmethod
+    def _learn(self, series: Series, types: Ints, n_types: int) -> None:
+        """Learn from all series."""
+
+    @abstractmethod
+    def _at(self, which: Ints, when: Array, leave_out: bool) -> tuple[Array, Array, Array]:
+        """Mean, noise and ignorance of observed series at some times; NaN where none is known."""
+
+    @property
+    @abstractmethod
+    def _noise(self) -> Array:
+        """Variance of the noise of every type, and of a type never seen."""
+
+    def fit(self, X: Any, y: Any = None) -> Self:
+        """Learn from a table of ids and a value for each row.
+
+        Parameters
+        ----------
+        X : table of ids or Observations
+            One id column per mode, one of which holds the times: numbers or dates.
+        y : sequence of float, optional
+            The values; without it, the last column of X.
+
+        Returns
+        -------
+        self
+        """
+        started = clock.perf_counter()
+        check(self, self._rules)
+        seen = observe(X, y, duplicates=self.duplicates)
+        time, group = self._modes(seen.ids)
+        stamps, _ = checked_stamps(seen.ids[time])
+        keys, _ = series_keys(seen.codes, seen.shape, time)
+        keys, which = np.unique(keys, return_inverse=True)
+        grouping = Grouping(time, group, seen.shape, keys)
+        series = Series.group(which, stamps[seen.codes[time]], seen.values, len(keys))
+        self._learn(series, grouping.types, grouping.n_types)
+        self.ids_, self.calibration_ = seen.ids, None
+        self.value_range_ = range_of(self.value_range, seen)
+        self._keep(series, grouping)
+        self.seconds_ = clock.perf_counter() - started
+        return self
+
+    def leave_one_out(self, X: Any, return_std: bool = False) -> Any:
+        """Predict cells as if each had not been trained on; what it was is then a fair test.
+
+        Cells that were not trained on are predicted as ever.
+        """
+        check_is_fitted(self)
+        codes, when = self._encoded(X)
+        mean, noise, ignorance = self._known(codes, when, leave_out=True)[0]
+        std = np.float32(self.std_scale_) * np.sqrt(noise + ignorance)
+        return (self._clipped(mean), std) if return_std else self._clipped(mean)
+
+    def _keep(self, series: Series, grouping: Grouping) -> None:
+        self.series_, self._grouping = series, grouping
+        self.n_features_in_ = len(self.ids_)
+        self._stamps, self._are_dates = checked_stamps(self.ids_[grouping.time])
+        types = grouping.types
+        self._units = Units.of(series.values, types[series.which], grouping.n_types)
+        self._series_units = series_units(series, types, grouping.n_types)
+
+    def _modes(self, ids: tuple[Ids, ...]) -> tuple[int, int | None]:
+        """Return the mode that is time, and the mode that is the type."""
+        time = mode_number(self.time, ids, "time")
+        others = [mode for mode in range(len(ids)) if mode != time]
+        if self.group is None or (self.group == "auto" and len(others) == 1):
+            return time, None
+        if self.group == "auto":
+            return time, min(others, key=lambda mode: len(ids[mode]))
+        group = mode_number(self.group, ids, "group")
+        if group == time:
+            raise SettingError(
+                f"group must be another mode than time; got {self.group!r} for both."
+            )
+        return time, group
+
+    def _encoded(self, X: Any) -> tuple[tuple[Codes, ...], Array]:
+        """Row numbers and times of cells; a time need not be known, only understood."""
+        codes = encode_ids(X, self.ids_)
+        mode = self._grouping.time
+        when = np.append(self._stamps, np.nan)[codes[mode]]
+        new = np.flatnonzero(codes[mode] < 0)
+        if len(new):
+            entries = check_ids(matching_column(X, self.ids_, mode), self.ids_[mode].name)
+            fresh = [entries[k] for k in new] if isinstance(entries, list) else entries[new]
+            stamps, dates = read_stamps(fresh)
+            when[new] = np.where(dates == self._are_dates, stamps, np.nan)
+        return codes, when
+
+    def _cells(self, X: Any) -> tuple[Moments, npt.NDArray[np.bool_]]:
+        return self._known(*self._encoded(X), leave_out=False)
+
+    def _moments(self, codes: tuple[Codes, ...]) -> tuple[Moments, npt.NDArray[np.bool_]]:
+        when = np.append(self._stamps, np.nan)[codes[self._grouping.time]]
+        return self._known(codes, when, leave_out=False)
+
+    def _known(
+        self, codes: tuple[Codes, ...], when: Array, *, leave_out: bool
+    ) -> tuple[Moments, npt.NDArray[np.bool_]]:
+        which, types = self._grouping.series(codes), self._grouping.type_of(codes)
+        mean, variance = self._units.mean[types], self._units.variance[types]
+        series = which >= 0
+        timeless = series & np.isnan(when)
+        own = self._series_units
+        mean[timeless], variance[timeless] = (part[which[timeless]] for part in own)
+        noise = np.minimum(self._noise[types], variance)
+        ignorance = variance - noise
+        asked = np.flatnonzero(series & ~timeless)
+        found = self._at(which[asked], when[asked], leave_out)
+        there = ~np.isnan(found[0])
+        for whole_part, part in zip((mean, noise, ignorance), found, strict=True):
+            whole_part[asked[there]] = part[there]
+        unseen = np.isnan(when)
+        for mode, code in enumerate(codes):
+            unseen |= (code < 0) & (mode != self._grouping.time)
+        return Moments(*(part.astype(np.float32) for part in (mean, noise, ignorance))), unseen
+
+    def _pack(self) -> tuple[dict[str, Any], storage.Tensors]:
+        series = self.series_
+        return {"seconds": self.seconds_}, {
+            "series.keys": self._grouping.keys,
+            "series.starts": series.starts,
+            "series.time": series.time,
+            "series.values": series.values,
+        }
+
+    def _unpack(self, path: str | Path, header: dict[str, Any], tensors: storage.Tensors) -> None:
+        check(self, self._rules)
+        time, group = self._modes(self.ids_)
+        keys = storage.take(path, tensors, "series.keys", "int64", -1)
+        starts = storage.take(path, tensors, "series.starts", "int64", len(keys) + 1)
+        times = storage.take(path, tensors, "series.time", "float64", int(starts[-1]))
+        values = storage.take(path, tensors, "series.values", "float64", len(times))
+        shape = tuple(map(len, self.ids_))
+        in_order = starts[0] == 0 and (np.diff(starts) > 0).all() and (np.diff(keys) > 0).all()
+        if not (in_order and len(keys) and keys[0] >= 0 and keys[-1] < n_keys(shape, time)):
+            raise ModelFileError(f"{path} is damaged: its series make no sense.")
+        series = Series(starts, times, values)
+        if (np.diff(times)[np.diff(series.which) == 0] < 0).any():
+            raise ModelFileError(f"{path} is damaged: its series are not in the order of time.")
+        self._keep(series, Grouping(time, group, shape, keys))
+        self.seconds_ = float(header["seconds"])
+
+
+def series_units(series: Series, types: Ints, n_types: int) -> Units:
+    """Mean and variance of every series, drawn to those of its type where it has few observations.
+
+    Means are shrunk by the share of their variance that is not chance; a variance counts what its
+    type has as ``PRIOR`` observations.
+    """
+    which, counts = series.which, series.counts
+    own = np.bincount(which, series.values) / counts
+    squares = np.bincount(which, (series.values - own[which]) ** 2)
+    everything = Units.of(series.values, types[which], n_types)
+    freedom = np.bincount(types, counts - 1, n_types)
+    within = np.bincount(types, squares, n_types) / np.maximum(freedom, 1)
+    within = np.where(freedom > 0, within, everything.variance[:-1])
+    within = np.maximum(within, FLOOR * everything.variance[:-1])
+    centre = everything.mean[types]
+    many = np.maximum(np.bincount(types, minlength=n_types), 1)
+    between = np.bincount(types, (own - centre) ** 2 - within[types] / counts, n_types) / many
+    between = np.maximum(between, 0.0)[types]
+    mean = centre + between / (between + within[types] / counts) * (own - centre)
+    around = squares + counts * (own - mean) ** 2
+    return Units(mean, (around + PRIOR * within[types]) / (counts + PRIOR))
+
+
+def series_keys(
+    codes: tuple[Codes, ...], shape: tuple[int, ...], *without: int
+) -> tuple[Ints, npt.NDArray[np.bool_]]:
+    """Return numbers for combinations of ids of all modes but some, and if all ids are known."""
+    if n_keys(shape, *without) >= 2**63:
+        raise DataError(f"There can be at most 2^63 combinations of ids; got modes of {shape}.")
+    keys = np.zeros(len(codes[0]), dtype=np.int64)
+    known = np.ones(len(keys), dtype=bool)
+    for mode, (code, n) in enumerate(zip(codes, shape, strict=True)):
+        if mode not in without:
+            keys = keys * n + code
+            known &= code >= 0
+    return keys, known
+
+
+def n_keys(shape: tuple[int, ...], *without: int) -> int:
+    """Return how many combinations of ids of all modes but some there can be."""
+    return math.prod(n for mode, n in enumerate(shape) if mode not in without)
+
+
+def key_places(keys: Ints, asked: Ints, known: npt.NDArray[np.bool_]) -> Ints:
+    """Return the places of numbers among sorted ones, -1 where they are not there."""
+    at = np.searchsorted(keys, asked).clip(max=len(keys) - 1)
+    return np.where(known & (keys[at] == asked), at, -1)
+
+
+def mode_number(mode: int | str, ids: tuple[Ids, ...], setting: str) -> int:
+    """Return the number of a mode that is named, or counted from the first or the last."""
+    names = [one.name for one in ids]
+    if isinstance(mode, str) and mode in names:
+        return names.index(mode)
+    if not isinstance(mode, str) and -len(names) <= mode < len(names):
+        return int(mode) % len(names)
+    raise SettingError(f"{setting} must be one of {names} or its number; got {mode!r}.")
+
+
+def matching_column(X: Any, ids: tuple[Ids, ...], mode: int) -> Any:
+    """Return the entries of a mode: by name where all names agree, else by position."""
+    columns = id_columns(X)
+    by_name = {column.name: column.entries for column in columns}
+    names = [one.name for one in ids]
+    return by_name[names[mode]] if by_name.keys() == set(names) else columns[mode].entries
