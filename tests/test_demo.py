@@ -10,6 +10,8 @@ from noisewise.errors import MissingExtraError
 from noisewise.experiments import demo
 from noisewise.experiments.demo import run_demo, table
 
+MODELS = "Biased MF", "DMF", "Bayesian"
+
 
 @pytest.fixture(scope="module")
 def result(tmp_path_factory):
@@ -33,8 +35,9 @@ def small(tmp_path_factory):
 
 
 def test_learned_std_finds_the_noise_we_put_in(rows):
-    assert rows["DMF"].noise_correlation >= 0.95
-    assert rows["DMF"].std_correlation >= 0.95
+    for name in ("DMF", "Bayesian"):
+        assert rows[name].noise_correlation >= 0.95
+        assert rows[name].std_correlation >= 0.95
 
 
 def test_one_std_for_all_has_no_correlation_with_the_noise(rows):
@@ -48,12 +51,12 @@ def test_learning_the_noise_makes_the_likelihood_better_and_the_mean_no_worse(ro
 
 
 def test_no_model_is_better_than_the_truth(rows):
-    for name in ("Biased MF", "DMF"):
+    for name in MODELS:
         assert rows[name].rmse > rows["the truth"].rmse
         assert rows[name].nll > rows["the truth"].nll
 
 
-@pytest.mark.parametrize("name", ["Biased MF", "DMF", "the truth"])
+@pytest.mark.parametrize("name", [*MODELS, "the truth"])
 def test_ninety_percent_interval_covers_ninety_percent(rows, name):
     assert rows[name].coverage == pytest.approx(0.9, abs=0.015)
 
@@ -66,7 +69,7 @@ def test_text_has_a_line_per_model_and_says_where_to_look(result):
     heading, rule, *lines = result.text.splitlines()
     assert re.split(r"\s{2,}", heading) == demo.COLUMNS
     assert set(rule) == {"-"}
-    assert [line[:9].strip() for line in lines[:3]] == ["Biased MF", "DMF", "the truth"]
+    assert [line[:9].strip() for line in lines[:4]] == [*MODELS, "the truth"]
     assert lines[0].endswith("\N{EN DASH}")
     assert str(result.page) in lines[-1]
 
@@ -85,7 +88,7 @@ def test_files_are_written_and_nothing_else(result):
 def test_record_holds_the_report(result):
     report = json.loads(result.record.read_text())
     assert report == result.report
-    assert [row["model"] for row in report["rows"]] == ["Biased MF", "DMF", "the truth"]
+    assert [row["model"] for row in report["rows"]] == [*MODELS, "the truth"]
     assert report["rows"][0]["noise_correlation"] is None
 
 
@@ -111,6 +114,7 @@ def test_progress_tells_each_step(small):
     assert [line.split(" on ")[0] for line in lines] == [
         "Fitting Biased MF",
         "Fitting DMF",
+        "Fitting Bayesian",
         "Drawing",
     ]
 
