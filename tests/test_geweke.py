@@ -1,0 +1,319 @@
+"""Joint-distribution tests (Geweke 2004): sweeps leave the distribution that they sample alone.
+
+Everything unknown is drawn from its prior, and data given it. Then the unknowns are a draw from
+their posterior, and remain one after any number of sweeps: a summary of unknowns and data has the
+same mean before and after. This is done a thousand times over, independently, so that the standard
+error of the difference is plain. A wrong shape, a forgotten Jacobian or a stale residual moves some
+mean by many standard errors.
+"""
+
+import math
+from dataclasses import fields, replace
+from typing import NamedTuple
+
+import numpy as np
+import pytest
+
+from noisewise.engine.blas import one_blas_thread
+from noisewise.engine.gibbs import problem, scale, sweep
+from noisewise.engine.gibbs.draw import CUT_WIDTH, PATHS, Draw, first_draw
+from noisewise.engine.gibbs.hyper import MEAN_WEIGHT
+from noisewise.engine.gibbs.noise import SHAPE
+from noisewise.engine.gibbs.problem import Model, Problem
+from noisewise.engine.gibbs.scale import PATH_PRIOR, feature_part
+from noisewise.engine.gibbs.sweep import PATH_SETTINGS_FROM, SPREAD_RATE, SPREAD_SHAPE, Sweeper
+
+SWEEPS = 2  # from a draw of the prior: the second starts from what the first one left
+LEVELS, ANCHOR = 4, 2
+FARTHEST = 4.5  # standard errors
+
+Array = np.ndarray
+ARRAYS = [field.name for field in fields(Draw) if field.name != "epoch"]
+
+
+class Case(NamedTuple):
+    noise_rank: int
+    likelihood: str = "gaussian"
+    sets: bool = False
+    time: bool = False
+    rank: int = 2
+    shape: tuple[int, ...] = (6, 7)
+    n: int = 24
+    draws: int = 1000
+    centre_spread: float = 1.0  # of the prior of the mean log width
+
+    @property
+    def model(self) -> Model:
+        return Model(self.rank, self.noise_rank, self.likelihood, self.sets, self.time, seed=5)
+
+
+CASES = {
+    "constant noise": Case(0),
+    "noise of rank one": Case(1),
+    "noise of rank two": Case(2),
+    "three modes": Case(3, shape=(5, 4, 4), n=30),
+    "sets": Case(0, sets=True),
+    "time": Case(1, time=True, rank=1, shape=(4, 5), n=48),
+    "levels": Case(0, "ordinal", centre_spread=0.2),
+    "levels and noise": Case(2, "ordinal"),
+    "everything": Case(2, "ordinal", sets=True, time=True, rank=1),
+}
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_sweeps_leave_the_joint_distribution_alone(name, monkeypatch):
+    monkeypatch.setattr(problem, "TASKS", 1)  # fewer calls for the few rows here
+    monkeypatch.setattr(scale, "PATH_VARIANCE", 1.0)  # so that paths show behind the noise
+    case = CASES[name]
+    for module in (scale, sweep):
+        monkeypatch.setattr(module, "CENTRE_SPREAD", case.centre_spread)
+    far = {key: z for key, z in z_scores(case).items() if not abs(z) < FARTHEST}
+    assert not far
+
+
+def z_scores(case: Case) -> dict[str, float]:
+    """How far sweeps move the means of all summaries, and of their squares."""
+    rng = np.random.default_rng(0)
+    cells = observed_cells(case, rng)
+    start = prior_draws(case, cells, rng)
+    data = draw_data(start, case, cells, rng)
+    end = swept(start, data, case, cells)
+    before, after = (summaries(draw, data, case, cells) for draw in (start, end))
+    tame, still_tame = (is_tame(draw) for draw in (start, end))
+    found = {}
+    for key, old in before.items():
+        centre, spread = old[tame].mean(), old[tame].std()
+        for power in (1, 2):
+            old_value, new_value = (
+                np.where(chosen, (np.where(chosen, value, centre) - centre) / spread, 0.0) ** power
+                for chosen, value in ((tame, old), (still_tame, after[key]))
+            )
+            moved = new_value - old_value
+            found[f"{key} ^{power}"] = float(moved.mean() / moved.std() * math.sqrt(len(moved)))
+    return found
+
+
+def is_tame(draw: Draw) -> Array:
+    """Which draws single precision can tell apart; that is a summary like any other.
+
+    The prior is wide: in one of a thousand draws, rows are so long that noise of size 1 drowns in
+    the rounding of their products.
+    """
+    return (np.abs(draw.factors).max(axis=(1, 2)) < 1e3) & (np.abs(draw.biases).max(axis=1) < 1e3)
+
+
+def observed_cells(case: Case, rng: np.random.Generator) -> Problem:
+    """Cells at random times, some of them at the same time; one row has none.
+
+    Cells are different unless there are too few; sets need them to be.
+    """
+    seen = (case.shape[0] - 1, *case.shape[1:])
+    many = math.prod(seen)
+    chosen = rng.choice(many, case.n, replace=case.n > many)
+    codes = tuple(code.astype(np.int32) for code in np.unravel_index(chosen, seen))
+    time = rng.integers(case.n, size=case.n) if case.time else None
+    return Problem.arrange(codes, np.zeros(case.n, dtype=np.float32), case.shape, time)[0]
+
+
+def prior_draws(case: Case, cells: Problem, rng: np.random.Generator) -> Draw:
+    """Draw everything unknown from its prior, many times; draws are the first axis."""
+    many, D, last = case.draws, case.rank + 1, cells.n_modes - 1
+    one = first_draw(case.model, cells, LEVELS)
+    draw = replace(one, **{name: np.stack([getattr(one, name)] * many) for name in ARRAYS})
+    draw.steps[:, 0], draw.steps[:, 1:] = 1.5, 1.0
+    draw.strengths[:] = rng.gamma(1.0, size=draw.strengths.shape)
+    if case.likelihood == "gaussian":
+        level = rng.gamma(1.0, size=draw.level.shape)
+        draw.level[:] = level if case.noise_rank else 1.0 / level
+    for mode in range(cells.n_modes):
+        part, rows = cells.part(mode), cells.shape[mode]
+        root = np.tril(rng.standard_normal((many, D, D)), -1)
+        root[:, range(D), range(D)] = np.sqrt(rng.chisquare(D - np.arange(D), (many, D)))
+        draw.precisions[:, mode] = root @ root.mT
+        inverse = np.linalg.inv(root)
+        draw.centres[:, mode] = normals(rng, 1, inverse)[:, 0] / math.sqrt(MEAN_WEIGHT)
+        own = normals(rng, rows, inverse) + draw.centres[:, mode, None]
+        if case.sets:
+            weights = normals(rng, cells.shape[1 - mode], inverse)
+            weights /= np.sqrt(draw.strengths[:, mode, None, None])
+            draw.features[:, feature_part(cells, mode)] = weights
+            draw.effects[:, part] = incidence(cells, mode) @ weights
+            own += draw.effects[:, part]
+        draw.factors[:, part, : case.rank], draw.biases[:, part] = own[..., :-1], own[..., -1]
+        if case.noise_rank:
+            level = draw.level[:, None] if mode == last else 1.0
+            gammas = rng.gamma(SHAPE, size=(many, rows, case.noise_rank))
+            draw.noise[:, part] = (SHAPE - 1.0) * level / gammas
+    if case.time:
+        draw_prior_paths(draw, cells, rng)
+    middle = math.log(CUT_WIDTH)
+    draw.width_centre[:] = rng.normal(middle, case.centre_spread, draw.width_centre.shape)
+    gammas = rng.gamma(SPREAD_SHAPE, size=draw.width_spread.shape)
+    draw.width_spread[:] = np.sqrt(SPREAD_RATE / gammas)
+    middle, spread = draw.width_centre[:, None], draw.width_spread[:, None]
+    draw.widths[:] = rng.normal(middle, spread, draw.widths.shape)
+    return draw
+
+
+def draw_prior_paths(draw: Draw, cells: Problem, rng: np.random.Generator) -> None:
+    for number, (mode, centre) in enumerate(PATHS):
+        middle = [math.log(centre / (1.0 - centre)), math.log(scale.PATH_VARIANCE)]
+        draw.path_settings[:, number] = rng.normal(middle, PATH_PRIOR, (len(draw.paths), 2))
+        phi, variance = phi_and_variance(draw, number)
+        for sequence in np.split(cells.index[mode], cells.starts[mode][1:-1]):
+            value = np.sqrt(variance) * rng.standard_normal(len(phi))
+            for n in sequence:
+                draw.paths[:, number, n] = value
+                steps = np.sqrt(variance * (1.0 - phi**2)) * rng.standard_normal(len(phi))
+                value = phi * value + steps
+
+
+def draw_data(draw: Draw, case: Case, cells: Problem, rng: np.random.Generator) -> Array:
+    """Draw values, or levels by way of hidden values, given everything unknown."""
+    mean, variance = moments(draw, cells)
+    draw.fitted[:] = mean - draw.paths.sum(axis=1)
+    values = rng.normal(mean, np.sqrt(variance)).astype(np.float32)
+    if case.likelihood == "gaussian":
+        return values
+    draw.latent[:] = values
+    cuts = cut_points(draw)[:, cells.places[0], 1:-1]
+    return (values[:, :, None] > cuts).sum(axis=2).astype(np.int32)
+
+
+def swept(start: Draw, data: Array, case: Case, cells: Problem) -> Draw:
+    """Sweep over each of the draws, given its data."""
+    end = replace(start, **{name: getattr(start, name).copy() for name in ARRAYS})
+    sweeper = Sweeper(case.model, cells, ANCHOR)
+    given = sweeper.levels if case.likelihood == "ordinal" else cells.values
+    with one_blas_thread():
+        for number in range(case.draws):
+            given[:] = data[number]
+            epoch = PATH_SETTINGS_FROM + SWEEPS * number  # no random number is used twice
+            draw = Draw(epoch, **{name: getattr(end, name)[number] for name in ARRAYS})
+            for _ in range(SWEEPS):
+                if np.isfinite(draw.biases.sum()):  # see is_tame
+                    sweeper(draw)
+    return end
+
+
+def summaries(draw: Draw, data: Array, case: Case, cells: Problem) -> dict[str, Array]:
+    """Summaries of unknowns and data; many of them have a known distribution, given the rest."""
+    seen: dict[str, Array] = {}
+    for mode in range(cells.n_modes):
+        part, precision = cells.part(mode), draw.precisions[:, mode]
+        rows = np.concatenate([draw.factors[:, part], draw.biases[:, part, None]], axis=2)
+        rows = np.delete(rows, range(case.rank, draw.factors.shape[2]), axis=2).astype(np.float64)
+        seen[f"factors {mode}"] = log_mean(rows[..., :-1] ** 2)
+        seen[f"biases {mode}"] = log_mean(rows[..., -1] ** 2)
+        seen[f"precision {mode}"] = np.linalg.slogdet(precision)[1]
+        seen[f"precision of biases {mode}"] = np.log(precision[:, -1, -1])
+        seen[f"centre {mode}"] = mean_square(draw.centres[:, [mode]], precision)
+        away = rows - draw.centres[:, [mode]]
+        if case.sets:
+            features = draw.features[:, feature_part(cells, mode)]
+            away -= incidence(cells, mode) @ features
+            strength = draw.strengths[:, mode]
+            seen[f"strength {mode}"] = np.log(strength)
+            seen[f"size of features {mode}"] = log_mean(features**2)
+            seen[f"features {mode}"] = mean_square(features, precision * strength[:, None, None])
+        seen[f"rows {mode}"] = mean_square(away, precision)
+        if case.noise_rank:
+            level = draw.level[:, None] if mode == cells.n_modes - 1 else 1.0
+            seen[f"noise {mode}"] = np.log(draw.noise[:, part]).mean(axis=(1, 2))
+            seen[f"noise by its level {mode}"] = (level / draw.noise[:, part]).mean(axis=(1, 2))
+    mean, variance = moments(draw, cells)
+    seen["mean"] = log_mean(mean**2)
+    if case.noise_rank:
+        seen["variance"] = np.log(variance).mean(axis=1)
+    if case.likelihood == "gaussian":
+        seen["level"] = np.log(draw.level).mean(axis=1)
+    hidden = data if case.likelihood == "gaussian" else draw.latent
+    seen["residuals"] = clipped((hidden - mean) ** 2 / variance)
+    seen["mean and data"] = np.tanh(hidden * mean).mean(axis=1)
+    if case.time:
+        seen |= summaries_of_paths(draw, cells)
+    if case.likelihood == "ordinal":
+        seen |= summaries_of_levels(draw, data, cells)
+    return seen
+
+
+def summaries_of_paths(draw: Draw, cells: Problem) -> dict[str, Array]:
+    seen = {}
+    for number, (mode, _) in enumerate(PATHS):
+        phi, variance = phi_and_variance(draw, number)
+        starts = cells.starts[mode]
+        path = draw.paths[:, number, cells.index[mode]] / np.sqrt(variance)[:, None]
+        steps = (path[:, 1:] - phi[:, None] * path[:, :-1]) / np.sqrt(1.0 - phi**2)[:, None]
+        first = np.unique(starts[:-1][np.diff(starts) > 0])
+        seen[f"phi {number}"], seen[f"path variance {number}"] = draw.path_settings[:, number].T
+        seen[f"starts of paths {number}"] = clipped(path[:, first] ** 2)
+        seen[f"steps of paths {number}"] = clipped(np.delete(steps, first[1:] - 1, axis=1) ** 2)
+        seen[f"path {number}"] = log_mean(draw.paths[:, number] ** 2)
+    return seen
+
+
+def summaries_of_levels(draw: Draw, data: Array, cells: Problem) -> dict[str, Array]:
+    mean, variance = moments(draw, cells)
+    cuts = cut_points(draw)[:, cells.places[0]]
+    ends = [np.take_along_axis(cuts, data[:, :, None] + k, axis=2)[..., 0] for k in (0, 1)]
+    low, high = ((end - mean) / np.sqrt(variance) for end in ends)
+    away = (draw.widths - draw.width_centre[:, None]) / draw.width_spread[:, None]
+    return {
+        "widths": draw.widths.mean(axis=(1, 2)),
+        "centre of widths": draw.width_centre.mean(axis=1),
+        "spread of widths": np.log(draw.width_spread).mean(axis=1),
+        "widths by their spread": clipped((away**2).mean(axis=2)),
+        "lower ends": np.tanh(low).mean(axis=1),
+        "upper ends": np.tanh(high).mean(axis=1),
+        "mean and levels": np.tanh(mean * (data - 1.5)).mean(axis=1),
+    }
+
+
+def moments(draw: Draw, cells: Problem) -> tuple[Array, Array]:
+    """Mean and variance of every observation."""
+    products = draw.factors[:, cells.places].astype(np.float64).prod(axis=1).sum(axis=2)
+    mean = products + draw.biases[:, cells.places].sum(axis=1) + draw.paths.sum(axis=1)
+    if draw.noise.shape[2] == 0:
+        return mean, np.broadcast_to(draw.level, mean.shape)
+    return mean, draw.noise[:, cells.places].astype(np.float64).prod(axis=1).sum(axis=2)
+
+
+def cut_points(draw: Draw) -> Array:
+    """Ends of the levels of every user; the one at the anchor is 0."""
+    apart = np.cumsum(np.exp(draw.widths), axis=2)
+    inner = np.concatenate([np.zeros_like(apart[..., :1]), apart], axis=2)
+    inner -= inner[..., [ANCHOR - 1]]
+    end = np.full_like(inner[..., :1], np.inf)
+    return np.concatenate([-end, inner, end], axis=2)
+
+
+def incidence(cells: Problem, mode: int) -> Array:
+    """What every feature counts for every row of a mode."""
+    seen = np.zeros((cells.shape[mode], cells.shape[1 - mode]))
+    own, other = (cells.places[m] - cells.firsts[m] for m in (mode, 1 - mode))
+    seen[own, other] = 1.0
+    return seen / np.sqrt(np.maximum(seen.sum(axis=1, keepdims=True), 1.0))
+
+
+def phi_and_variance(draw: Draw, number: int) -> tuple[Array, Array]:
+    logit, log_variance = draw.path_settings[:, number].T
+    return 1.0 / (1.0 + np.exp(-logit)), np.exp(log_variance)
+
+
+def normals(rng: np.random.Generator, rows: int, inverse: Array) -> Array:
+    """Rows of precision ``root root'``, given the inverse of the root."""
+    return rng.standard_normal((len(inverse), rows, inverse.shape[1])) @ inverse
+
+
+def mean_square(rows: Array, precision: Array) -> Array:
+    """Mean squared length of rows, measured by their precision."""
+    return clipped(np.einsum("nid,nde,nie->ni", rows, precision, rows))
+
+
+def clipped(values: Array) -> Array:
+    """Means over all but the first axis; a single outlier does not rule them."""
+    return np.minimum(values, 30.0).mean(axis=1)
+
+
+def log_mean(values: Array) -> Array:
+    return np.log(values.reshape(len(values), -1).mean(axis=1, dtype=np.float64) + 1e-6)
