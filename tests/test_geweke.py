@@ -85,7 +85,7 @@ def z_scores(case: Case) -> dict[str, float]:
         centre, spread = old[tame].mean(), old[tame].std()
         for power in (1, 2):
             old_value, new_value = (
-                np.where(chosen, (np.where(chosen, value, centre) - centre) / spread, 0.0) ** power
+                ((np.where(chosen, value, centre) - centre) / spread) ** power
                 for chosen, value in ((tame, old), (still_tame, after[key]))
             )
             moved = new_value - old_value
