@@ -261,10 +261,6 @@ def _path_settings(settings: Floats64) -> tuple[Floats64, Floats64]:
     return 1.0 / (1.0 + np.exp(-settings[:, 0])), np.exp(settings[:, 1])
 
 
-def _with_rows(kernel: Callable[..., None], args: tuple[Any, ...], chosen: Any) -> None:
-    kernel(chosen, *args)
-
-
 def _rows(draw: Draw, part: slice, rank: int) -> Floats64:
     """Rows of a mode, the bias last, in double precision."""
     return np.column_stack([draw.factors[part, :rank], draw.biases[part]]).astype(np.float64)
