@@ -158,7 +158,7 @@ def test_rows_are_drawn_from_their_regression(shape, with_effects):
         rows.draw_rows(
             np.array([1, 0], dtype=np.int32), problem.starts[0], problem.index[0],
             problem.others[0], factors, biases, first, root, target, centre, effects, precision,
-            rank, key(0, number), True, fitted,
+            rank, key(0, number), fitted,
         )  # fmt: skip
         drawn[number] = np.column_stack([factors[:2, :rank], biases[:2]])
     for row in (0, 1):

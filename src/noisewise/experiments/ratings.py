@@ -12,6 +12,8 @@ import json
 import math
 import os
 import platform
+import statistics
+import sys
 from collections.abc import Callable, Iterator
 from importlib.metadata import version
 from pathlib import Path
@@ -118,18 +120,21 @@ def evaluate(
     Returns
     -------
     dict
-        JSON-ready: model, settings, splits, mean, interval95, and where and when it ran.
+        JSON-ready: model, settings, splits, mean, interval95, and where and when it ran; for DRMF
+        also what became of errors round by round.
     """
     if splits < 1:
         raise SettingError(f"splits must be 1 or more; got {splits}.")
     chosen = {"unknown": PAPER_UNKNOWN} if protocol == "paper" else {}
     chosen |= settings or {}
-    rows, levels = [], _levels(observations)
+    rows, rounds, levels = [], [], _levels(observations)
     for k in tqdm(range(seed, seed + splits), desc=name, unit="split", disable=None):
         split = _split(observations, k, protocol)
         model = build(name, {**chosen, "random_state": k})
         _fit(model, observations, split)
         rows.append({"seed": k, **score(model, observations.take(split.test), levels)})
+        if isinstance(model, TrimmedFactorizer):
+            rounds.append({"seed": k, **model.rounds_})
     measured = {key: [row[key] for row in rows] for key in rows[0] if key != "seed"}
     summaries = {key: metrics.summarise(values) for key, values in measured.items()}
     return {
@@ -140,6 +145,7 @@ def evaluate(
         "splits": rows,
         "mean": {key: summary.mean for key, summary in summaries.items()},
         "interval95": {key: _pair(summary) for key, summary in summaries.items()},
+        **({"rounds": rounds} if rounds else {}),
         **where_and_when(),
     }
 
@@ -156,7 +162,9 @@ def score(model: Any, test: Observations, levels: Any = None) -> dict[str, float
     measured["constant_nll"] = metrics.constant_nll(test.values, mean, test.values - mean)
     if levels is not None:
         measured["log_loss"] = _log_loss(model, test, mean, std, levels)
-    return {**measured, "epochs": model.n_epochs_, "seconds": model.seconds_}
+    measured |= {"epochs": model.n_epochs_, "seconds": model.seconds_}
+    measured["seconds_per_epoch"] = statistics.median(model.learning_curve_["seconds"])
+    return measured
 
 
 def compare(a: Result, b: Result, metric: str = "rmse") -> metrics.PairedTest:
@@ -177,6 +185,7 @@ def where_and_when() -> dict[str, Any]:
             "system": f"{platform.system()} {platform.machine()}",
             "python": platform.python_version(),
             "packages": {name: version(name) for name in packages},
+            **_gpu(),
         },
         "date": datetime.datetime.now(datetime.UTC).date().isoformat(),
     }
@@ -239,6 +248,12 @@ def _finite(value: Any) -> Any:
     if isinstance(value, list | tuple):
         return [_finite(part) for part in value]
     return None if isinstance(value, float) and not math.isfinite(value) else value
+
+
+def _gpu() -> dict[str, str]:
+    """Name the graphics card, if a model may have used one."""
+    torch = sys.modules.get("torch")
+    return {"gpu": torch.cuda.get_device_name()} if torch and torch.cuda.is_available() else {}
 
 
 def _cpu() -> str:

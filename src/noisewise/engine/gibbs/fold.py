@@ -64,11 +64,11 @@ def _drawn(posterior: Posterior, number: int, mode: int, codes: Codes, values: F
             )  # fmt: skip
         draw_rows(
             chosen, starts, index, others, factors, biases, 0, root, target, centre, effects,
-            precision, model.rank, key(model.seed, number, turn, 1), True, fitted,
+            precision, model.rank, key(model.seed, number, turn, 1), fitted,
         )  # fmt: skip
         if model.noise_rank:
             draw_noise(
-                chosen, starts, index, others, noise, 0, target - fitted, level,
+                chosen, starts, others, noise, 0, target - fitted, level,
                 key(model.seed, number, turn, 2),
             )  # fmt: skip
     return Rows(

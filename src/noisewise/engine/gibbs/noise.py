@@ -20,8 +20,11 @@ _U = np.uintp
 
 
 @njit(nogil=True, error_model="numpy", cache=True)
-def draw_noise(chosen, starts, index, others, noise, first, residual, level, key):
-    """Draw the noise factors of the chosen rows of a mode; ``level`` is their prior mean."""
+def draw_noise(chosen, starts, others, noise, first, residual, level, key):
+    """Draw the noise factors of the chosen rows of a mode; ``level`` is their prior mean.
+
+    Others and residuals are in the order in which the mode visits observations, as in ``rows``.
+    """
     K = noise.shape[1]
     sums, rest = np.empty(K), np.empty(K)
     for row in chosen:
@@ -30,8 +33,7 @@ def draw_noise(chosen, starts, index, others, noise, first, residual, level, key
         state = stream(key, i)
         sums[:] = 0.0
         spare, has_spare = 0.0, False
-        for o in range(starts[i], starts[i + _U(1)]):
-            n = _U(index[o])
+        for n in range(_U(starts[i]), _U(starts[i + _U(1)])):
             total = 0.0
             for k in range(K):
                 product = np.float64(noise[_U(others[0, n]), k])
@@ -70,6 +72,21 @@ def roots(places, noise, out):
                 product *= noise[_U(places[mode, n]), k]
             s += product
         out[n] = np.float32(1.0) / math.sqrt(s)
+
+
+@njit(nogil=True, error_model="numpy", cache=True)
+def sums(residual, root):
+    """Sum squares of residuals, squares over variances, and logs of the roots of precisions."""
+    square, weighted, log_root, product = 0.0, 0.0, 0.0, 1.0
+    for n in range(_U(len(residual))):
+        e, r = np.float64(residual[n]), np.float64(root[n])
+        square += e * e
+        weighted += e * r * e * r
+        product *= r  # one logarithm for many
+        if product < 1e-200 or product > 1e200:
+            log_root += math.log(product)
+            product = 1.0
+    return square, weighted, log_root + math.log(product)
 
 
 def draw_level(last: np.ndarray, rng: np.random.Generator) -> np.ndarray:

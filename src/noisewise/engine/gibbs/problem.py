@@ -114,8 +114,8 @@ class Problem:
 
     @cached_property
     def others(self) -> list[npt.NDArray[np.int32]]:
-        """Per mode, places in all other modes."""
-        return [np.delete(self.places, m, axis=0) for m in range(self.n_modes)]
+        """Per mode, places in all other modes, in the order in which it visits observations."""
+        return [np.delete(self.places, m, 0)[:, order] for m, order in enumerate(self.index)]
 
     @cached_property
     def members(self) -> list[Codes]:

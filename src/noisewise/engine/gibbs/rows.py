@@ -23,24 +23,30 @@ _U = np.uintp
 @njit(nogil=True, fastmath=True, error_model="numpy", cache=True)
 def draw_rows(
     chosen, starts, index, others, factors, biases, first, root, target, centre, effects,
-    precision, rank, key, report, fitted,
+    precision, rank, key, fitted,
 ):  # fmt: skip
-    """Draw the chosen rows of a mode; ``report`` writes the fit of their observations.
+    """Draw the chosen rows of a mode.
+
+    What is known of observations comes in the order in which the mode visits them: at random, most
+    of the time would go into waiting for memory.
 
     Parameters
     ----------
     chosen : int32[:]
         Rows of the mode.
     starts, index : int64[:], int32[:]
-        Observations of row i are ``index[starts[i]:starts[i + 1]]``.
+        Row i is visited from ``starts[i]`` to ``starts[i + 1]``; visit k is of observation
+        ``index[k]``.
     others : int32[:, :]
-        For each other mode, the place in ``factors`` of every observation.
+        For each other mode, the place in ``factors`` of every visit.
     factors, biases : float32[:, :], float32[:]
         Rows of all modes, one mode after the other from ``first`` on.
     root, target : float32[:]
-        Root of the precision of every observation, and its value less the effects of time.
+        Of every visit: root of the precision, and value less the effects of time.
     centre, effects, precision : float64[:], float32[:, :], float64[:, :]
         Prior of a row, the bias last: mean of all, what is added for each (or none), precision.
+    fitted : float32[:]
+        Filled in: what rows make of every observation; if it is empty, nothing is.
     """
     D, width = _U(rank), factors.shape[1]
     D1 = D + _U(1)
@@ -67,7 +73,7 @@ def draw_rows(
             weight, shift = 0.0, 0.0
             pull[:], edge[:] = 0.0, 0.0
             for k in range(m):
-                n, s = _U(index[start + k]), _U(k)
+                n, s = _U(start + k), _U(k)
                 bias = _gather(S, s, n, others, factors, biases, root[n])
                 y = root[n] * (target[n] - bias)
                 weight += root[n] * root[n]
@@ -91,15 +97,14 @@ def draw_rows(
         for d in range(D):
             factors[place, d] = out[d]
         biases[place] = out[D]
-        if report:
+        if len(fitted):
             for d in range(_U(width)):
                 own[d] = factors[place, d]
             for k in range(starts[i], starts[i + _U(1)]):
-                n = _U(index[k])
-                total = biases[place] + _gather(S, _U(0), n, others, factors, biases, one)
+                total = biases[place] + _gather(S, _U(0), _U(k), others, factors, biases, one)
                 for d in range(_U(width)):
                     total += own[d] * S[_U(0), d]
-                fitted[n] = total
+                fitted[_U(index[k])] = total
 
 
 @njit(nogil=True, fastmath=True, error_model="numpy", inline="always")

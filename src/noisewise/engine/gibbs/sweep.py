@@ -97,15 +97,30 @@ class Sweeper:
         rows_key = self._key(draw, ROWS, mode)
         effects = draw.effects[problem.part(mode)] if self.model.sets else draw.effects
 
+        fitted = draw.fitted if mode == problem.n_modes - 1 else draw.fitted[:0]
+        root, target = (self._visited(mode, array) for array in (self.root, target))
+
         def work(chosen: Any) -> None:
             draw_rows(
                 chosen, problem.starts[mode], problem.index[mode], problem.others[mode],
-                draw.factors, draw.biases, problem.firsts[mode], self.root, target,
+                draw.factors, draw.biases, problem.firsts[mode], root, target,
                 draw.centres[mode], effects, draw.precisions[mode], self.model.rank, rows_key,
-                mode == problem.n_modes - 1, draw.fitted,
+                fitted,
             )  # fmt: skip
 
         self._over_rows(mode, work)
+
+    def _visited(self, mode: int, array: Floats) -> Floats:
+        """Return an array in the order in which a mode visits observations."""
+        if mode == 0:  # whose order is theirs
+            return array
+        index, out = self.problem.index[mode], np.empty_like(array)
+
+        def work(part: slice) -> None:
+            np.take(array, index[part], out=out[part], mode="clip")
+
+        in_threads(work, self.problem.chunks(), self.n_jobs)
+        return out
 
     def _draw_common(self, draw: Draw, mode: int) -> None:
         part = self.problem.part(mode)
@@ -150,22 +165,23 @@ class Sweeper:
                 shape, rate = 1.0 + 0.5 * len(residual), 1.0 + 0.5 * square
                 draw.level[0] = rate / self._rng(draw, NOISE).gamma(shape)
             return
-        last = problem.n_modes - 1
+        last, ones = problem.n_modes - 1, np.ones_like(draw.level)
         for mode in range(problem.n_modes):
-            noise_key = self._key(draw, NOISE, mode)
-            level = draw.level if mode == last else np.ones_like(draw.level)
-
-            def work(
-                chosen: Any, mode: int = mode, key: Any = noise_key, level: Any = level
-            ) -> None:
-                noise.draw_noise(
-                    chosen, problem.starts[mode], problem.index[mode], problem.others[mode],
-                    draw.noise, problem.firsts[mode], residual, level, key,
-                )  # fmt: skip
-
-            self._over_rows(mode, work)
+            self._draw_noise_of(draw, mode, residual, draw.level if mode == last else ones)
         if not model.ordinal:  # levels have no scale of their own: there it is fixed
             draw.level[:] = noise.draw_level(draw.noise[problem.part(last)], self._rng(draw, NOISE))
+
+    def _draw_noise_of(self, draw: Draw, mode: int, residual: Floats, level: Floats64) -> None:
+        problem, noise_key = self.problem, self._key(draw, NOISE, mode)
+        residual = self._visited(mode, residual)
+
+        def work(chosen: Any) -> None:
+            noise.draw_noise(
+                chosen, problem.starts[mode], problem.others[mode], draw.noise,
+                problem.firsts[mode], residual, level, noise_key,
+            )  # fmt: skip
+
+        self._over_rows(mode, work)
 
     def _draw_path(self, draw: Draw, number: int, residual: Floats) -> None:
         problem, mode = self.problem, PATHS[number][0]
@@ -267,7 +283,7 @@ def _rows(draw: Draw, part: slice, rank: int) -> Floats64:
 
 
 def _report(epoch: int, residual: Floats, root: Floats) -> EpochInfo:
-    square = residual.astype(np.float64) ** 2
-    weight = root.astype(np.float64) ** 2
-    nll = 0.5 * np.mean(math.log(2.0 * math.pi) - np.log(weight) + weight * square)
-    return EpochInfo(epoch, math.sqrt(square.mean()), float(nll))
+    n = len(residual)
+    square, weighted, log_root = noise.sums(residual, root)
+    nll = 0.5 * (math.log(2.0 * math.pi) + weighted / n) - log_root / n
+    return EpochInfo(epoch, math.sqrt(square / n), nll)
