@@ -9,6 +9,8 @@ import numpy as np
 import pytest
 from hypothesis import settings
 
+from noisewise import storage
+
 settings.register_profile("untimed", deadline=None)  # a busy machine is not a failure
 settings.load_profile("untimed")
 
@@ -44,6 +46,18 @@ def make_world(n_users: int, n_items: int, n: int, *, seed: int = 0, rank: int =
     mean = 3.0 + u[users] + v[items] + 0.5 * (U[users] * V[items]).sum(axis=1)
     std = p[users] * q[items]
     return World(np.column_stack([users, items]), rng.normal(mean, std), mean, std)
+
+
+def tensors_of(model: Any, folder: Path) -> storage.Tensors:
+    """All that a file keeps of what a model has learned."""
+    model.save(folder / "model")
+    return storage.read(folder / "model", "model")[1]
+
+
+def assert_same_bits(got: storage.Tensors, expected: storage.Tensors) -> None:
+    assert got.keys() == expected.keys()
+    for name, tensor in expected.items():
+        np.testing.assert_array_equal(got[name], tensor, err_msg=name)
 
 
 @pytest.fixture(scope="session")

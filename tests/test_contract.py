@@ -2,17 +2,22 @@
 
 import pickle
 import warnings
+from importlib.util import find_spec
 
 import numpy as np
 import pandas as pd
 import polars as pl
 import pytest
+from conftest import assert_same_bits
 from sklearn.base import clone
 from sklearn.exceptions import NotFittedError
-from sklearn.model_selection import GridSearchCV, cross_val_score
+from sklearn.model_selection import GridSearchCV, cross_validate
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from noisewise import (
+    LLORMA,
+    RBM,
+    AutoRec,
     BayesianFactorizer,
     DataError,
     DeviationFactorizer,
@@ -22,11 +27,14 @@ from noisewise import (
     TrimmedFactorizer,
     load,
     observe,
+    storage,
 )
+from noisewise.models.low_rank import Rowwise
 
 QUICK = {"rank": 4, "random_state": 0, "n_jobs": 1}
 FEW = QUICK | {"epochs": 15, "warmup": 2}
 SWEEPS = QUICK | {"sweeps": 30, "burn_in": 10}
+NETWORK = {"hidden": 8, "patience": 5, "device": "cpu", "random_state": 0, "n_jobs": 1}
 
 MODELS = {
     "deviation": DeviationFactorizer(deviation_rank=2, **FEW),
@@ -35,16 +43,14 @@ MODELS = {
     "all epochs": DeviationFactorizer(deviation_rank=1, patience=None, **FEW),
     "rcf": HuberFactorizer(epochs=15, **QUICK),
     "rbmf": RobustBayesianFactorizer(epochs=15, **QUICK),
-    "drmf": TrimmedFactorizer(epochs=15, **QUICK),
+    "drmf": TrimmedFactorizer(round_epochs=2, epochs=15, **QUICK),
+    "llorma": LLORMA(models=8, global_rank=2, learning_rate=0.05, l2=0.05, epochs=15, **QUICK),
+    "autorec": AutoRec(l2=10.0, presence=0.0, balance=0.0, epochs=30, **NETWORK),
+    "rbm": RBM(learning_rate=0.3, l2=0.001, batch=40, epochs=15, **NETWORK),
     "bayes": BayesianFactorizer(**SWEEPS),
     "bayes, constant noise": BayesianFactorizer(deviation="constant", implicit=False, **SWEEPS),
 }
-# What makes a class learn too little, and what makes it learn for a moment only.
-IN_EPOCHS = DeviationFactorizer, HuberFactorizer, RobustBayesianFactorizer, TrimmedFactorizer
-TOO_LITTLE = {key: {"epochs": 1} for key in IN_EPOCHS}
-TOO_LITTLE[BayesianFactorizer] = {"sweeps": 2, "burn_in": 0}
-A_MOMENT = {key: {"epochs": 3} for key in IN_EPOCHS}
-A_MOMENT[BayesianFactorizer] = {"sweeps": 6, "burn_in": 2}
+IN_TORCH = AutoRec, RBM
 
 pytestmark = pytest.mark.filterwarnings("ignore:Predictions have not settled")
 
@@ -52,19 +58,29 @@ pytestmark = pytest.mark.filterwarnings("ignore:Predictions have not settled")
 @pytest.fixture(scope="module", params=MODELS.values(), ids=MODELS.keys())
 def fresh(request):
     """A model that was not fitted."""
+    if isinstance(request.param, IN_TORCH):
+        pytest.importorskip("torch")
     return request.param
 
 
 @pytest.fixture(scope="module")
-def named(world):
-    """The world with ids that are text."""
+def named(fresh, world):
+    """The world with ids that are text; stars for values, where a model needs levels."""
     users, items = (np.char.add(kind, world.X[:, k].astype(str)) for k, kind in enumerate("ui"))
-    return np.column_stack([users, items]).astype(object), world.y
+    y = np.clip(np.rint(world.y), 1, 5) if isinstance(fresh, RBM) else world.y
+    return np.column_stack([users, items]).astype(object), y
 
 
 @pytest.fixture(scope="module")
 def fitted(fresh, named):
     return clone(fresh).fit(*named)
+
+
+def shortened(model, epochs):
+    """Settings with which a model learns for so many epochs only."""
+    if isinstance(model, BayesianFactorizer):
+        return {"sweeps": 2 * epochs, "burn_in": epochs - 1}
+    return {"epochs": epochs}
 
 
 def test_clone_and_params(fresh):
@@ -92,23 +108,26 @@ def test_fit_returns_self_and_changes_no_setting_and_no_data(fresh, named):
 def test_cross_validation_works_with_frames_of_text(fresh, named, library):
     X, y = named
     frame = library.DataFrame({"user": X[:, 0].tolist(), "item": X[:, 1].tolist()})
-    values = library.Series(y)
-    scores = cross_val_score(fresh, frame, values, cv=3)
-    assert scores.shape == (3,)
-    assert (scores > 0.2).all()  # better than the mean by far
-    rmse = cross_val_score(fresh, frame, values, cv=3, scoring="neg_root_mean_squared_error")
-    assert (rmse > -y.std()).all()
+    scoring = "r2", "neg_root_mean_squared_error"
+    scores = cross_validate(fresh, frame, library.Series(y), cv=3, scoring=scoring)
+    assert scores["test_r2"].shape == (3,)
+    assert (scores["test_r2"] > 0.2).all()  # better than the mean by far
+    assert (scores["test_neg_root_mean_squared_error"] > -y.std()).all()
 
 
 @pytest.mark.parametrize("library", [pd, pl], ids=lambda library: library.__name__)
 def test_grid_search_works_with_frames_of_text(fresh, named, library):
     X, y = named
     frame = library.DataFrame({"user": X[:, 0].tolist(), "item": X[:, 1].tolist()})
-    little = TOO_LITTLE[type(fresh)]
-    enough = {name: fresh.get_params()[name] for name in little}
-    grid = [{name: [value] for name, value in part.items()} for part in (little, enough)]
-    search = GridSearchCV(fresh, [{"rank": [0, 4], **part} for part in grid], cv=2).fit(frame, y)
-    assert search.best_params_ == {"rank": 4, **enough}
+    size, least = ("hidden", 1) if isinstance(fresh, IN_TORCH) else ("rank", 0)
+    short = shortened(fresh, 1)
+    full = {name: fresh.get_params()[name] for name in (size, *short)}
+    grid = [
+        {size: [least, full[size]], **{name: [part[name]] for name in short}}
+        for part in (short, full)
+    ]
+    search = GridSearchCV(fresh, grid, cv=2).fit(frame, y)
+    assert search.best_params_ == full
     assert search.predict(frame[:3]).shape == (3,)
 
 
@@ -251,20 +270,18 @@ def test_fit_refuses_what_it_cannot_learn_from(fresh, X, y, message):
 
 
 def test_a_model_that_was_not_fitted_says_so(fresh, tmp_path):
-    asks = [
-        lambda model: model.predict([("a", "b")]),
-        lambda model: model.predict_interval([("a", "b")]),
-        lambda model: model.predict_parts([("a", "b")]),
-        lambda model: model.calibrate([("a", "b")], [1.0]),
-        lambda model: model.save(tmp_path / "model"),
-        lambda model: model.recommend("a"),
-        lambda model: model.similar("a"),
-        lambda model: model.row("a"),
-        lambda model: model.fold_in(["b"], [1.0]),
-    ]
-    for ask in asks:
+    asks = {
+        "predict": [[("a", "b")]],
+        "predict_interval": [[("a", "b")]],
+        "predict_parts": [[("a", "b")]],
+        "calibrate": [[("a", "b")], [1.0]],
+        "save": [tmp_path / "model"],
+    }
+    if isinstance(fresh, Rowwise):
+        asks |= {"recommend": ["a"], "similar": ["a"], "row": ["a"], "fold_in": [["b"], [1.0]]}
+    for name, words in asks.items():
         with pytest.raises(NotFittedError):
-            ask(clone(fresh))
+            getattr(clone(fresh), name)(*words)
 
 
 @pytest.mark.parametrize("coverage", [0, 1, -0.1, 1.5, float("nan")])
@@ -276,23 +293,49 @@ def test_coverage_must_be_a_share(fitted, named, coverage):
 
 
 def test_a_bad_setting_is_found_by_fit_and_not_before(fresh, named):
-    model = clone(fresh).set_params(rank=-1)
-    with pytest.raises(SettingError, match="rank must be a whole number, 0 or more; got -1"):
+    model = clone(fresh).set_params(n_jobs=0)
+    with pytest.raises(SettingError, match="n_jobs must be a whole number but 0, or None; got 0"):
         model.fit(*named)
 
 
+def kept(model, folder):
+    """All that a file has of a model, but for its settings and how long everything took."""
+    model.save(folder / "kept")
+    header, tensors = storage.read(folder / "kept", "model")
+    record = dict(header["record"])
+    curve = {name: column for name, column in record["learning_curve"].items() if name != "seconds"}
+    header = {**header, "settings": None, "record": {**record, "learning_curve": curve}}
+    del header["record"]["seconds"]
+    return header, tensors
+
+
+def assert_same(model, other, X, folder):
+    """Assert that two models have learned and predict the same, to the bit."""
+    (header, tensors), (other_header, other_tensors) = (kept(m, folder) for m in (model, other))
+    assert other_header == header
+    assert_same_bits(other_tensors, tensors)
+    np.testing.assert_array_equal(
+        other.predict(X, return_std=True), model.predict(X, return_std=True)
+    )
+    if isinstance(model, Rowwise):
+        assert other.recommend("u3", risk=1.0) == model.recommend("u3", risk=1.0)
+        assert other.similar("i3") == model.similar("i3")
+        rows = [m.fold_in(["i1", "i2"], [5.0, 3.0]) for m in (model, other)]
+        one, another = (row.predict(["i7", "nothing"], return_std=True) for row in rows)
+        np.testing.assert_array_equal(another, one)
+
+
 def test_files_and_pickles_and_threads_keep_every_bit(fresh, fitted, named, tmp_path):
-    X, y = named
     fitted.save(tmp_path / "model")
-    expected = fitted.predict(X, return_std=True)
     others = [
         load(tmp_path / "model"),
         type(fitted).load(tmp_path / "model"),
         pickle.loads(pickle.dumps(fitted)),  # as joblib does
-        clone(fresh).set_params(n_jobs=2).fit(X, y),
+        clone(fresh).set_params(n_jobs=2).fit(*named),
     ]
     for other in others:
-        np.testing.assert_array_equal(other.predict(X, return_std=True), expected)
+        assert_same(fitted, other, named[0], tmp_path)
+        assert other.n_epochs_ == fitted.n_epochs_
 
 
 def test_a_second_fit_forgets_the_first(fresh, named):
@@ -317,15 +360,56 @@ def test_a_fit_that_fails_leaves_the_model_as_it_was(fresh, named):
     np.testing.assert_array_equal(model.predict(X, return_std=True), before)
 
 
-def test_an_interrupted_fit_is_still_a_model(fresh, named):
+def test_an_interrupted_fit_is_the_best_model_so_far(fresh, named, tmp_path):
     def interrupt(info, state):
         if info.epoch == 2:
             raise KeyboardInterrupt
 
     model = clone(fresh)
-    with pytest.warns(UserWarning, match="interrupted"):
+    with pytest.warns(UserWarning, match=r"interrupted after (epoch|sweep) 2") as caught:
         model.fit(*named, callbacks=[interrupt])
+    (warning,) = (one for one in caught if "interrupted" in str(one.message))
+    assert warning.filename == __file__  # the line that called fit
+    assert model.learning_curve_["epoch"] == [1, 2]
     assert np.isfinite(model.predict(named[0], return_std=True)).all()
+    if not isinstance(fresh, BayesianFactorizer):  # for which two sweeps are still burn-in
+        short = clone(fresh).set_params(epochs=2, refit=False).fit(*named)
+        assert_same(short, model, named[0], tmp_path)
+
+
+class Killed(Exception):
+    """What a test throws where a kill would come."""
+
+
+def test_a_killed_fit_goes_on_with_the_same_bits(fresh, named, tmp_path):
+    X, y = named[0][:4000], named[1][:4000]
+    moments = []
+
+    def moment_of(info):
+        return info.epoch, info.validation_rmse is None  # the second for a refit
+
+    whole = clone(fresh).fit(X, y, callbacks=[lambda info, _: moments.append(moment_of(info))])
+    model = clone(fresh).set_params(checkpoint=tmp_path / "checkpoint", checkpoint_epochs=1)
+    for moment in (moments[1], moments[len(moments) // 2], moments[-1]):
+
+        def kill(info, state, moment=moment):
+            if moment_of(info) == moment:
+                raise Killed
+
+        with pytest.raises(Killed):
+            model.fit(X, y, callbacks=[kill])
+    model.fit(X, y)
+    assert not list(tmp_path.iterdir())
+    assert_same(whole, model, X, tmp_path)
+
+
+@pytest.mark.parametrize("n", [2, 3, 10])
+def test_a_handful_of_observations_is_enough(fresh, n):
+    X = [(f"user{k % 2}", f"item{k}") for k in range(n)]
+    for y in (range(n), [3.0] * n):
+        mean, std = clone(fresh).fit(X, y).predict([*X, ("nobody", "nothing")], return_std=True)
+        assert ((mean >= min(y)) & (mean <= max(y))).all()
+        assert (np.isfinite(std) & (std > 0)).all()
 
 
 def test_calibrate_makes_the_std_right_on_average(fitted, world, named, tmp_path):
@@ -372,17 +456,20 @@ ANY_MODES = {"check_complex_data", "check_requires_y_none"}  # what is left wher
 
 
 def expected_failures(model):
-    if isinstance(model, BayesianFactorizer):
-        return {name: EXPECTED_FAILURES[name] for name in ANY_MODES}
-    return EXPECTED_FAILURES
+    expected = {name: EXPECTED_FAILURES[name] for name in ANY_MODES}
+    if isinstance(model, DeviationFactorizer):
+        too_few = "The check gives partial_fit one column; that there must be two is said first."
+        return expected | {"check_n_features_in_after_fitting": too_few}
+    return expected if isinstance(model, BayesianFactorizer) else EXPECTED_FAILURES
 
 
 def one_of_each_class():
-    return list({type(model): clone(model) for model in MODELS.values()}.values())
+    found = {type(model): clone(model) for model in MODELS.values()}
+    return [m for m in found.values() if find_spec("torch") or not isinstance(m, IN_TORCH)]
 
 
 @parametrize_with_checks(
-    [m.set_params(duplicates="mean", **A_MOMENT[type(m)]) for m in one_of_each_class()],
+    [m.set_params(duplicates="mean", **shortened(m, 3)) for m in one_of_each_class()],
     expected_failed_checks=expected_failures,
 )
 def test_scikit_learn_has_no_other_complaints(estimator, check):

@@ -7,6 +7,7 @@ import time
 
 import numpy as np
 import pytest
+from conftest import assert_same_bits, tensors_of
 
 from noisewise import load, storage
 from noisewise.engine import cpu
@@ -16,17 +17,6 @@ from noisewise.models.deviation import DeviationFactorizer
 def make_model(**settings):
     chosen = {"rank": 4, "deviation_rank": 2, "epochs": 12, "warmup": 2, "random_state": 3}
     return DeviationFactorizer(**{**chosen, "n_jobs": 1, **settings})
-
-
-def tensors_of(model, folder):
-    model.save(folder / "model")
-    return storage.read(folder / "model", "model")[1]
-
-
-def assert_same_bits(got, expected):
-    assert got.keys() == expected.keys()
-    for name, tensor in expected.items():
-        np.testing.assert_array_equal(got[name], tensor, err_msg=name)
 
 
 @pytest.mark.parametrize("adagrad", ["coordinate", "row"])

@@ -7,6 +7,7 @@ import pytest
 
 from noisewise import metrics, observe, storage
 from noisewise.errors import ModelFileError, SettingError
+from noisewise.experiments import ratings
 from noisewise.models.drmf import Trimmed, TrimmedFactorizer
 from noisewise.models.robust import Task, biased_mf
 
@@ -73,6 +74,16 @@ def test_rounds_tell_what_each_came_to(world):
     assert all(len(column) == 4 for column in rounds.values())
 
 
+def test_evaluate_tells_the_rounds_of_every_split(small_world):
+    seen = observe(small_world.X, small_world.y)
+    settings = {"rank": 2, "epochs": 6, "patience": 6, "n_jobs": 1}
+    result = ratings.evaluate(seen, "drmf", settings | {"round_epochs": 2}, splits=2)
+    assert [split["seed"] for split in result["rounds"]] == [0, 1]
+    assert [split["epoch"] for split in result["rounds"]] == [[2, 4, 6]] * 2
+    assert json.loads(ratings.as_json(result))["rounds"] == result["rounds"]
+    assert "rounds" not in ratings.evaluate(seen, "rcf", settings, splits=1)
+
+
 def test_the_objective_is_the_squared_error_outside_the_outliers(small_world):
     X, y = small_world.X, small_world.y
     model = make_model(patience=None, epochs=2, round_epochs=1, value_range=None).fit(X, y)
@@ -132,31 +143,6 @@ def test_the_std_is_that_of_what_is_not_left_out(world, corrupted):
     assert noise[0] == pytest.approx(np.sqrt(np.mean((y - mean)[~bad] ** 2)), rel=0.2)
 
 
-class Killed(Exception):
-    """What a test throws where a kill would come."""
-
-
-@pytest.mark.parametrize("moment", [(3, False), (4, False), (1, True)])
-def test_a_killed_fit_goes_on_with_the_same_bits(small_world, tmp_path, moment):
-    X, y = small_world.X, small_world.y
-
-    def kill(info, state):
-        if (info.epoch, info.validation_rmse is None) == moment:
-            raise Killed
-
-    settings = {"round_epochs": 2, "patience": 8, "outliers": 0.2}
-    whole = make_model(**settings).fit(X, y)
-    model = make_model(**settings, checkpoint=tmp_path / "checkpoint")
-    with pytest.raises(Killed):
-        model.fit(X, y, callbacks=[kill])
-    model.fit(X, y)
-    np.testing.assert_array_equal(
-        model.predict(X, return_std=True), whole.predict(X, return_std=True)
-    )
-    assert (model.rounds_, model.threshold_) == (whole.rounds_, whole.threshold_)
-    assert list(tmp_path.iterdir()) == []
-
-
 def test_a_copy_of_the_state_is_its_own(small_world):
     seen = observe(small_world.X, small_world.y)
     start = Task.of(biased_mf(2, 0.03, 0.04, 0.06, 0), seen, 1).start()
@@ -168,16 +154,6 @@ def test_a_copy_of_the_state_is_its_own(small_world):
     assert (copy.rows[0] != 9.0).all()
     assert not copy.outlier.any()
     assert (copy.epoch, copy.variance, copy.changed, copy.rounds) == (3, 0.5, 2, [{"epoch": 1}])
-
-
-def test_threads_and_files_keep_every_bit(world, tmp_path):
-    one, four = (make_model(n_jobs=n).fit(world.X, world.y) for n in (1, 4))
-    one.save(tmp_path / "model")
-    expected = one.predict(world.X, return_std=True)
-    for other in (four, TrimmedFactorizer.load(tmp_path / "model")):
-        np.testing.assert_array_equal(other.predict(world.X, return_std=True), expected)
-        assert (other.rounds_, other.threshold_) == (one.rounds_, one.threshold_)
-        assert other.similar(3) == one.similar(3)
 
 
 def test_a_file_with_a_threshold_that_cannot_be_is_refused(small_world, tmp_path):
@@ -197,15 +173,6 @@ def test_values_that_are_all_alike_have_no_outliers():
     np.testing.assert_allclose(model.predict(X), 2.0, atol=1e-3)
     assert not model.is_outlier(X, [2.0] * 20).any()
     assert model.is_outlier(X[:1], [9.0]).all()
-
-
-def test_the_warning_of_an_interrupt_points_at_the_line_that_called_fit(small_world):
-    def interrupt(info, state):
-        raise KeyboardInterrupt
-
-    with pytest.warns(UserWarning, match="interrupted after epoch 1") as caught:
-        make_model().fit(small_world.X, small_world.y, callbacks=[interrupt])
-    assert caught[0].filename == __file__
 
 
 @pytest.mark.parametrize("setting", [{"outliers": 0.0}, {"outliers": 0.6}, {"round_epochs": 0}])

@@ -333,30 +333,6 @@ def test_without_factors_the_mean_is_a_sum_of_biases(world):
     assert a - b == pytest.approx(c - d, abs=1e-5)
 
 
-class Killed(Exception):
-    """What a test throws where a kill would come."""
-
-
-@pytest.mark.parametrize("moment", [(1, False), (4, False), (1, True)])
-def test_a_killed_fit_goes_on_with_the_same_bits(small_world, tmp_path, moment):
-    X, y = small_world.X, small_world.y
-
-    def kill(info, state):
-        if (info.epoch, info.validation_rmse is None) == moment:
-            raise Killed
-
-    whole = make_model(epochs=8).fit(X, y)
-    model = make_model(epochs=8, checkpoint=tmp_path / "checkpoint")
-    with pytest.raises(Killed):
-        model.fit(X, y, callbacks=[kill])
-    model.fit(X, y)
-    np.testing.assert_array_equal(
-        model.predict(X, return_std=True), whole.predict(X, return_std=True)
-    )
-    assert model.elbo_ == whole.elbo_
-    assert list(tmp_path.iterdir()) == []
-
-
 def test_threads_and_files_keep_every_bit(world, tmp_path, monkeypatch):
     monkeypatch.setattr(variational, "CHUNK", 16)  # so that there is work for each of them
     one, four = (make_model(n_jobs=n, epochs=5).fit(world.X, world.y) for n in (1, 4))
@@ -391,15 +367,6 @@ def test_a_damaged_file_is_refused(small_world, tmp_path, damage):
     storage.write(tmp_path / "model", "model", header, tensors)
     with pytest.raises(ModelFileError, match="is damaged"):
         RobustBayesianFactorizer.load(tmp_path / "model")
-
-
-def test_the_warning_of_an_interrupt_points_at_the_line_that_called_fit(small_world):
-    def interrupt(info, state):
-        raise KeyboardInterrupt
-
-    with pytest.warns(UserWarning, match="interrupted after sweep 1") as caught:
-        make_model().fit(small_world.X, small_world.y, callbacks=[interrupt])
-    assert caught[0].filename == __file__
 
 
 @pytest.mark.parametrize("setting", [{"rank": -1}, {"max_precision": 0.5}])

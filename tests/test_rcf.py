@@ -156,42 +156,6 @@ def test_the_curve_reports_errors_as_they_are_and_not_as_they_are_cut(world):
     assert curve["train_rmse"][0] == pytest.approx(y.std(), rel=0.05)
 
 
-class Killed(Exception):
-    """What a test throws where a kill would come."""
-
-
-@pytest.mark.parametrize("moment", [(2, False), (5, False), (3, True)])
-def test_a_killed_fit_goes_on_with_the_same_bits(small_world, tmp_path, moment):
-    X, y = small_world.X, small_world.y
-
-    def kill(info, state):
-        if (info.epoch, info.validation_rmse is None) == moment:
-            raise Killed
-
-    whole = make_model().fit(X, y)
-    model = make_model(checkpoint=tmp_path / "checkpoint")
-    with pytest.raises(Killed):
-        model.fit(X, y, callbacks=[kill])
-    model.fit(X, y)
-    np.testing.assert_array_equal(
-        model.predict(X, return_std=True), whole.predict(X, return_std=True)
-    )
-    assert model.scale_ == whole.scale_
-    assert list(tmp_path.iterdir()) == []
-
-
-def test_threads_and_files_keep_every_bit(world, tmp_path):
-    one, four = (make_model(n_jobs=n).fit(world.X, world.y) for n in (1, 4))
-    one.save(tmp_path / "model")
-    expected = one.predict(world.X, return_std=True)
-    for other in (four, HuberFactorizer.load(tmp_path / "model")):
-        np.testing.assert_array_equal(other.predict(world.X, return_std=True), expected)
-        np.testing.assert_array_equal(
-            other.weights(world.X, world.y), one.weights(world.X, world.y)
-        )
-        assert other.recommend(3) == one.recommend(3)
-
-
 @pytest.mark.parametrize("scale", [0.0, -1.0, "wide", None])
 def test_a_file_with_a_scale_that_cannot_be_is_refused(small_world, tmp_path, scale):
     make_model().fit(small_world.X, small_world.y).save(tmp_path / "model")
@@ -207,15 +171,6 @@ def test_a_file_with_a_scale_that_cannot_be_is_refused(small_world, tmp_path, sc
 def test_an_absurd_learning_rate_diverges_with_advice(small_world):
     with pytest.raises(DivergedError, match=r"smaller learning_rate \(now 1e\+30\)"):
         make_model(learning_rate=1e30).fit(small_world.X, small_world.y)
-
-
-def test_the_warning_of_an_interrupt_points_at_the_line_that_called_fit(small_world):
-    def interrupt(info, state):
-        raise KeyboardInterrupt
-
-    with pytest.warns(UserWarning, match="interrupted after epoch 1") as caught:
-        make_model().fit(small_world.X, small_world.y, callbacks=[interrupt])
-    assert caught[0].filename == __file__
 
 
 @pytest.mark.parametrize("setting", [{"k": 0.0}, {"scale_floor": 0.0}, {"l2": -1.0}])

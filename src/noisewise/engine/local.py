@@ -13,11 +13,8 @@ bit of either.
 from __future__ import annotations
 
 import math
-from collections import deque
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from itertools import chain
 from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
@@ -25,6 +22,7 @@ import numpy.typing as npt
 from numba import njit
 
 from noisewise.engine.cpu import CHUNK, LEAST_VARIANCE, arrange
+from noisewise.engine.gibbs.problem import in_threads
 from noisewise.engine.state import Codes, EpochInfo, Floats
 from noisewise.storage import Tensors, take
 
@@ -124,7 +122,7 @@ def epoch_of_each(
             state.rows[1][t], np.float32(rate), np.float32(l2), sums[t],
         )  # fmt: skip
 
-    _in_threads(work, [range(models)], n_jobs)
+    in_threads(work, range(models), n_jobs)
     squared, weight = sums.sum(axis=0).tolist()
     return _reported(state, squared / max(weight, 1e-30))
 
@@ -148,8 +146,8 @@ def epoch_of_blend(
         )  # fmt: skip
 
     strata = np.random.default_rng([seed, 7, state.epoch]).permutation(cells.side).tolist()
-    blocks = [range(stratum * cells.side, (stratum + 1) * cells.side) for stratum in strata]
-    _in_threads(work, blocks, n_jobs)
+    for stratum in strata:
+        in_threads(work, range(stratum * cells.side, (stratum + 1) * cells.side), n_jobs)
     squared, n = sums.sum(axis=0).tolist()
     return _reported(state, squared / max(n, 1.0))
 
@@ -174,7 +172,7 @@ def blend(state: LocalState, weights: Weights, codes: tuple[Codes, ...], n_jobs:
             reached[part],
         )  # fmt: skip
 
-    _in_threads(work, [range(0, len(mean), CHUNK)], n_jobs)
+    in_threads(work, range(0, len(mean), CHUNK), n_jobs)
     return Blended(mean, between, reached)
 
 
@@ -183,17 +181,6 @@ def _reported(state: LocalState, squared: float) -> EpochInfo:
     state.variance = max(squared, LEAST_VARIANCE)
     nll = 0.5 * (math.log(2.0 * math.pi * state.variance) + 1.0)
     return EpochInfo(state.epoch, math.sqrt(squared), nll)
-
-
-def _in_threads(work: Callable[[int], None], rounds: list[range], n_jobs: int) -> None:
-    """Call ``work`` with every task of a round, one round after the other."""
-    if n_jobs == 1:
-        for task in chain(*rounds):
-            work(task)
-        return
-    with ThreadPoolExecutor(n_jobs) as pool:
-        for tasks in rounds:
-            deque(pool.map(work, tasks), maxlen=0)
 
 
 @_compiled

@@ -6,6 +6,7 @@ written once, here.
 
 from __future__ import annotations
 
+import sys
 import time
 import warnings
 from collections.abc import Callable, Sequence
@@ -45,6 +46,8 @@ S = TypeVar("S", bound=Carried)
 Step = Callable[[S], EpochInfo]
 Validate = Callable[[S], tuple[float, float]]
 Callback = Callable[[EpochInfo, Any], bool | None]
+
+PACKAGE = "noisewise."
 
 
 @dataclass(frozen=True)
@@ -160,11 +163,19 @@ def train(
             warnings.warn(
                 f"Training was interrupted after {unit} {training.curve[-1].epoch}; "
                 "the best model so far is kept.",
-                stacklevel=6,
+                stacklevel=_levels_up(),
             )
     if checkpoint is not None and not training.interrupted:
         _keep(checkpoint, training)
     return training
+
+
+def _levels_up() -> int:
+    """How many levels above the loop the first line outside of this package is, to warn of."""
+    frame, level = sys._getframe(1), 1
+    while frame.f_back is not None and frame.f_globals.get("__name__", "").startswith(PACKAGE):
+        frame, level = frame.f_back, level + 1
+    return level
 
 
 def _finished(

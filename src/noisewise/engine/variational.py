@@ -17,7 +17,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
@@ -30,6 +29,7 @@ from scipy.special import digamma, gammaln
 
 from noisewise.engine.als import Array, Grouped, gathered, inverted, unpacked
 from noisewise.engine.blas import one_blas_thread
+from noisewise.engine.gibbs.problem import in_threads
 from noisewise.errors import ModelFileError
 from noisewise.storage import Tensors, take
 
@@ -224,9 +224,7 @@ def update_rows(state: Posterior, mode: int, side: Grouped, cap: float, n_jobs: 
             getattr(state, name)[mode][part] = new
         squares[part] = belief[4]
 
-    with ThreadPoolExecutor(n_jobs) as pool:
-        for done in [pool.submit(work, start) for start in range(0, n, CHUNK)]:
-            done.result()
+    in_threads(work, range(0, n, CHUNK), n_jobs)
     state.squares = float(squares[side.counts > 0].sum())
 
 

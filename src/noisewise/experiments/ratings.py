@@ -129,7 +129,7 @@ def evaluate(
     chosen |= settings or {}
     rows, rounds, levels = [], [], _levels(observations)
     for k in tqdm(range(seed, seed + splits), desc=name, unit="split", disable=None):
-        split = _split(observations, k, protocol)
+        split = split_of(observations, k, protocol)
         model = build(name, {**chosen, "random_state": k})
         _fit(model, observations, split)
         rows.append({"seed": k, **score(model, observations.take(split.test), levels)})
@@ -221,7 +221,8 @@ def _log_loss(model: Any, test: Observations, mean: Any, std: Any, levels: Any) 
     return float(-np.mean(np.log(np.maximum(right, 1e-12))))
 
 
-def _split(observations: Observations, seed: int, protocol: str) -> Split:
+def split_of(observations: Observations, seed: int, protocol: str) -> Split:
+    """Return a split of a protocol."""
     splitters: dict[str, Callable[[], Split]] = {
         "paper": lambda: rating_split(len(observations), seed),
         "time": lambda: split_by_time(_time(observations), users=observations.codes[0]),

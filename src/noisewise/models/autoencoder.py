@@ -16,6 +16,7 @@ import numpy.typing as npt
 from noisewise.engine.cpu import LEAST_VARIANCE
 from noisewise.engine.factors import Counts
 from noisewise.engine.state import EpochInfo
+from noisewise.models.fitting import mean_and_std
 from noisewise.models.torch_state import Cells, Tensor, TorchState
 from noisewise.observations import Observations
 
@@ -66,9 +67,7 @@ class Network:
     ) -> None:
         self.torch, self.device, self.hidden, self.l2 = torch, device, hidden, l2
         self.n_outputs, self.value_range = data.shape[1 - encoded], value_range
-        self.location = float(data.values.mean(dtype=np.float64))
-        alike = data.values.min() == data.values.max()
-        self.scale = 1.0 if alike else float(data.values.std(dtype=np.float64))
+        self.location, self.scale = mean_and_std(data.values)
         self.variance = 1.0  # of the errors, before the last step
 
         def layout(of: Observations, first: int) -> tuple[Cells, Any]:

@@ -18,21 +18,11 @@ from scipy.special import expit
 from noisewise import storage
 from noisewise.engine.cpu import LEAST_VARIANCE
 from noisewise.engine.factors import Factors, Side
-from noisewise.engine.state import (
-    BIAS,
-    LINE,
-    Codes,
-    Floats,
-    Params,
-    State,
-    aligned_zeros,
-)
-from noisewise.engine.training import train
-from noisewise.errors import ModelFileError
+from noisewise.engine.state import BIAS, LINE, Codes, Floats, Params, State, aligned_zeros
 from noisewise.models.autoencoder import Network, balanced
+from noisewise.models.factored import Factored
 from noisewise.models.fitting import count_rows
-from noisewise.models.low_rank import LowRank
-from noisewise.models.settings import Rule, check, number, one_of, whole
+from noisewise.models.settings import Rule, number, one_of, whole
 from noisewise.models.torch_state import (
     DEVICE,
     Optimizer,
@@ -42,9 +32,8 @@ from noisewise.models.torch_state import (
     torch_for,
     torch_threads,
 )
-from noisewise.models.trained import RULES, Fit, Plan, Trained
+from noisewise.models.trained import RULES, Fit, Plan
 from noisewise.observations import Observations
-from noisewise.recommend import Seen
 
 FIRST_STEP = 0.001  # of resilient propagation, which finds its own from there
 LBFGS_STEPS = 5  # in an epoch
@@ -60,7 +49,7 @@ class Autoencoder(NamedTuple):
     shift: Floats
 
 
-class AutoRec(Trained, LowRank):
+class AutoRec(Factored):
     """Autoencoder for ratings, with one hidden layer of sigmoids.
 
     Values are centred and divided by their standard deviation. The std is that of the errors, the
@@ -229,13 +218,9 @@ class AutoRec(Trained, LowRank):
                 encoded=self._encoded, hidden=self.hidden, l2=self.l2, presence=self.presence,
                 balance=self.balance, value_range=plan.value_range, n_jobs=self._threads(),
             )  # fmt: skip
-            training = train(
-                TorchState(torch, network.first_weights(seed), self._optimizer),
-                network.step, epochs=plan.epochs, patience=plan.patience, monitor=plan.monitor,
-                validate=network.validate if held_out is not None else None,
-                callbacks=plan.callbacks, checkpoint=plan.checkpoint, label=plan.label,
-                advice=ADVICE.format(self.l2),
-            )  # fmt: skip
+            state = TorchState(torch, network.first_weights(seed), self._optimizer)
+            validate = network.validate if held_out is not None else None
+            training = plan.train(state, network.step, validate, advice=ADVICE.format(self.l2))
             chosen = training.chosen
             knowledge = self._settled(network, chosen, observations, seed)
         return Fit(knowledge, chosen.epoch, training.curve, training.interrupted)
@@ -281,28 +266,14 @@ class AutoRec(Trained, LowRank):
         self.factors_, self.encoder_, self.shift_ = knowledge
 
     def _pack(self) -> tuple[dict[str, Any], storage.Tensors]:
-        header, tensors = self.factors_.pack()
-        tensors |= {"encoder": self.encoder_, "shift": self.shift_}
-        record = {"learning_curve": self.learning_curve_, "seconds": self.seconds_}
-        if self.seen_ is not None:
-            tensors |= {"seen.starts": self.seen_.starts, "seen.columns": self.seen_.columns}
-        return {"factors": header, "record": record}, tensors
+        header, tensors = super()._pack()
+        return header, tensors | {"encoder": self.encoder_, "shift": self.shift_}
 
     def _unpack(self, path: str | Path, header: dict[str, Any], tensors: storage.Tensors) -> None:
-        check(self, self._rules)
-        shape = tuple(map(len, self.ids_))
-        if len(shape) != 2:
-            raise ModelFileError(f"{path} is damaged: it must have 2 modes, but has {len(shape)}.")
-        params = self._params(int(header["factors"]["seed"]))
-        self.factors_ = Factors.unpack(path, params, header["factors"], tensors, shape)
-        n = shape[1 - self._encoded] + 1
+        super()._unpack(path, header, tensors)
+        n = len(self.ids_[1 - self._encoded]) + 1
         self.encoder_ = storage.take(path, tensors, "encoder", "float32", n, self.hidden)
         self.shift_ = storage.take(path, tensors, "shift", "float32", self.hidden)
-        self.seen_ = Seen.unpack(path, tensors, shape) if "seen.starts" in tensors else None
-        self.n_features_in_ = len(shape)
-        self.n_epochs_ = self.factors_.state.epoch
-        self.learning_curve_ = dict(header["record"]["learning_curve"])
-        self.seconds_ = float(header["record"]["seconds"])
 
 
 def _rows(params: Params, factors: Floats) -> Floats:

@@ -23,13 +23,12 @@ from noisewise.engine.factors import Factors
 from noisewise.engine.state import EpochInfo, Params, State
 from noisewise.engine.training import Training
 from noisewise.models.factored import Factored
-from noisewise.models.robust import Task, biased_mf, positive, run
+from noisewise.models.robust import ADVICE, Task, biased_mf, positive
 from noisewise.models.settings import Rule, number, whole
 from noisewise.models.trained import RULES, Fit, Plan
 from noisewise.observations import Observations, observe
 from noisewise.storage import Tensors, take
 
-ADVICE = "Try a smaller learning_rate (now {0.learning_rate}), or a larger l2 (now {0.l2})."
 LEAST = 1e-6  # a smaller error, in stds of the values, makes no outlier
 
 Flags = npt.NDArray[np.bool_]
@@ -192,14 +191,11 @@ class TrimmedFactorizer(Factored):
         self, observations: Observations, held_out: Observations | None, plan: Plan, seed: int
     ) -> Fit:
         task = Task.of(self._params(seed), observations, self._threads())
-        return self._train(task, held_out, plan)
-
-    def _train(self, task: Task, held_out: Observations | None, plan: Plan) -> Fit:
         start, nothing = task.start(), np.zeros(len(task.blocks), dtype=bool)
         state = Trimmed(start.rows, start.layout, outlier=nothing)
         validate = task.validate(held_out, plan.value_range)
         step = partial(self._epoch, task)
-        training = run(state, step, validate, plan, advice=ADVICE.format(self))
+        training = plan.train(state, step, validate, advice=ADVICE.format(self))
         chosen = training.chosen
         rounds = _rounds(training) if plan.label == "fit" else None
         error = np.abs(task.errors(chosen))

@@ -19,7 +19,7 @@ from noisewise.engine.state import (
     aligned_zeros,
     initial_state,
 )
-from noisewise.engine.training import Training, train
+from noisewise.engine.training import Training
 from noisewise.models.trained import Fit, Plan
 from noisewise.observations import Observations
 
@@ -38,9 +38,7 @@ def fit_factors(
     n_jobs: int,
 ) -> Fit:
     """Train on observations, watching held-out ones if there are any."""
-    location = float(observations.values.mean(dtype=np.float64))
-    alike = observations.values.min() == observations.values.max()
-    scale = 1.0 if alike else float(observations.values.std(dtype=np.float64))
+    location, scale = mean_and_std(observations.values)
     blocks = _arranged(params, observations, location, scale)
     counts = count_rows(observations)
     placed = tuple(_placed(count, order) for count, order in zip(counts, blocks.order, strict=True))
@@ -78,6 +76,27 @@ def count_rows(observations: Observations) -> tuple[Counts, ...]:
     )
 
 
+def mean_and_std(values: npt.NDArray[np.floating]) -> tuple[float, float]:
+    """Mean and std of values, to standardise them by; a std of 1 where all are alike."""
+    alike = values.min() == values.max()
+    std = 1.0 if alike else float(values.std(dtype=np.float64))
+    return float(values.mean(dtype=np.float64)), std
+
+
+def judged(
+    truth: Floats,
+    mean: Floats,
+    variance: npt.NDArray[np.floating],
+    value_range: tuple[float, float] | None,
+) -> tuple[float, float]:
+    """RMSE and NLL of predictions, clipped to a range."""
+    if value_range is not None:
+        mean = np.clip(mean, *value_range)
+    squared = (truth - mean).astype(np.float64) ** 2
+    s = np.maximum(variance.astype(np.float64), 1e-12)
+    return math.sqrt(squared.mean()), float(0.5 * np.mean(np.log(2 * math.pi * s) + squared / s))
+
+
 def _train(
     params: Params,
     state: State,
@@ -104,19 +123,10 @@ def _train(
         def validate(state: State) -> tuple[float, float]:
             mean, variance = cpu.predict(state, cells, params, n_jobs)
             mean = np.float32(location) + np.float32(scale) * mean
-            if plan.value_range is not None:
-                mean = np.clip(mean, *plan.value_range)
-            squared = (truth - mean).astype(np.float64) ** 2
-            variance = np.maximum(variance.astype(np.float64) * scale**2, 1e-12)
-            nll = 0.5 * np.mean(np.log(2 * math.pi * variance) + squared / variance)
-            return math.sqrt(squared.mean()), float(nll)
+            return judged(truth, mean, variance.astype(np.float64) * scale**2, plan.value_range)
 
-    return train(
-        state, step, epochs=plan.epochs, validate=validate, patience=plan.patience,
-        monitor=plan.monitor, settle=params.warmup if params.deviation_rank else 0,
-        callbacks=plan.callbacks, checkpoint=plan.checkpoint, label=plan.label,
-        advice=ADVICE.format(params),
-    )  # fmt: skip
+    settle = params.warmup if params.deviation_rank else 0
+    return plan.train(state, step, validate, settle=settle, advice=ADVICE.format(params))
 
 
 def _settled(

@@ -21,16 +21,15 @@ from noisewise.engine.blas import one_blas_thread
 from noisewise.engine.factors import Factors, Moments
 from noisewise.engine.local import LocalState, Weights
 from noisewise.engine.state import Codes, EpochInfo, Floats, Params
-from noisewise.engine.training import train
 from noisewise.errors import ModelFileError
-from noisewise.models.fitting import fit_factors
-from noisewise.models.settings import Rule, check, number, one_of, whole
-from noisewise.models.trained import RULES, Fit, Plan, Trained
+from noisewise.models.factored import Filed
+from noisewise.models.fitting import fit_factors, judged
+from noisewise.models.settings import Rule, number, one_of, whole
+from noisewise.models.trained import RULES, Fit, Plan
 from noisewise.observations import Observations
-from noisewise.recommend import Seen
 
 GLOBAL_EPOCHS = 25
-ADVICE = "Try a smaller learning_rate (now {}) or a larger l2 (now {})."
+ADVICE = "Try a smaller learning_rate (now {0.learning_rate}), or a larger l2 (now {0.l2})."
 
 
 class Blend(NamedTuple):
@@ -42,7 +41,7 @@ class Blend(NamedTuple):
     alone: bool  # each model learned on its own, so that they may disagree
 
 
-class LLORMA(Trained):
+class LLORMA(Filed):
     """Blend of local low-rank models, each fitted to one neighbourhood of users and items.
 
     Local models have biases and factors, and start from the biases of the global factorization;
@@ -224,20 +223,14 @@ class LLORMA(Trained):
             truth, known = held_out.values, _known(factors, held_out.codes)
 
             def validate(state: LocalState) -> tuple[float, float]:
-                mean, *parts = _moments(Blend(factors, weights, state, alone), known, n_jobs)
-                if plan.value_range is not None:
-                    mean = np.clip(mean, *plan.value_range)
-                squared = (truth - mean).astype(np.float64) ** 2
-                variance = np.sum(parts, axis=0, dtype=np.float64)
-                nll = 0.5 * np.mean(np.log(2.0 * math.pi * variance) + squared / variance)
-                return math.sqrt(squared.mean()), float(nll)
+                mean, noise, ignorance = _moments(
+                    Blend(factors, weights, state, alone), known, n_jobs
+                )
+                variance = noise.astype(np.float64) + ignorance
+                return judged(truth, mean, variance, plan.value_range)
 
-        training = train(
-            LocalState.start(len(weights[0]), observations.shape, self.rank, seed),
-            step, epochs=plan.epochs, validate=validate, patience=plan.patience,
-            monitor=plan.monitor, callbacks=plan.callbacks, checkpoint=plan.checkpoint,
-            label=plan.label, advice=ADVICE.format(*learning),
-        )  # fmt: skip
+        start = LocalState.start(len(weights[0]), observations.shape, self.rank, seed)
+        training = plan.train(start, step, validate, advice=ADVICE.format(self))
         chosen = training.chosen
         blend = Blend(factors, weights, chosen, alone)
         return Fit(blend, chosen.epoch, training.curve, training.interrupted)
@@ -278,27 +271,23 @@ class LLORMA(Trained):
 
     def _moments(self, codes: tuple[Codes, ...]) -> tuple[Moments, npt.NDArray[np.bool_]]:
         known = _known(self.factors_, codes)
-        unseen = np.zeros(len(known[0]), dtype=bool)
-        for code, count in zip(known, self.factors_.counts, strict=True):
-            unseen |= code == len(count)
+        first, second = (
+            code == len(count) for code, count in zip(known, self.factors_.counts, strict=True)
+        )
         knowledge = Blend(self.factors_, self.weights_, self.local_, self._alone)
-        return _moments(knowledge, known, self._threads()), unseen
+        return _moments(knowledge, known, self._threads()), first | second
 
     def _pack(self) -> tuple[dict[str, Any], storage.Tensors]:
-        header, tensors = self.factors_.pack()
-        local_header, local_tensors = self.local_.pack()
-        tensors |= local_tensors
+        header, tensors = super()._pack()
         tensors |= {f"weights{mode}": weights for mode, weights in enumerate(self.weights_)}
-        record = {"learning_curve": self.learning_curve_, "seconds": self.seconds_}
-        if self.seen_ is not None:
-            tensors |= {"seen.starts": self.seen_.starts, "seen.columns": self.seen_.columns}
-        return {"factors": header, "local": local_header, "record": record}, tensors
+        for name, part in (("factors", self.factors_), ("local", self.local_)):
+            header[name], own = part.pack()
+            tensors |= own
+        return header, tensors
 
     def _unpack(self, path: str | Path, header: dict[str, Any], tensors: storage.Tensors) -> None:
-        check(self, self._rules)
+        super()._unpack(path, header, tensors)
         shape = tuple(map(len, self.ids_))
-        if len(shape) != 2:
-            raise ModelFileError(f"{path} is damaged: it must have 2 modes, but has {len(shape)}.")
         params = self._params(int(header["factors"]["seed"]))
         self.factors_ = Factors.unpack(path, params, header["factors"], tensors, shape)
         models = len(storage.take(path, tensors, "weights0", "float32", -1, shape[0] + 1))
@@ -312,11 +301,6 @@ class LLORMA(Trained):
         blank = LocalState.start(models, shape, self.rank, 0)
         self.local_ = blank.restored(path, header["local"], tensors)
         self._alone = self.loss == "local"
-        self.seen_ = Seen.unpack(path, tensors, shape) if "seen.starts" in tensors else None
-        self.n_features_in_ = len(shape)
-        self.n_epochs_ = self.local_.epoch
-        self.learning_curve_ = dict(header["record"]["learning_curve"])
-        self.seconds_ = float(header["record"]["seconds"])
 
 
 def _known(factors: Factors, codes: tuple[Codes, ...]) -> tuple[Codes, ...]:

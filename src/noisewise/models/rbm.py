@@ -16,23 +16,22 @@ from sklearn.utils.validation import check_is_fitted
 from noisewise import storage
 from noisewise.engine.factors import Moments
 from noisewise.engine.state import Codes, Floats
-from noisewise.engine.training import train
-from noisewise.errors import DataError, ModelFileError
+from noisewise.errors import DataError
 from noisewise.models.boltzmann import Machine, Schedule
+from noisewise.models.factored import Filed
 from noisewise.models.fitting import count_rows
 from noisewise.models.levels import Levels
-from noisewise.models.settings import Rule, check, number, one_of, whole
+from noisewise.models.settings import Rule, number, one_of, whole
 from noisewise.models.torch_state import DEVICE, TorchState, device_for, torch_for, torch_threads
-from noisewise.models.trained import RULES, Fit, Plan, Trained
+from noisewise.models.trained import RULES, Fit, Plan
 from noisewise.observations import Observations, encode_ids
-from noisewise.recommend import Seen
 
 MOST_LEVELS = 50
 SETTLE = 10  # epochs, in which small random weights have yet to break their symmetry
-ADVICE = "Try a smaller learning_rate (now {}) or momentum (now {})."
+ADVICE = "Try a smaller learning_rate (now {0.learning_rate}) or momentum (now {0.momentum})."
 
 
-class RBM(Trained):
+class RBM(Filed):
     """Restricted Boltzmann machine for values of few levels, such as stars.
 
     Each user is a case of its own: its visible units are the items it rated, one state per level;
@@ -239,13 +238,12 @@ class RBM(Trained):
                 encoded=self._encoded, hidden=self.hidden, levels=levels, schedule=schedule,
                 value_range=plan.value_range, seed=seed, n_jobs=self._threads(),
             )  # fmt: skip
-            first = machine.first_weights()
-            training = train(
-                TorchState(torch, first, lambda weights: schedule.optimizer(torch, weights)),
-                machine.step, epochs=plan.epochs, patience=plan.patience, monitor=plan.monitor,
-                validate=machine.validate if held_out is not None else None, settle=SETTLE,
-                callbacks=plan.callbacks, checkpoint=plan.checkpoint, label=plan.label,
-                advice=ADVICE.format(self.learning_rate, self.momentum),
+            state = TorchState(
+                torch, machine.first_weights(), lambda weights: schedule.optimizer(torch, weights)
+            )
+            training = plan.train(
+                state, machine.step, machine.validate if held_out is not None else None,
+                settle=SETTLE, advice=ADVICE.format(self),
             )  # fmt: skip
             chosen = training.chosen
             hidden = machine.encode(chosen.weights, machine.observed).cpu().numpy()
@@ -275,25 +273,10 @@ class RBM(Trained):
         return self.knowledge_.known_codes((codes[self._encoded], codes[1 - self._encoded]))
 
     def _pack(self) -> tuple[dict[str, Any], storage.Tensors]:
-        tensors = self.knowledge_.pack()
-        record = {
-            "learning_curve": self.learning_curve_,
-            "seconds": self.seconds_,
-            "epochs": self.n_epochs_,
-        }
-        if self.seen_ is not None:
-            tensors |= {"seen.starts": self.seen_.starts, "seen.columns": self.seen_.columns}
-        return {"record": record}, tensors
+        header, tensors = super()._pack()
+        return header, tensors | self.knowledge_.pack()
 
     def _unpack(self, path: str | Path, header: dict[str, Any], tensors: storage.Tensors) -> None:
-        check(self, self._rules)
-        shape = tuple(map(len, self.ids_))
-        if len(shape) != 2:
-            raise ModelFileError(f"{path} is damaged: it must have 2 modes, but has {len(shape)}.")
-        sides = shape[self._encoded], shape[1 - self._encoded]
+        super()._unpack(path, header, tensors)
+        sides = len(self.ids_[self._encoded]), len(self.ids_[1 - self._encoded])
         self.knowledge_ = Levels.unpack(path, tensors, sides, self.hidden)
-        self.seen_ = Seen.unpack(path, tensors, shape) if "seen.starts" in tensors else None
-        self.n_features_in_ = len(shape)
-        self.n_epochs_ = int(header["record"]["epochs"])
-        self.learning_curve_ = dict(header["record"]["learning_curve"])
-        self.seconds_ = float(header["record"]["seconds"])

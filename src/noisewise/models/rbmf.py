@@ -26,9 +26,9 @@ from noisewise.engine.factors import Factors
 from noisewise.engine.state import EpochInfo, Params
 from noisewise.engine.variational import Common, Posterior, initial_posterior, sweep
 from noisewise.models.factored import Factored
-from noisewise.models.fitting import count_rows
+from noisewise.models.fitting import count_rows, judged
 from noisewise.models.low_rank import NewRow
-from noisewise.models.robust import Units, judged, run
+from noisewise.models.robust import Units
 from noisewise.models.settings import Rule, number, whole
 from noisewise.models.trained import RULES, Fit, Plan
 from noisewise.observations import Observations
@@ -183,13 +183,10 @@ class RobustBayesianFactorizer(Factored):
     def _learn(
         self, observations: Observations, held_out: Observations | None, plan: Plan, seed: int
     ) -> Fit:
-        return self._train(self._params(seed), observations, held_out, plan)
-
-    def _train(
-        self, params: Params, data: Observations, held_out: Observations | None, plan: Plan
-    ) -> Fit:
-        units, counts, n_jobs = Units.of(data.values), count_rows(data), self._threads()
-        sides = grouped(data.codes, units.standardised(data.values), data.shape)
+        params, n_jobs = self._params(seed), self._threads()
+        units, counts = Units.of(observations.values), count_rows(observations)
+        values = units.standardised(observations.values)
+        sides = grouped(observations.codes, values, observations.shape)
 
         def judge(state: Posterior, seen: Observations, span: Any) -> tuple[float, float]:
             factors = as_factors(state, params, counts, *units)
@@ -199,13 +196,13 @@ class RobustBayesianFactorizer(Factored):
 
         def step(state: Posterior) -> EpochInfo:
             sweep(state, sides, self.max_precision, n_jobs)
-            return EpochInfo(state.epoch, *judge(state, data, None))
+            return EpochInfo(state.epoch, *judge(state, observations, None))
 
         validate = None
         if held_out is not None:
             validate = partial(judge, seen=held_out, span=plan.value_range)
-        training = run(
-            initial_posterior(data.shape, self.rank, params.seed), step, validate, plan,
+        training = plan.train(
+            initial_posterior(observations.shape, self.rank, seed), step, validate,
             unit="sweep", advice=f"Try a smaller rank (now {self.rank}).",
         )  # fmt: skip
         chosen = training.chosen

@@ -22,12 +22,10 @@ from noisewise.engine import cpu
 from noisewise.engine.factors import Factors
 from noisewise.engine.state import EpochInfo, Floats, Params, State
 from noisewise.models.factored import Factored
-from noisewise.models.robust import Task, biased_mf, positive, robust_std, run
+from noisewise.models.robust import ADVICE, Task, biased_mf, positive, robust_std
 from noisewise.models.settings import Rule, number, whole
 from noisewise.models.trained import RULES, Fit, Plan
 from noisewise.observations import Observations, observe
-
-ADVICE = "Try a smaller learning_rate (now {0.learning_rate}), or a larger l2 (now {0.l2})."
 
 
 class HuberFactorizer(Factored):
@@ -185,12 +183,9 @@ class HuberFactorizer(Factored):
         self, observations: Observations, held_out: Observations | None, plan: Plan, seed: int
     ) -> Fit:
         task = Task.of(self._params(seed), observations, self._threads())
-        return self._train(task, held_out, plan)
-
-    def _train(self, task: Task, held_out: Observations | None, plan: Plan) -> Fit:
         validate = task.validate(held_out, plan.value_range)
         step = partial(self._epoch, task)
-        training = run(task.start(), step, validate, plan, advice=ADVICE.format(self))
+        training = plan.train(task.start(), step, validate, advice=ADVICE.format(self))
         chosen = training.chosen
         scale = task.units.scale * self._sigma(task.errors(chosen))
         learned = Learned(task.settle(chosen), scale)

@@ -13,15 +13,15 @@ import numpy.typing as npt
 from noisewise.engine import cpu
 from noisewise.engine.factors import Counts, Factors
 from noisewise.engine.state import Floats, Params, State, initial_state
-from noisewise.engine.training import S, Step, Training, Validate, train
+from noisewise.engine.training import Validate
 from noisewise.errors import ModelFileError
-from noisewise.models.fitting import count_rows
-from noisewise.models.trained import Plan
+from noisewise.models.fitting import count_rows, judged, mean_and_std
 from noisewise.observations import Observations
 
 NORMAL = 1.4826  # std of a normal distribution over its median absolute deviation
 FARTHEST = 5.0  # stds from the median, as far as a value has a say in location and scale
 BETA = 0.25  # as Biased MF has it in DeviationFactorizer, so that settings mean the same
+ADVICE = "Try a smaller learning_rate (now {0.learning_rate}), or a larger l2 (now {0.l2})."
 
 
 class Units(NamedTuple):
@@ -46,8 +46,7 @@ class Units(NamedTuple):
         away = np.abs(values.astype(np.float64) - middle)
         std = NORMAL * float(np.median(away)) or float(away.mean())
         near = np.clip(values.astype(np.float64), middle - FARTHEST * std, middle + FARTHEST * std)
-        alike = near.min() == near.max()
-        return cls(float(near.mean()), 1.0 if alike else float(near.std()))
+        return cls(*mean_and_std(near))
 
     def standardised(self, values: Floats) -> Floats:
         """Return values in these units."""
@@ -57,28 +56,6 @@ class Units(NamedTuple):
 def robust_std(errors: Floats) -> float:
     """Return the std of the bulk of errors: their median absolute deviation, times 1.4826."""
     return NORMAL * float(np.median(np.abs(errors - np.median(errors))))
-
-
-def judged(
-    truth: Floats, mean: Floats, variance: Floats, value_range: tuple[float, float] | None
-) -> tuple[float, float]:
-    """RMSE and NLL of predictions, clipped to a range."""
-    if value_range is not None:
-        mean = np.clip(mean, *value_range)
-    squared = (truth - mean).astype(np.float64) ** 2
-    s = np.maximum(variance.astype(np.float64), 1e-12)
-    return math.sqrt(squared.mean()), float(0.5 * np.mean(np.log(2 * math.pi * s) + squared / s))
-
-
-def run(
-    state: S, step: Step[S], validate: Validate[S] | None, plan: Plan, *, advice: str, **named: Any
-) -> Training[S]:
-    """Train as planned."""
-    return train(
-        state, step, epochs=plan.epochs, validate=validate, patience=plan.patience,
-        monitor=plan.monitor, callbacks=plan.callbacks, checkpoint=plan.checkpoint,
-        label=plan.label, advice=advice, **named,
-    )  # fmt: skip
 
 
 def biased_mf(rank: int, learning_rate: float, l2: float, bias_l2: float, seed: int) -> Params:

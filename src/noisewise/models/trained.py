@@ -15,7 +15,7 @@ import numpy as np
 from sklearn.utils import check_random_state
 
 from noisewise.engine.state import EpochInfo
-from noisewise.engine.training import Callback, Checkpoint
+from noisewise.engine.training import Callback, Checkpoint, S, Step, Training, Validate, train
 from noisewise.errors import DataError, SettingError
 from noisewise.models.base import Factorizer
 from noisewise.models.settings import (
@@ -64,6 +64,16 @@ class Plan(NamedTuple):
     callbacks: Sequence[Callback] = ()
     checkpoint: Checkpoint | None = None
     label: str = "fit"
+
+    def train(
+        self, state: S, step: Step[S], validate: Validate[S] | None, *, advice: str, **more: Any
+    ) -> Training[S]:
+        """Train as planned; ``more`` is what else the loop is told."""
+        return train(
+            state, step, validate=validate, epochs=self.epochs, patience=self.patience,
+            monitor=self.monitor, callbacks=self.callbacks, checkpoint=self.checkpoint,
+            label=self.label, advice=advice, **more,
+        )  # fmt: skip
 
 
 class Fit(NamedTuple):
@@ -233,14 +243,21 @@ class Trained(Learner):
             if validation is not None:
                 raise SettingError("validation is only used with patience; got patience=None.")
             return observations, None
-        if validation is not None:
-            validation = observe(validation, ids=observations.ids)
-            return with_ids(observations, validation), validation
-        if len(observations) * self.validation_fraction < FEWEST_HELD_OUT:
-            return observations, None
-        rng = np.random.default_rng([seed, 3])
-        kept, held_out = random_split(len(observations), self.validation_fraction, rng)
-        return observations.take(kept), observations.take(held_out)
+        return hold_out(observations, validation, self.validation_fraction, seed)
+
+
+def hold_out(
+    observations: Observations, validation: Observations | None, fraction: float, seed: int
+) -> tuple[Observations, Observations | None]:
+    """Return what to train on at first, and what is held out: given, or a random share."""
+    if validation is not None:
+        validation = observe(validation, ids=observations.ids)
+        return with_ids(observations, validation), validation
+    if len(observations) * fraction < FEWEST_HELD_OUT:
+        return observations, None
+    rng = np.random.default_rng([seed, 3])
+    kept, held_out = random_split(len(observations), fraction, rng)
+    return observations.take(kept), observations.take(held_out)
 
 
 def with_ids(observations: Observations, other: Observations) -> Observations:
