@@ -133,6 +133,7 @@ CHANGES = {
     "validation_fraction": 0.3,
     "learning_rate": 0.2,
     "deviation_learning_rate": 0.1,
+    "biases": False,
     "l2": 0.5,
     "bias_l2": 0.5,
     "deviation_l1": 0.1,
@@ -268,6 +269,7 @@ INVALID = {
     "validation_fraction": [0, 0.6, 1, -0.1, float("nan"), None],
     "learning_rate": [0, -0.1, float("inf"), float("nan"), "fast", None],
     "deviation_learning_rate": [0, -0.1, float("inf"), None],
+    "biases": ["yes", None, 2],
     "l2": [-0.1, float("nan"), None],
     "bias_l2": [-0.1, float("nan"), None],
     "deviation_l1": [-0.1, float("inf"), None],
@@ -400,12 +402,6 @@ def test_refit_trains_on_what_was_held_out(small_world):
     assert first.n_epochs_ == again.n_epochs_
     assert first.calibration_.n == again.calibration_.n == 40
     assert first.calibration_.scale == again.calibration_.scale
-
-
-def test_three_id_columns_are_refused(small_world):
-    X = np.column_stack([small_world.X, small_world.X[:, 0]])
-    with pytest.raises(DataError, match="2 id columns"):
-        make_model().fit(X, small_world.y)
 
 
 # One by one: rows, partial_fit, fold_in.

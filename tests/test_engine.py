@@ -57,7 +57,7 @@ def make_problem(params: Params, shape=(9, 7), n=40, seed=0) -> tuple[State, cpu
 
 def kernel_order(blocks: cpu.Blocks, params: Params, epoch: int) -> list[int]:
     """Observations in the order in which one thread visits them."""
-    strata = np.random.default_rng([params.seed, 2, epoch]).permutation(blocks.side)
+    strata = np.random.default_rng([params.seed, 2, epoch]).permutation(blocks.n_strata)
     order = []
     for stratum in strata:
         for block in range(stratum * blocks.side, (stratum + 1) * blocks.side):

@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from noisewise.engine import cpu
 from noisewise.engine.blas import one_blas_thread
-from noisewise.engine.ignorance import spread_and_shrink
+from noisewise.engine.ignorance import of_cells, of_modes, spread_and_shrink
 from noisewise.engine.state import (
     BIAS,
     BIAS_SUM,
@@ -75,7 +75,8 @@ class Factors:
     location, scale
         Mean and std of the values trained on: ``value = location + scale * standardised``.
     spread, shrink
-        Per mode; see ``noisewise.engine.ignorance``.
+        Per mode, what ``noisewise.engine.ignorance`` keeps; with two modes, a spread has a number
+        for every row, with more it has two matrices.
     """
 
     params: Params
@@ -133,9 +134,7 @@ class Factors:
     def moments(self, codes: tuple[Codes, ...], n_jobs: int = 1) -> Moments:
         """Moments of cells in units of the values; codes as from ``known_codes``."""
         mean, noise = cpu.predict(self.state, codes, self.params, n_jobs)
-        i, j = codes
-        ignorance = self.shrink[0][i] * self.spread[1][j] + self.shrink[1][j] * self.spread[0][i]
-        return self._in_units(mean, noise, ignorance)
+        return self._in_units(mean, noise, self._ignorance(codes, n_jobs))
 
     def side(self, mode: int, codes: Codes) -> Side:
         """Rows of a mode by their codes."""
@@ -163,7 +162,7 @@ class Factors:
         return self._in_units(mean, noise, ignorance)
 
     def cells(self, mode: int, side: Side, codes: Codes) -> Moments:
-        """Moments of a single row of ``mode`` with some rows of the other, as ``moments`` has them.
+        """Moments of a single row of ``mode`` with some of the other, as ``moments`` has them.
 
         A row that has no id yet has a place here too.
         """
@@ -187,12 +186,14 @@ class Factors:
         return cosine
 
     def noise_by_row(self, mode: int) -> npt.NDArray[np.float64]:
-        """Variance of the noise of every row, averaged over the other mode as it was observed."""
+        """Variance of the noise of every row, averaged over the other modes as observed."""
         if not self.learned_deviation:
             return np.full(len(self.counts[mode]), self.state.variance * self.scale**2)
-        rank, other = self.params.deviation_rank, 1 - mode
-        weight = self.counts[other] / self.counts[other].sum()
-        average = weight @ self.state.deviation_factors(other, rank)[:-1]
+        rank, average = self.params.deviation_rank, np.ones(self.params.deviation_rank)
+        for other, count in enumerate(self.counts):
+            if other != mode:
+                weight = count / count.sum()
+                average *= weight @ self.state.deviation_factors(other, rank)[:-1]
         own = self.state.deviation_factors(mode, rank)[:-1]
         return np.asarray(own @ average + self.params.delta) * self.scale**2
 
@@ -270,11 +271,13 @@ class Factors:
                 raise ModelFileError(f"{path} is damaged: mode{m}.counts makes no sense.")
             all_rows.append(_with_average(rows, np.arange(n, dtype=np.int32), count))
             counts.append(count)
-            for name, parts in (("spread", spread), ("shrink", shrink)):
-                part = take(path, tensors, f"mode{m}.{name}", "float32", n + 1)
-                if (part < 0).any():
+            matrices = (2, params.rank + 1, params.rank + 1)
+            sizes = (n + 1,) if len(shape) == 2 else matrices
+            spread.append(take(path, tensors, f"mode{m}.spread", "float32", *sizes))
+            shrink.append(take(path, tensors, f"mode{m}.shrink", "float32", n + 1))
+            for name, part in (("spread", spread[-1]), ("shrink", shrink[-1])):
+                if part.ndim == 1 and (part < 0).any():
                     raise ModelFileError(f"{path} is damaged: mode{m}.{name} is negative.")
-                parts.append(part)
         state = State(tuple(all_rows), layout, epoch, variance)
         return cls(params, state, tuple(counts), location, scale, tuple(spread), tuple(shrink))
 
@@ -298,6 +301,21 @@ class Factors:
             )
         return parts
 
+    def _ignorance(self, codes: tuple[Codes, ...], n_jobs: int) -> Floats:
+        """Variance of cells that comes from not knowing their rows, in standardised units."""
+        if len(codes) == 2:
+            (i, j), spread, shrink = codes, self.spread, self.shrink
+            return shrink[0][i] * spread[1][j] + shrink[1][j] * spread[0][i]
+        rows, n_mean = self.state.rows, self.state.layout.mean
+        variance = np.empty(len(codes[0]), dtype=np.float32)
+
+        def work(part: slice) -> None:
+            some = [code[part] for code in codes]
+            variance[part] = of_cells(rows, n_mean, self.spread, self.shrink, some)
+
+        cpu.by_chunks(work, len(variance), cpu.MANY_CHUNK, n_jobs)
+        return variance
+
     def _in_units(self, mean: Floats, noise: Floats, ignorance: Floats) -> Moments:
         scale, square = np.float32(self.scale), np.float32(self.scale**2)
         return Moments(np.float32(self.location) + scale * mean, square * noise, square * ignorance)
@@ -314,12 +332,14 @@ def _with_average(rows: Floats, order: Codes, count: Counts) -> Floats:
 def _ignorance(
     state: State, params: Params, counts: tuple[Counts, ...]
 ) -> tuple[tuple[Floats, ...], tuple[Floats, ...]]:
-    """Spread and shrink of both modes, the unknown row included."""
+    """Spread and shrink of all modes, the unknown rows included."""
     rows = [
         np.column_stack([state.mean_factors(m, params.rank)[:-1], state.biases(m)[:-1]])
-        for m in range(2)
+        for m in range(len(counts))
     ]
     noise = max(state.variance, params.delta, 1e-6)
+    if len(rows) > 2:
+        return of_modes(rows, counts, noise)
     first = spread_and_shrink(rows[0], counts[0], rows[1], counts[1], noise)
     second = spread_and_shrink(rows[1], counts[1], rows[0], counts[0], noise)
     return (second.spread, first.spread), (first.shrink, second.shrink)

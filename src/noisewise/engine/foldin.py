@@ -41,7 +41,7 @@ def fold_in(factors: Factors, mode: int, codes: Codes, values: Floats) -> Floats
     columns = factors.state.rows[1 - mode][codes].astype(np.float64)
     mean_part = slice(LINE, LINE + params.rank)
     part = slice(layout.deviation_start, layout.deviation_start + params.deviation_rank)
-    x = np.column_stack([columns[:, mean_part], np.ones(len(columns))])
+    x = np.column_stack([columns[:, mean_part], np.full(len(columns), float(params.biases))])
     target = (values - factors.location) / factors.scale - columns[:, BIAS]
     n = len(values)
     charged = n if params.penalty == "rating" else 1

@@ -25,11 +25,11 @@ _HEADER, _BIAS, _BIAS_SUM, _MEAN_SUM, _DEVIATION_SUM, _SHARE = (
 )
 _LANES, _NEXT = np.uintp(LANES), np.uintp(1)
 _ZERO, _QUARTER, _HALF, _ONE, _TWO = (np.float32(x) for x in (0.0, 0.25, 0.5, 1.0, 2.0))
-_FARTHEST = np.float32(50.0)  # squared error over variance, as far as a deviation step believes it
+FARTHEST = np.float32(50.0)  # squared error over variance, as far as a deviation step believes it
 
 
 @njit(fastmath=True, error_model="numpy", inline="always")
-def _weight(s, beta):
+def weight_of(s, beta):
     """Return ``s ** beta``; roots are much cheaper than the power."""
     if beta == _ZERO:
         return _ONE
@@ -58,7 +58,7 @@ def visit_coordinate(
     end = p0 + np.uintp(n_deviation)
     to_sum = end - _HEADER  # from a factor to its sum
     G, H = np.empty(2, np.float32), np.empty(2, np.float32)
-    constant = _weight(variance, beta) / variance
+    constant = weight_of(variance, beta) / variance
     for block in range(stratum * side + worker, (stratum + 1) * side, workers):
         squared, scaled, log_variance, product = 0.0, 0.0, 0.0, 1.0
         n, last = np.uintp(starts[block]), np.uintp(starts[block + 1])
@@ -75,9 +75,9 @@ def visit_coordinate(
                     s = delta + _dot(A, i, B, j, p0, end)
                     precision = _ONE / s
                     ratio = e * e * precision
-                    weight = _weight(s, beta) * precision
+                    weight = weight_of(s, beta) * precision
                     G[m - n] = weight * e
-                    H[m - n] = weight * _HALF * (_ONE - min(ratio, _FARTHEST))
+                    H[m - n] = weight * _HALF * (_ONE - min(ratio, FARTHEST))
                     scaled += ratio
                     product *= s  # one logarithm for many variances
                     if product < 1e-200 or product > 1e200:
@@ -128,7 +128,7 @@ def visit_row(
     per_mean = np.float32(1.0 / max(n_mean, 1))
     per_deviation = np.float32(1.0 / max(n_deviation, 1))
     G, H, UV, UU, VV = np.empty((5, 2), np.float32)
-    constant = _weight(variance, beta) / variance
+    constant = weight_of(variance, beta) / variance
     for block in range(stratum * side + worker, (stratum + 1) * side, workers):
         squared, scaled, log_variance, product = 0.0, 0.0, 0.0, 1.0
         n, last = np.uintp(starts[block]), np.uintp(starts[block + 1])
@@ -152,9 +152,9 @@ def visit_row(
                     s = delta + _dot(A, i, B, j, p0, end)
                     precision = _ONE / s
                     ratio = e * e * precision
-                    weight = _weight(s, beta) * precision
+                    weight = weight_of(s, beta) * precision
                     G[m - n] = weight * e
-                    H[m - n] = weight * _HALF * (_ONE - min(ratio, _FARTHEST))
+                    H[m - n] = weight * _HALF * (_ONE - min(ratio, FARTHEST))
                     scaled += ratio
                     product *= s  # one logarithm for many variances
                     if product < 1e-200 or product > 1e200:

@@ -44,6 +44,7 @@ class Params:
     warmup: int
     adagrad: Literal["coordinate", "row"]
     seed: int
+    biases: bool = True
 
     @property
     def layout(self) -> Layout:
@@ -146,12 +147,16 @@ class EpochInfo:
 def initial_state(params: Params, counts: tuple[npt.NDArray[np.int64], ...]) -> State:
     """Draw the state to start from; ``counts`` has the number of observations of every row.
 
-    Mean factors are normal with variance ``0.01 / rank``; deviation factors wait at zero until
-    ``release_deviation``.
+    Mean factors are normal: of two modes with variance ``0.01 / rank``, of more modes so that their
+    product, summed over factors, has variance 0.01, as a product of many smaller ones would hardly
+    leave zero. Deviation factors wait at zero until ``release_deviation``.
     """
     layout = params.layout
     rng = np.random.default_rng([params.seed, 0])
-    rows = tuple(_new_rows(params, layout, count, rng) for count in counts)
+    scale = 0.1 / np.sqrt(max(params.rank, 1))
+    if len(counts) > 2:
+        scale **= 1.0 / len(counts)
+    rows = tuple(_new_rows(params, layout, count, scale, rng) for count in counts)
     return State(rows, layout)
 
 
@@ -172,18 +177,24 @@ def release_deviation(state: State, params: Params) -> None:
 
 
 def _new_rows(
-    params: Params, layout: Layout, count: npt.NDArray[np.int64], rng: np.random.Generator
+    params: Params,
+    layout: Layout,
+    count: npt.NDArray[np.int64],
+    scale: float,
+    rng: np.random.Generator,
 ) -> Floats:
     rows = aligned_zeros(len(count), layout.width)
-    scale = 0.1 / np.sqrt(params.rank) if params.rank else 0.0
     rows[:, LINE : LINE + params.rank] = rng.normal(0.0, scale, (len(count), params.rank))
     rows[:, [BIAS_SUM, MEAN_SUM, DEVIATION_SUM]] = ADAGRAD_START
+    if not params.biases:
+        rows[:, BIAS_SUM] = STANDSTILL
     rows[:, layout.sums_start :] = ADAGRAD_START
     rows[:, SHARE] = 1.0 / np.maximum(count, 1) if params.penalty == "row" else 1.0
     return rows
 
 
 ADAGRAD_START = 1.0  # a small one makes the first steps, on the steepest gradients, far too long
+STANDSTILL = 1e30  # a sum so large that a step is nothing: a bias with it stays where it is
 
 
 def aligned_zeros(n: int, width: int) -> Floats:

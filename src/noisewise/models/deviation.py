@@ -3,6 +3,11 @@
     mean_ij     = mu + u_i + v_j + U_i . V_j
     variance_ij = P_i . Q_j + delta            P, Q >= 0
 
+and for tensors likewise, with a third and further modes:
+
+    mean_ijk     = mu + u_i + v_j + t_k + sum_d U_id V_jd T_kd
+    variance_ijk = sum_d P_id Q_jd W_kd + delta
+
 learned together by projected AdaGrad on the Gaussian likelihood (Lee, Yang and Lin, 2017).
 """
 
@@ -25,19 +30,44 @@ from noisewise.models.trained import RULES, Fit, Plan
 from noisewise.observations import Observations, observe
 from noisewise.recommend import Seen
 
+# For tensors of sensors, near the best trials of experiments/search_sensors.py.
+PTF: dict[str, Any] = {
+    "rank": 64,
+    "deviation_rank": 0,
+    "epochs": 60,
+    "patience": 5,
+    "learning_rate": 0.3,
+    "biases": False,
+    "l2": 4.0,
+    "penalty": "row",
+    "delta": 0.02,
+    "beta": 0.0,
+}
+DTF: dict[str, Any] = PTF | {
+    "deviation_rank": 8,
+    "deviation_learning_rate": 0.1,
+    "deviation_l1": 0.1,
+}
+
 
 class DeviationFactorizer(Factored):
-    """Matrix factorization that learns how noisy each observation is.
+    """Factorization of matrices and tensors that learns how noisy each observation is.
 
-    Values are centred and divided by their standard deviation before training, so that the
-    settings below mean the same for stars, percents and volts.
+    With two id columns this is DMF, with three or more DTF; ``deviation_rank=0`` makes of them
+    Biased MF and PTF. Values are centred and divided by their standard deviation before training,
+    so that the settings below mean the same for stars, percents and volts.
+
+    The defaults are for two modes. A penalty that is right for a matrix drives all factors of a
+    tensor to zero: for three modes and more start from ``DeviationFactorizer(**DTF)`` or
+    ``(**PTF)``, which this module has beside the class. Only two modes can ``recommend`` and
+    ``fold_in``.
 
     Parameters
     ----------
     rank : int
         Factors of the mean.
     deviation_rank : int
-        Factors of the variance. 0 gives every observation the same variance: Biased MF.
+        Factors of the variance. 0 gives every observation the same variance.
     epochs : int
         How often to visit every observation, at most.
     patience : int or None
@@ -51,6 +81,8 @@ class DeviationFactorizer(Factored):
         Share to hold out.
     learning_rate, deviation_learning_rate : float
         AdaGrad's step for the mean (and biases), and for the deviation.
+    biases : bool
+        Whether every id has a bias, which is added to the mean.
     l2, bias_l2 : float
         Penalty on the squares of mean factors, and of biases.
     deviation_l1 : float
@@ -114,6 +146,7 @@ class DeviationFactorizer(Factored):
         "deviation_rank": whole(0),
         "learning_rate": number(above=0.0),
         "deviation_learning_rate": number(above=0.0),
+        "biases": one_of(True, False),
         "l2": number(least=0.0),
         "bias_l2": number(least=0.0),
         "deviation_l1": number(least=0.0),
@@ -123,6 +156,7 @@ class DeviationFactorizer(Factored):
         "warmup": whole(0),
         "adagrad": one_of("coordinate", "row"),
     }
+    _any_modes = True
 
     def __init__(
         self,
@@ -136,6 +170,7 @@ class DeviationFactorizer(Factored):
         validation_fraction: float = 0.1,
         learning_rate: float = 0.055,
         deviation_learning_rate: float = 0.015,
+        biases: bool = True,
         l2: float = 0.05,
         bias_l2: float = 0.02,
         deviation_l1: float = 0.0006,
@@ -163,6 +198,7 @@ class DeviationFactorizer(Factored):
         self.validation_fraction = validation_fraction
         self.learning_rate = learning_rate
         self.deviation_learning_rate = deviation_learning_rate
+        self.biases = biases
         self.l2 = l2
         self.bias_l2 = bias_l2
         self.deviation_l1 = deviation_l1
