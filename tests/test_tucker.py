@@ -1,6 +1,8 @@
 """TuckerFactorizer: the equations by hand, short modes, files, and ids never seen."""
 
+import json
 import pickle
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -8,11 +10,15 @@ from sklearn.base import clone
 from sklearn.exceptions import NotFittedError
 
 from noisewise import storage
+from noisewise.datasets.sensor_data import SensorData
 from noisewise.engine import tucker
 from noisewise.engine.state import ADAGRAD_START
 from noisewise.errors import DataError, DivergedError, ModelFileError, SettingError
+from noisewise.experiments import search_tucker
 from noisewise.models.tucker import TuckerFactorizer
+from noisewise.observations import observe
 
+ROOT = Path(__file__).parents[1]
 SHAPE = (12, 3, 60)
 QUICK = {"rank": (4, 3, 4), "random_state": 0, "n_jobs": 1}
 
@@ -243,3 +249,48 @@ def test_a_damaged_file_is_refused(fitted, tmp_path):
         storage.write(path, "model", header, damaged)
         with pytest.raises(ModelFileError, match="damaged"):
             TuckerFactorizer.load(path)
+
+
+def test_times_are_not_taken_for_types_even_if_they_are_few():
+    rows = [(i, j, k, 100.0 * j + i * k) for i in range(6) for j in range(4) for k in range(3)]
+    settings = {"rank": 2, "epochs": 2, "random_state": 0, "n_jobs": 1}
+    model = TuckerFactorizer(**settings).fit(rows)
+    assert len(model.knowledge_.units.mean) == 4 + 1
+    first = TuckerFactorizer(time=0, **settings).fit([(k, j, i, y) for i, j, k, y in rows])
+    assert len(first.knowledge_.units.mean) == 4 + 1
+
+
+def test_the_search_tries_settings_on_two_shares_and_goes_on_where_it_was(
+    monkeypatch, tmp_path, data
+):
+    seen = observe(np.concatenate(data[::2]), np.concatenate(data[1::2]))
+    place = tmp_path / "search.json"
+    words = ["search", "london.npz", "--json", str(place), "--trials"]
+    asked = []
+
+    def named(name, path):
+        asked.append(name)
+        return SensorData(seen, None, 1.0)
+
+    monkeypatch.setattr(search_tucker.sensors, "named", named)
+    before = tucker.SHRINK
+    for trials in (1, 2):
+        monkeypatch.setattr("sys.argv", [*words, str(trials)])
+        search_tucker.main()
+        found = json.loads(place.read_text())
+        assert len(found["trials"]) == trials
+        assert found["best"] in found["trials"]
+    assert found["trials"][0]["settings"] != found["trials"][1]["settings"]
+    assert all(0 < error < 2 for one in found["trials"] for error in one["validation_mse"])
+    assert asked == ["london-paper-size"] * 2
+    assert before == tucker.SHRINK
+
+
+def test_defaults_are_the_best_of_the_committed_search():
+    found = json.loads((ROOT / "docs" / "results" / "search-tucker.json").read_text())
+    best = search_tucker.best_of(found["trials"])
+    assert best == found["best"]
+    assert best["settings"].pop("shrink") == tucker.SHRINK
+    defaults = TuckerFactorizer().get_params()
+    for name, value in best["settings"].items():
+        assert defaults[name] == pytest.approx(value, rel=0.05)  # rounded

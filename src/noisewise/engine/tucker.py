@@ -27,7 +27,7 @@ Places = npt.NDArray[np.int32]
 
 SMALL = 512  # ids of a mode whose products with each other fit in a matrix
 FARTHEST = 3.0  # entry of a row at the start: a singular vector may sit on a single row
-SHRINK = 3  # observations per factor at which a row is halved at the start
+SHRINK = 10  # observations per factor at which a row is halved at the start
 RANDOM = 0.1  # std of entries that no singular vector gives
 
 _ONE = np.uintp(1)

@@ -9,6 +9,7 @@ from noisewise.errors import ModelFileError
 from noisewise.models.autorec import AutoRec
 from noisewise.models.base import Factorizer
 from noisewise.models.bayesian import BayesianFactorizer
+from noisewise.models.choosing import AutoFactorizer
 from noisewise.models.deviation import DeviationFactorizer
 from noisewise.models.drmf import TrimmedFactorizer
 from noisewise.models.interpolation import LinearInterpolator
@@ -16,13 +17,17 @@ from noisewise.models.llorma import LLORMA
 from noisewise.models.rbm import RBM
 from noisewise.models.rbmf import RobustBayesianFactorizer
 from noisewise.models.rcf import HuberFactorizer
+from noisewise.models.residual import ResidualFactorizer
 from noisewise.models.smoother import OUSmoother
 from noisewise.models.spatial import SpatialNeighbours
+from noisewise.models.table_imputers import TableImputer
+from noisewise.models.temporal import TemporalFactorizer
 from noisewise.models.tucker import TuckerFactorizer
 
 MODELS: dict[str, type[Factorizer]] = {
     model.__name__: model
     for model in (
+        AutoFactorizer,
         AutoRec,
         BayesianFactorizer,
         DeviationFactorizer,
@@ -31,8 +36,11 @@ MODELS: dict[str, type[Factorizer]] = {
         LLORMA,
         OUSmoother,
         RBM,
+        ResidualFactorizer,
         RobustBayesianFactorizer,
         SpatialNeighbours,
+        TableImputer,
+        TemporalFactorizer,
         TrimmedFactorizer,
         TuckerFactorizer,
     )

@@ -124,13 +124,22 @@ class Factorizer(RegressorMixin, BaseEstimator):  # type: ignore[misc]
     def save(self, path: str | Path) -> None:
         """Write the model to one safetensors file, wholly or not at all; nothing in it can run."""
         check_is_fitted(self)
+        storage.write(path, "model", *self._filed())
+
+    @classmethod
+    def load(cls, path: str | Path) -> Self:
+        """Read a model that ``save`` wrote; a broken or foreign file is a ``ModelFileError``."""
+        return cls._unfiled(path, *storage.read(path, "model"))
+
+    def _filed(self) -> tuple[dict[str, Any], storage.Tensors]:
+        """Return all that a file of this model holds."""
         header, tensors = self._pack()
         packed = [storage.pack_ids(ids, f"mode{m}") for m, ids in enumerate(self.ids_)]
         for _, id_tensors in packed:
             tensors |= id_tensors
         header |= {
             "model": type(self).__name__,
-            "settings": {k: _plain(v) for k, v in self.get_params().items()},
+            "settings": _settings(self),
             "ids": [entry for entry, _ in packed],
             "value_range": self.value_range_,
             "calibration": None,
@@ -138,16 +147,15 @@ class Factorizer(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         if self.calibration_ is not None:
             header["calibration"] = {"scale": self.calibration_.scale, "n": self.calibration_.n}
             tensors["calibration.scores"] = self.calibration_.scores
-        storage.write(path, "model", header, tensors)
+        return header, tensors
 
     @classmethod
-    def load(cls, path: str | Path) -> Self:
-        """Read a model that ``save`` wrote; a broken or foreign file is a ``ModelFileError``."""
-        header, tensors = storage.read(path, "model")
+    def _unfiled(cls, path: str | Path, header: dict[str, Any], tensors: storage.Tensors) -> Self:
+        """Undo ``_filed``, trusting nothing."""
         if header.get("model") != cls.__name__:
             raise ModelFileError(f"{path} holds a {header.get('model')}, not a {cls.__name__}.")
         try:
-            model = cls(**_listed_as_tuple(header["settings"]))
+            model = cls(**_given(path, header["settings"]))
             model.ids_ = tuple(
                 storage.unpack_ids(path, entry, tensors, f"mode{m}")
                 for m, entry in enumerate(header["ids"])
@@ -165,6 +173,7 @@ class Factorizer(RegressorMixin, BaseEstimator):  # type: ignore[misc]
             raise
         except (
             KeyError, TypeError, ValueError, IndexError, AttributeError, OverflowError,
+            RecursionError,
         ) as error:  # fmt: skip
             raise ModelFileError(f"{path} is damaged: {error!r}.") from error
         return model
@@ -214,8 +223,24 @@ def _calibration(path: str | Path, entry: Any, tensors: storage.Tensors) -> Cali
     return Calibration(scale, scores, n)
 
 
+def model_class(path: str | Path, name: Any) -> Any:
+    """Return the class of this package that a file names."""
+    found: list[Any] = [Factorizer]
+    for kind in found:
+        if kind.__name__ == name and kind.__module__.startswith("noisewise."):
+            return kind
+        found += kind.__subclasses__()
+    raise ModelFileError(f"{path} holds a model that this version does not have: {name!r}.")
+
+
+def _settings(model: Factorizer) -> dict[str, Any]:
+    return {name: _plain(value) for name, value in model.get_params(deep=False).items()}
+
+
 def _plain(value: Any) -> Any:
-    """Return a setting as JSON has it."""
+    """Return a setting as JSON has it; of a model within a model, its class and settings."""
+    if isinstance(value, Factorizer):
+        return {"model": type(value).__name__, "settings": _settings(value)}
     if isinstance(value, np.generic):
         return value.item()
     if isinstance(value, tuple | list):
@@ -225,5 +250,14 @@ def _plain(value: Any) -> Any:
     return None if isinstance(value, np.random.RandomState | np.random.Generator) else str(value)
 
 
-def _listed_as_tuple(settings: dict[str, Any]) -> dict[str, Any]:
-    return {k: tuple(v) if isinstance(v, list) else v for k, v in settings.items()}
+def _given(path: str | Path, settings: dict[str, Any]) -> dict[str, Any]:
+    return {name: _setting(path, value) for name, value in settings.items()}
+
+
+def _setting(path: str | Path, value: Any) -> Any:
+    """Undo ``_plain``."""
+    if isinstance(value, list):
+        return tuple(_setting(path, part) for part in value)
+    if isinstance(value, dict):
+        return model_class(path, value["model"])(**_given(path, value["settings"]))
+    return value

@@ -393,7 +393,7 @@ class BayesianFactorizer(Learner, Rowwise):
             "convergence": self.convergence_,
             "seconds": self.seconds_,
         }
-        return {"posterior": header, "record": _finite(record)}, tensors
+        return {"posterior": header, "record": finite(record)}, tensors
 
     def _unpack(self, path: str | Path, header: dict[str, Any], tensors: storage.Tensors) -> None:
         check(self, self._rules)
@@ -413,10 +413,10 @@ def _stage(chain: int) -> str:
     return "fit" if chain == 0 else f"chain{chain + 1}"
 
 
-def _finite(value: Any) -> Any:
+def finite(value: Any) -> Any:
     """Return a record as JSON has it: what could not be measured is null."""
     if isinstance(value, dict):
-        return {key: _finite(part) for key, part in value.items()}
+        return {key: finite(part) for key, part in value.items()}
     if isinstance(value, list):
-        return [_finite(part) for part in value]
+        return [finite(part) for part in value]
     return None if isinstance(value, float) and not math.isfinite(value) else value

@@ -40,8 +40,8 @@ class LinearInterpolator(SeriesModel):
         dates (also as ISO text), at any distances; times that were never seen can be asked for.
     group : int, str, None or "auto"
         The mode that is the type of sensor, by number or name; None takes all series to be of one
-        type. "auto" takes the mode with the fewest ids that is not time, and None if there is only
-        one other.
+        type. "auto" takes the mode called "sensor", else the one with the fewest ids that is not
+        time, and None if there is only one other.
     value_range : "auto", None or (low, high)
         Clip predictions to the range of the training values, not at all, or to this range.
     unknown : "default" or float

@@ -15,6 +15,7 @@ import numpy.typing as npt
 from scipy.special import softmax
 
 from noisewise.engine.blas import one_blas_thread
+from noisewise.engine.cpu import LEAST_VARIANCE
 from noisewise.engine.factors import Counts, Moments
 from noisewise.engine.state import Codes, Floats
 from noisewise.errors import ModelFileError
@@ -96,7 +97,8 @@ class Levels:
 
     def moments(self, codes: tuple[Codes, Codes]) -> Moments:
         """Moments of cells; codes as from ``known_codes``."""
-        mean, noise = self._mean_and_variance(self.chances(codes))
+        mean, variance = self._mean_and_variance(self.chances(codes))
+        noise = np.maximum(variance, np.float32(LEAST_VARIANCE))  # where there is but one level
         i, j = codes
         ignorance = self.shrink[0][i] * self.spread[1][j] + self.shrink[1][j] * self.spread[0][i]
         return Moments(mean, noise, ignorance)
@@ -166,7 +168,7 @@ class Levels:
             noise.append(variance.mean())
         for spread, count in zip((of_example, of_visible), self.counts, strict=True):
             spread[-1] = spread[:-1][count > 0].mean()
-        return (of_example, of_visible), max(float(np.mean(noise)), 1e-6)
+        return (of_example, of_visible), max(float(np.mean(noise)), LEAST_VARIANCE)
 
     def _table(self, hidden: Floats, visible: Any) -> tuple[Floats, Floats]:
         weights = self.weights[visible]

@@ -30,6 +30,7 @@ from noisewise.observations import Ids, encode_ids, id_columns, observe
 from noisewise.observations.tables import check_ids
 
 PRIOR = 5.0  # observations that what a type has in common is worth
+SENSOR = "sensor"  # what the mode that is the type of sensor is called, as a rule
 FLOOR = 1e-12  # share of the mean square below which a variance is rounding
 
 MODE = Rule(
@@ -203,31 +204,11 @@ class SeriesModel(Factorizer):
 
     def _modes(self, ids: tuple[Ids, ...]) -> tuple[int, int | None]:
         """Return the mode that is time, and the mode that is the type."""
-        time = mode_number(self.time, ids, "time")
-        others = [mode for mode in range(len(ids)) if mode != time]
-        if self.group is None or (self.group == "auto" and len(others) == 1):
-            return time, None
-        if self.group == "auto":
-            return time, min(others, key=lambda mode: len(ids[mode]))
-        group = mode_number(self.group, ids, "group")
-        if group == time:
-            raise SettingError(
-                f"group must be another mode than time; got {self.group!r} for both."
-            )
-        return time, group
+        return sensor_modes(self.time, self.group, ids)
 
     def _encoded(self, X: Any) -> tuple[tuple[Codes, ...], Array]:
         """Row numbers and times of cells; a time need not be known, only understood."""
-        codes = encode_ids(X, self.ids_)
-        mode = self._grouping.time
-        when = np.append(self._stamps, np.nan)[codes[mode]]
-        new = np.flatnonzero(codes[mode] < 0)
-        if len(new):
-            entries = check_ids(matching_column(X, self.ids_, mode), self.ids_[mode].name)
-            fresh = [entries[k] for k in new] if isinstance(entries, list) else entries[new]
-            stamps, dates = read_stamps(fresh)
-            when[new] = np.where(dates == self._are_dates, stamps, np.nan)
-        return codes, when
+        return encode_in_time(X, self.ids_, self._grouping.time, self._stamps, self._are_dates)
 
     def _cells(self, X: Any) -> tuple[Moments, npt.NDArray[np.bool_]]:
         return self._known(*self._encoded(X), leave_out=False)
@@ -331,6 +312,44 @@ def key_places(keys: Ints, asked: Ints, known: npt.NDArray[np.bool_]) -> Ints:
     """Return the places of numbers among sorted ones, -1 where they are not there."""
     at = np.searchsorted(keys, asked).clip(max=len(keys) - 1)
     return np.where(known & (keys[at] == asked), at, -1)
+
+
+def sensor_modes(
+    time: int | str, group: int | str | None, ids: tuple[Ids, ...]
+) -> tuple[int, int | None]:
+    """Return the mode that is time, and the mode that is the type of sensor, None if there is none.
+
+    The type "auto" is the mode called "sensor", or else the one with the fewest ids that is not
+    time, if there is more than one.
+    """
+    number = mode_number(time, ids, "time")
+    others = [mode for mode in range(len(ids)) if mode != number]
+    if group is None or (group == "auto" and len(others) == 1):
+        return number, None
+    if group == "auto":
+        return number, min(others, key=lambda mode: (ids[mode].name != SENSOR, len(ids[mode])))
+    kind = mode_number(group, ids, "group")
+    if kind == number:
+        raise SettingError(f"group must be another mode than time; got {group!r} for both.")
+    return number, kind
+
+
+def encode_in_time(
+    X: Any, ids: tuple[Ids, ...], mode: int, stamps: Array, are_dates: bool
+) -> tuple[tuple[Codes, ...], Array]:
+    """Return row numbers and times of cells; a time need not be known, only understood.
+
+    ``stamps`` has the times of the known ids of ``mode``; what is no time is NaN.
+    """
+    codes = encode_ids(X, ids)
+    when = np.append(stamps, np.nan)[codes[mode]]
+    new = np.flatnonzero(codes[mode] < 0)
+    if len(new):
+        entries = check_ids(matching_column(X, ids, mode), ids[mode].name)
+        fresh = [entries[k] for k in new] if isinstance(entries, list) else entries[new]
+        found, dates = read_stamps(fresh)
+        when[new] = np.where(dates == are_dates, found, np.nan)
+    return codes, when
 
 
 def mode_number(mode: int | str, ids: tuple[Ids, ...], setting: str) -> int:

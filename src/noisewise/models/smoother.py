@@ -13,9 +13,11 @@ from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
+from sklearn.utils.validation import check_is_fitted
 
 from noisewise import storage
 from noisewise.engine.series import Array, Ints, Process, Series, log_likelihood, predict, smooth
+from noisewise.engine.state import Floats
 from noisewise.errors import ModelFileError
 from noisewise.models.sensors import PRIOR, SeriesModel, Units, series_units
 
@@ -41,8 +43,8 @@ class OUSmoother(SeriesModel):
         dates (also as ISO text), at any distances; times that were never seen can be asked for.
     group : int, str, None or "auto"
         The mode that is the type of sensor, by number or name; None takes all series to be of one
-        type. "auto" takes the mode with the fewest ids that is not time, and None if there is only
-        one other.
+        type. "auto" takes the mode called "sensor", else the one with the fewest ids that is not
+        time, and None if there is only one other.
     value_range : "auto", None or (low, high)
         Clip predictions to the range of the training values, not at all, or to this range.
     unknown : "default" or float
@@ -106,6 +108,18 @@ class OUSmoother(SeriesModel):
     def phi_(self) -> Array:
         """Per type, the correlation after ``unit_``."""
         return np.asarray(np.exp(-self.unit_ / self.length_))
+
+    def doubt(self, X: Any) -> Floats:
+        """Return how much of the variance of a series its readings leave open at cells.
+
+        0 next to readings without noise, 1 far from all of them, or if there are none.
+        """
+        check_is_fitted(self)
+        codes, when = self._encoded(X)
+        which = self._grouping.series(codes)
+        ignorance = self._known(codes, when, leave_out=False)[0].ignorance
+        share = ignorance / self.process_.variance[which]
+        return np.where(which < 0, 1.0, np.minimum(share, 1.0)).astype(np.float32)
 
     def _learn(self, series: Series, types: Ints, n_types: int) -> None:
         unit = usual_step(series)

@@ -21,7 +21,7 @@ from noisewise.engine.training import train
 from noisewise.engine.tucker import Params, State, first_places, places_of
 from noisewise.errors import ModelFileError, SettingError
 from noisewise.models.fitting import count_rows
-from noisewise.models.sensors import MODE, PRIOR, Units, mode_number
+from noisewise.models.sensors import MODE, PRIOR, Units, sensor_modes
 from noisewise.models.settings import Rule, check, either, number, whole
 from noisewise.models.trained import RULES, Fit, Plan, Trained
 from noisewise.observations import Ids, Observations
@@ -69,9 +69,12 @@ class TuckerFactorizer(Trained):
     rank : int or tuple of int
         Factors of every mode, or of each; a mode never has more than ids. The core has as many
         entries as their product, and each observation visits all of them.
+    time : int or str
+        The mode that holds the times, by number (-1 is the last) or name: it is not the type.
     group : int, str, None or "auto"
         The mode that is the type of sensor, by number or name; None takes all values alike. "auto"
-        takes the mode with the fewest ids, and None if there are only two modes.
+        takes the mode called "sensor", else the one with the fewest ids that is not time, and None
+        if there are only two modes.
     epochs, patience, refit, monitor, validation_fraction
         How long to train, as for ``DeviationFactorizer``.
     learning_rate : float
@@ -113,6 +116,7 @@ class TuckerFactorizer(Trained):
 
     _rules: ClassVar[dict[str, Rule]] = {k: v for k, v in RULES.items() if k != "keep_seen"} | {
         "rank": RANK,
+        "time": MODE,
         "group": either(MODE, None),
         "learning_rate": number(above=0.0),
         "l2": number(least=0.0),
@@ -125,14 +129,15 @@ class TuckerFactorizer(Trained):
         self,
         rank: int | tuple[int, ...] = 10,
         *,
+        time: int | str = -1,
         group: int | str | None = "auto",
         epochs: int = 100,
         patience: int | None = 3,
         refit: bool = True,
         monitor: Literal["rmse", "nll"] = "rmse",
         validation_fraction: float = 0.1,
-        learning_rate: float = 0.1,
-        l2: float = 0.02,
+        learning_rate: float = 0.15,
+        l2: float = 0.003,
         value_range: Literal["auto"] | tuple[float, float] | None = "auto",
         unknown: Literal["default"] | float = "default",
         duplicates: Literal["error", "last", "mean"] = "error",
@@ -143,6 +148,7 @@ class TuckerFactorizer(Trained):
         n_jobs: int | None = -1,
     ) -> None:
         self.rank = rank
+        self.time = time
         self.group = group
         self.epochs = epochs
         self.patience = patience
@@ -179,11 +185,7 @@ class TuckerFactorizer(Trained):
         return tuple(min(int(rank), n) for rank, n in zip(ranks, shape, strict=True))
 
     def _group(self, ids: tuple[Ids, ...]) -> int | None:
-        if self.group is None or (self.group == "auto" and len(ids) == 2):
-            return None
-        if self.group == "auto":
-            return min(range(len(ids)), key=lambda mode: len(ids[mode]))
-        return mode_number(self.group, ids, "group")
+        return sensor_modes(self.time, self.group, ids)[1]
 
     def _types(self, codes: tuple[Codes, ...], group: int | None) -> Ints:
         """Return the type of cells; of one never seen, -1, which is the last."""

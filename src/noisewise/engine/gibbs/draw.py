@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, fields, replace
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 
@@ -68,7 +68,7 @@ class Draw:
     fitted: Floats
     steps: Floats64
 
-    def copy(self) -> Draw:
+    def copy(self) -> Self:
         """Return a draw of its own."""
         return replace(self, **{name: array.copy() for name, array in self._arrays()})
 
@@ -80,7 +80,7 @@ class Draw:
         """Header and tensors of a checkpoint."""
         return {"epoch": self.epoch}, dict(self._arrays())
 
-    def restored(self, path: Any, header: dict[str, Any], tensors: Tensors) -> Draw:
+    def restored(self, path: Any, header: dict[str, Any], tensors: Tensors) -> Self:
         """Return a draw like this one with what ``pack`` gave; the file is not trusted."""
         arrays = {
             name: take(path, tensors, name, str(array.dtype), *array.shape)

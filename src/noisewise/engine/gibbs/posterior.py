@@ -287,7 +287,7 @@ class Posterior:
             variance[:] = self._constant(draw)
             if model.noise_rank:
                 cells.variances(at, noise, variance)
-            extra = self._extra(draw, rows, places[:, part])
+            extra = self.extra(draw, rows, places[:, part])
             if not model.ordinal:
                 sums.mean[part] += np.clip(mean, scale.low, scale.high)
                 sums.square[part] += mean.astype(np.float64) ** 2 + extra
@@ -306,7 +306,7 @@ class Posterior:
         in_threads(work, range(0, places.shape[1], CHUNK), n_jobs)
         sums.draws += 1
 
-    def _extra(self, draw: int, rows: list[Rows], places: npt.NDArray[np.int32]) -> Floats64:
+    def extra(self, draw: int, rows: list[Rows], places: npt.NDArray[np.int32]) -> Floats64:
         """Variance of the mean in one draw: rows never seen, and time in between."""
         extra = np.zeros(places.shape[1])
         unknown = [r.unknown[at] for r, at in zip(rows, places, strict=True)]

@@ -74,7 +74,7 @@ def draw_rows(
             pull[:], edge[:] = 0.0, 0.0
             for k in range(m):
                 n, s = _U(start + k), _U(k)
-                bias = _gather(S, s, n, others, factors, biases, root[n])
+                bias = gather(S, s, n, others, factors, biases, root[n])
                 y = root[n] * (target[n] - bias)
                 weight += root[n] * root[n]
                 shift += root[n] * y
@@ -101,14 +101,14 @@ def draw_rows(
             for d in range(_U(width)):
                 own[d] = factors[place, d]
             for k in range(starts[i], starts[i + _U(1)]):
-                total = biases[place] + _gather(S, _U(0), _U(k), others, factors, biases, one)
+                total = biases[place] + gather(S, _U(0), _U(k), others, factors, biases, one)
                 for d in range(_U(width)):
                     total += own[d] * S[_U(0), d]
                 fitted[_U(index[k])] = total
 
 
 @njit(nogil=True, fastmath=True, error_model="numpy", inline="always")
-def _gather(S, s, n, others, factors, biases, root):
+def gather(S, s, n, others, factors, biases, root):
     """Put ``root * x_n`` into a row of S; return the sum of the other modes' biases."""
     j = _U(others[0, n])
     bias = biases[j]

@@ -70,7 +70,7 @@ class Sweeper:
         if draw.epoch >= ALL_FROM or model.noise_rank == 0:
             self._draw_noise(draw, residual)
         draw.epoch += 1
-        return _report(draw.epoch, residual, self.root)
+        return report(draw.epoch, residual, self.root)
 
     def _key(self, draw: Draw, *place: int) -> np.uint64:
         return key(self.model.seed, draw.epoch, *place)
@@ -282,7 +282,8 @@ def _rows(draw: Draw, part: slice, rank: int) -> Floats64:
     return np.column_stack([draw.factors[part, :rank], draw.biases[part]]).astype(np.float64)
 
 
-def _report(epoch: int, residual: Floats, root: Floats) -> EpochInfo:
+def report(epoch: int, residual: Floats, root: Floats) -> EpochInfo:
+    """Sum up a sweep: RMSE and NLL of residuals, whose precisions have these roots."""
     n = len(residual)
     square, weighted, log_root = noise.sums(residual, root)
     nll = 0.5 * (math.log(2.0 * math.pi) + weighted / n) - log_root / n

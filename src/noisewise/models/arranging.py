@@ -1,0 +1,144 @@
+"""From observations of sensors to what the sampler is told: moments in order, standard values."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from noisewise import storage
+from noisewise.engine.drift.posterior import Asked, DriftPosterior
+from noisewise.engine.drift.sweep import Lengths
+from noisewise.engine.drift.timetable import Timetable
+from noisewise.engine.factors import Moments
+from noisewise.engine.series import Array
+from noisewise.engine.state import Codes
+from noisewise.errors import ModelFileError
+from noisewise.models.sensors import (
+    Grouping,
+    Units,
+    encode_in_time,
+    sensor_modes,
+    series_keys,
+)
+from noisewise.models.smoother import usual_step
+from noisewise.models.stamps import checked_stamps
+from noisewise.observations import Ids, Observations
+
+SHORTEST, LONGEST = 0.25, 4.0  # memories: in usual steps of time, and in spans of all times
+
+
+@dataclass(frozen=True)
+class Arrangement:
+    """How ids become rows of the sampler, where time is the last mode, and values become standard.
+
+    Attributes
+    ----------
+    grouping
+        Which series there are, and of which type.
+    units
+        Mean and variance of every type.
+    stamps, are_dates
+        The times of the ids of time, and whether they are dates.
+    """
+
+    grouping: Grouping
+    units: Units
+    stamps: Array
+    are_dates: bool
+
+    @classmethod
+    def of(cls, seen: Observations, time: int | str, group: int | str | None) -> Arrangement:
+        """Arrange observations."""
+        mode, kind = sensor_modes(time, group, seen.ids)
+        keys = np.unique(series_keys(seen.codes, seen.shape, mode)[0])
+        grouping = Grouping(mode, kind, seen.shape, keys)
+        units = Units.of(seen.values, grouping.type_of(seen.codes), grouping.n_types)
+        return cls(grouping, units, *checked_stamps(seen.ids[mode]))
+
+    @property
+    def modes(self) -> list[int]:
+        """All modes, time last."""
+        time = self.grouping.time
+        return [mode for mode in range(len(self.grouping.shape)) if mode != time] + [time]
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Rows of every mode, time last."""
+        return tuple(self.grouping.shape[mode] for mode in self.modes)
+
+    @cached_property
+    def moments(self) -> Array:
+        """The times of the sampler's moments, in order."""
+        return np.sort(self.stamps)
+
+    def timetable(self, seen: Observations) -> Timetable:
+        """Return the observations as the sampler wants them."""
+        place = np.empty(len(self.stamps), dtype=np.int32)
+        place[np.argsort(self.stamps, kind="stable")] = np.arange(len(place), dtype=np.int32)
+        codes = [seen.codes[mode] for mode in self.modes]
+        codes[-1] = place[codes[-1]]
+        types = self.grouping.type_of(seen.codes)
+        values = (seen.values - self.units.mean[types]) / np.sqrt(self.units.variance[types])
+        return Timetable.arrange(tuple(codes), values.astype(np.float32), self.shape, self.moments)
+
+    def lengths(self, timetable: Timetable) -> Lengths:
+        """Return between which lengths of time a series may forget."""
+        step = usual_step(timetable.series)
+        span = float(np.ptp(timetable.series.time)) or step
+        return Lengths(SHORTEST * step, LONGEST * span)
+
+    def encoded(self, X: Any, ids: tuple[Ids, ...]) -> tuple[tuple[Codes, ...], Array]:
+        """Row numbers and times of cells; a time need not be known, only understood."""
+        return encode_in_time(X, ids, self.grouping.time, self.stamps, self.are_dates)
+
+    def predicted(
+        self, posterior: DriftPosterior, codes: tuple[Codes, ...], when: Array, n_jobs: int
+    ) -> tuple[Moments, npt.NDArray[np.bool_]]:
+        """Moments of cells in units of the values, and which have an id that was never observed."""
+        place = np.searchsorted(self.moments, when).clip(max=len(self.moments) - 1)
+        moment = np.where(self.moments[place] == when, place, -1).astype(np.int32)
+        own = [*(codes[mode] for mode in self.modes[:-1]), moment]
+        rows = np.array([posterior.rows.known_codes(m, code) for m, code in enumerate(own)])
+        types = self.grouping.type_of(codes)
+        asked = Asked(rows, self.grouping.series(codes), when, types, self.grouping.types)
+        standard, noise, ignorance = posterior.moments(asked, n_jobs)
+        variance = self.units.variance[types]
+        mean = self.units.mean[types] + np.sqrt(variance) * standard
+        unseen = np.isnan(when) | (rows[:-1] == np.array(self.shape[:-1])[:, None]).any(axis=0)
+        parts = (mean, variance * noise, variance * ignorance)
+        return Moments(*(part.astype(np.float32) for part in parts)), unseen
+
+    def pack(self) -> storage.Tensors:
+        """Tensors of a file."""
+        return {"units.mean": self.units.mean, "units.variance": self.units.variance}
+
+    @classmethod
+    def unpack(
+        cls,
+        path: str | Path,
+        tensors: storage.Tensors,
+        ids: tuple[Ids, ...],
+        time: int | str,
+        group: int | str | None,
+    ) -> Arrangement:
+        """Undo ``pack``, trusting nothing; what is still lacking is ``with_series``."""
+        modes, shape = sensor_modes(time, group, ids), tuple(map(len, ids))
+        grouping = Grouping(*modes, shape, np.empty(0, dtype=np.int64))
+        mean, variance = (
+            storage.take(path, tensors, f"units.{name}", "float64", grouping.n_types + 1)
+            for name in ("mean", "variance")
+        )
+        if variance.min() <= 0:
+            raise ModelFileError(f"{path} is damaged: it has a variance that is none.")
+        return cls(grouping, Units(mean, variance), *checked_stamps(ids[modes[0]]))
+
+    def with_series(self, posterior: DriftPosterior) -> Arrangement:
+        """Return the same, with the series that were observed."""
+        codes = posterior.codes[:-1, posterior.series.starts[:-1]]
+        keys = np.ravel_multi_index(tuple(codes.astype(np.int64)), self.shape[:-1])
+        return replace(self, grouping=replace(self.grouping, keys=keys))

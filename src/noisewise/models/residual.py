@@ -1,0 +1,330 @@
+"""ResidualFactorizer: what is known of each series alone, then a factorization of what is left.
+
+    y = m + s z,   z low-rank with noise
+
+m and s are what a series says of a reading from its others: mean and std given all but this one. A
+smoother does nearly everything where readings are frequent; what it cannot know, series have in
+common.
+"""
+
+from __future__ import annotations
+
+import time as clock
+import warnings
+from pathlib import Path
+from typing import Any, ClassVar, Literal, NamedTuple, Self
+
+import numpy as np
+import numpy.typing as npt
+
+from noisewise import storage
+from noisewise.calibration import Calibration
+from noisewise.engine.factors import Moments
+from noisewise.errors import ModelFileError
+from noisewise.models.base import Factorizer
+from noisewise.models.bayesian import BayesianFactorizer
+from noisewise.models.nested import adjusted, pack, unpack
+from noisewise.models.sensors import MODE, SHARED
+from noisewise.models.settings import Rule, check, either, number, one_of, random_seed
+from noisewise.models.smoother import OUSmoother
+from noisewise.models.trained import Trained, fixed_seed, hold_out, joined, range_of
+from noisewise.models.type_mean import TypeMean
+from noisewise.observations import Observations, observe
+
+POWERS = (0.25, 0.5, 1.0, 2.0, 4.0)  # of doubt, tried on what is held out
+
+Cells = tuple[Moments, npt.NDArray[np.bool_]]
+
+
+def quick_factorizer() -> BayesianFactorizer:
+    """Return the factorization that is used where none is given: drawn a few times only."""
+    return BayesianFactorizer(
+        rank=32, deviation="constant", implicit=False, sweeps=24, burn_in=8, samples=16,
+        value_range=None, keep_seen=False,
+    )  # fmt: skip
+
+
+class Layer(NamedTuple):
+    """A base, and the factorization of its errors over their std."""
+
+    base: OUSmoother | TypeMean
+    factorizer: Factorizer
+
+    @classmethod
+    def learn(
+        cls, base: Any, factorizer: Any, seen: Observations, held_out: Observations | None
+    ) -> Layer:
+        """Train both; a factorization that can stop early does so by what is held out."""
+        left = _standardised(base.fit(seen), seen)
+        if held_out is None or not _stops_early(factorizer):
+            factorizer.fit(left)
+        else:
+            factorizer.set_params(refit=False).fit(left, validation=_standardised(base, held_out))
+        factorizer.calibration_ = None  # what is held out calibrates all parts together
+        return cls(base, factorizer)
+
+    def settled(self) -> Any:
+        """Return an unfitted copy of the factorization, to train for as long as was best."""
+        if not _stops_early(self.factorizer):
+            return adjusted(self.factorizer)
+        epochs = self.factorizer.n_epochs_
+        return adjusted(self.factorizer, patience=None, epochs=epochs)
+
+    def cells(self, X: Any) -> Cells:
+        """Return moments of cells, and which have an id that the base cannot do without.
+
+        The factorization says how much of the base's variance is left, and how little it knows
+        itself. Of what is left, as much is ignorance as of the base's variance.
+        """
+        (mean, noise, ignorance), unseen = self.base._cells(X)
+        z, left, lack = self.factorizer._predict(X)
+        variance = noise + ignorance
+        mean = mean + np.sqrt(variance) * z
+        return Moments(mean, left * noise, left * ignorance + lack * variance), unseen
+
+
+class ResidualFactorizer(Factorizer):
+    """Factorize what a simple model of each series leaves unexplained.
+
+    The base predicts every training cell from the others, with a std; a factorization is trained on
+    the errors over these stds. With ``base="ou"``, errors between frequent readings are small, and
+    say little of outages, in which a series may be anywhere. So a second factorization is trained
+    on the values themselves, with mean and std of the type of sensor as its base, and predictions
+    are mixed: the second counts by how much the smoother leaves open (``OUSmoother.doubt``).
+
+    A share of the cells is held out: a factorization that is trained in epochs stops by it, the
+    power of doubt that mixes best is chosen on it, and std and intervals are calibrated on it. Then
+    all parts are trained again on everything.
+
+    Parameters
+    ----------
+    factorizer : model, optional
+        Any factorization of this package that takes as many modes; its ``random_state`` and
+        ``n_jobs`` are those given here. By default a short ``BayesianFactorizer``, which takes
+        seconds.
+    base : {"ou", "type"}
+        What is known of a cell without the other series: "ou" smooths each (``OUSmoother``), "type"
+        has only mean and std of the type of sensor.
+    time : int or str
+        The mode that holds the times, by number (-1 is the last) or name. For "ou" its ids are
+        numbers or dates, and times that were never seen can be asked for.
+    group : int, str, None or "auto"
+        The mode that is the type of sensor, by number or name; None takes all series to be of one
+        type. "auto" takes the mode called "sensor", else the one with the fewest ids that is not
+        time, and None if there is only one other.
+    validation_fraction : float
+        Share to hold out.
+    value_range : "auto", None or (low, high)
+        Clip predictions to the range of the training values, not at all, or to this range.
+    unknown : "default" or float
+        What to predict for a cell with an id never seen: what is known of the rest, or a constant.
+    duplicates : {"error", "last", "mean"}
+        What to do about a cell that is given more than once.
+    random_state : int, RandomState or None
+        The same int gives the same bits, whatever the number of threads.
+    n_jobs : int or None
+        Threads; -1 uses all cores.
+
+    Attributes
+    ----------
+    ids_ : tuple of Ids
+        Ids of each mode.
+    near_ : Layer or None
+        Of "ou": the smoother (``near_.base``) and the factorization (``near_.factorizer``) of what
+        it leaves.
+    far_ : Layer
+        Mean and std of types, and the factorization of the values.
+    power_ : float
+        The weight of ``far_`` is the smoother's doubt to this power.
+    calibration_ : Calibration or None
+        What held-out errors said of the std.
+    seconds_ : float
+        Time that fit took.
+
+    Examples
+    --------
+    >>> from noisewise.models.tucker import TuckerFactorizer
+    >>> rows = [(i, j, t, (i + 1) * np.sin(t / 3) + j) for i in range(4) for j in range(2)
+    ...         for t in range(40)]
+    >>> model = ResidualFactorizer(TuckerFactorizer(rank=2), random_state=0)
+    >>> model = model.fit(rows[::3] + rows[1::3])
+    >>> bool(model.score([row[:3] for row in rows], [row[3] for row in rows]) > 0.9)
+    True
+    """
+
+    _rules: ClassVar[dict[str, Rule]] = SHARED | {
+        "factorizer": Rule(
+            "a model of noisewise or None", lambda v: v is None or isinstance(v, Factorizer)
+        ),
+        "base": one_of("ou", "type"),
+        "time": MODE,
+        "group": either(MODE, None),
+        "validation_fraction": number(above=0.0, most=0.5),
+        "random_state": random_seed(),
+    }
+
+    near_: Layer | None
+    far_: Layer
+    power_: float
+    seconds_: float
+
+    def __init__(
+        self,
+        factorizer: Factorizer | None = None,
+        *,
+        base: Literal["ou", "type"] = "ou",
+        time: int | str = -1,
+        group: int | str | None = "auto",
+        validation_fraction: float = 0.1,
+        value_range: Literal["auto"] | tuple[float, float] | None = "auto",
+        unknown: Literal["default"] | float = "default",
+        duplicates: Literal["error", "last", "mean"] = "error",
+        random_state: int | np.random.RandomState | None = None,
+        n_jobs: int | None = -1,
+    ) -> None:
+        self.factorizer = factorizer
+        self.base = base
+        self.time = time
+        self.group = group
+        self.validation_fraction = validation_fraction
+        self.value_range = value_range
+        self.unknown = unknown
+        self.duplicates = duplicates
+        self.random_state = random_state
+        self.n_jobs = n_jobs
+
+    def fit(self, X: Any, y: Any = None, *, validation: Observations | None = None) -> Self:
+        """Learn from a table of ids and a value for each row.
+
+        Parameters
+        ----------
+        X : table of ids or Observations
+            One id column per mode.
+        y : sequence of float, optional
+            The values; without it, the last column of X.
+        validation : Observations, optional
+            Held-out values to use instead of a random share of X: outages, if those are to be
+            filled. They are trained on in the end, as a random share is.
+
+        Returns
+        -------
+        self
+        """
+        started = clock.perf_counter()
+        check(self, self._rules)
+        everything = observe(X, y, duplicates=self.duplicates)
+        seed = fixed_seed(self.random_state)
+        kept, held_out = hold_out(everything, validation, self.validation_fraction, seed)
+        given = quick_factorizer() if self.factorizer is None else self.factorizer
+        factorizers = [
+            adjusted(given, random_state=seed, n_jobs=self.n_jobs) for _ in self._bases()
+        ]
+        layers = self._learned(factorizers, kept, held_out)
+        power, calibration = 1.0, None
+        if held_out is not None:
+            everything = joined(kept, held_out)
+            power = _best_power(layers, held_out)
+            mean, noise, ignorance = _mixed(layers, power, held_out)[0]
+            calibration = Calibration.measure(held_out.values - mean, np.sqrt(noise + ignorance))
+            layers = self._learned([layer.settled() for layer in layers], everything, None)
+        self.far_, self.near_ = layers[0], layers[1] if self.base == "ou" else None
+        self.power_, self.ids_, self.calibration_ = power, everything.ids, calibration
+        self.value_range_ = range_of(self.value_range, everything)
+        self.n_features_in_ = everything.n_modes
+        self.seconds_ = clock.perf_counter() - started
+        return self
+
+    def _bases(self) -> list[OUSmoother | TypeMean]:
+        far = TypeMean(self.time, group=self.group)
+        if self.base == "type":
+            return [far]
+        smoother = OUSmoother(self.time, group=self.group, value_range=None, n_jobs=self.n_jobs)
+        return [far, smoother]
+
+    def _learned(
+        self, factorizers: list[Any], seen: Observations, held_out: Observations | None
+    ) -> list[Layer]:
+        pairs = zip(self._bases(), factorizers, strict=True)
+        with warnings.catch_warnings():  # a short run will do: held-out cells judge what it came to
+            warnings.filterwarnings("ignore", "Predictions have not settled")
+            return [Layer.learn(base, factorizer, seen, held_out) for base, factorizer in pairs]
+
+    @property
+    def _layers(self) -> list[Layer]:
+        return [self.far_] if self.near_ is None else [self.far_, self.near_]
+
+    def _cells(self, X: Any) -> Cells:
+        return _mixed(self._layers, self.power_, X)
+
+    def _pack(self) -> tuple[dict[str, Any], storage.Tensors]:
+        header: dict[str, Any] = {"power": self.power_, "seconds": self.seconds_}
+        tensors: storage.Tensors = {}
+        for name, layer in zip(("far", "near"), self._layers, strict=False):
+            for part, model in layer._asdict().items():
+                own, own_tensors = pack(model, f"{name}.{part}")
+                header, tensors = header | own, tensors | own_tensors
+        return header, tensors
+
+    def _unpack(self, path: str | Path, header: dict[str, Any], tensors: storage.Tensors) -> None:
+        check(self, self._rules)
+        layers = []
+        for name, base in zip(("far", "near"), self._bases(), strict=False):
+            parts = [unpack(path, header, tensors, f"{name}.{part}") for part in Layer._fields]
+            layers.append(Layer(*parts))
+            alike = all(part.ids_ == self.ids_ for part in parts)
+            if type(layers[-1].base) is not type(base) or not alike:
+                raise ModelFileError(f"{path} is damaged: its parts do not belong together.")
+        self.far_, self.near_ = layers[0], layers[1] if self.base == "ou" else None
+        self.power_, self.seconds_ = float(header["power"]), float(header["seconds"])
+        if not self.power_ > 0:
+            raise ModelFileError(f"{path} is damaged: the power of doubt is {self.power_}.")
+        self.n_features_in_ = len(self.ids_)
+
+
+def _standardised(base: OUSmoother | TypeMean, seen: Observations) -> Observations:
+    """Return errors of the base over their std; training cells are predicted from the others."""
+    mean, std = base.leave_one_out(seen, return_std=True)
+    return Observations(seen.codes, (seen.values - mean) / std, seen.ids)
+
+
+def _mixed(layers: list[Layer], power: float, X: Any) -> Cells:
+    """Return moments of cells from one layer, or from two by how much the smoother knows.
+
+    Errors of both are taken to go together, so that stds add up. Readings nearby would leave but
+    the noise of the near layer; all else is ignorance.
+    """
+    if len(layers) == 1:
+        return layers[0].cells(X)
+    far, (near, unseen) = layers[0].cells(X)[0], layers[1].cells(X)
+    weight = _smoother(layers).doubt(X) ** np.float32(power)
+    mean = near.mean + weight * (far.mean - near.mean)
+    stds = [np.sqrt(part.noise + part.ignorance) for part in (near, far)]
+    variance = (stds[0] + weight * (stds[1] - stds[0])) ** 2
+    noise = np.minimum(near.noise, variance)
+    return Moments(mean, noise, variance - noise), unseen
+
+
+def _best_power(layers: list[Layer], held_out: Observations) -> float:
+    """Return the power of doubt by which layers mix best on held-out cells.
+
+    Errors are taken in units of the variance of types, that none should count for its unit.
+    """
+    if len(layers) == 1:
+        return 1.0
+    far, near = (layer.cells(held_out)[0].mean for layer in layers)
+    doubt = _smoother(layers).doubt(held_out)
+    std = layers[0].base.predict(held_out, return_std=True)[1]
+
+    def error(power: float) -> float:
+        mean = near + doubt ** np.float32(power) * (far - near)
+        return float(np.mean(((held_out.values - mean) / std).astype(np.float64) ** 2))
+
+    return min(POWERS, key=error)
+
+
+def _smoother(layers: list[Layer]) -> Any:
+    return layers[1].base
+
+
+def _stops_early(factorizer: Any) -> bool:
+    return isinstance(factorizer, Trained) and factorizer.patience is not None

@@ -1,0 +1,337 @@
+"""TableImputer: scikit-learn's imputers on the table that has a row per time, a column per series.
+
+They are what people try first; here they answer the same questions as every other model.
+"""
+
+from __future__ import annotations
+
+import time as clock
+import warnings
+from pathlib import Path
+from typing import Any, ClassVar, Literal, NamedTuple, Self
+
+import numpy as np
+import numpy.typing as npt
+from sklearn.exceptions import ConvergenceWarning
+
+# IterativeImputer must be switched on, as scikit-learn may still change it.
+from sklearn.experimental import enable_iterative_imputer  # noqa: F401
+from sklearn.impute import IterativeImputer, KNNImputer
+
+from noisewise import storage
+from noisewise.calibration import Calibration
+from noisewise.engine.blas import one_blas_thread
+from noisewise.engine.factors import Moments
+from noisewise.engine.series import Array, Series
+from noisewise.engine.state import Codes
+from noisewise.errors import DataError, ModelFileError
+from noisewise.models.base import Factorizer
+from noisewise.models.sensors import (
+    MODE,
+    PRIOR,
+    SHARED,
+    Grouping,
+    Units,
+    n_keys,
+    sensor_modes,
+    series_keys,
+    series_units,
+)
+from noisewise.models.settings import Rule, check, either, number, one_of, random_seed, whole
+from noisewise.models.trained import fixed_seed, hold_out, joined, range_of
+from noisewise.observations import Observations, observe
+
+LEAST = 1e-6  # share of a type's variance that an error has at least
+
+
+class Filled(NamedTuple):
+    """A table without gaps, with a row per time and a column per series of ``grouping``.
+
+    ``series`` and ``types`` are the units of every series, and of every type.
+    """
+
+    table: npt.NDArray[np.float32]
+    grouping: Grouping
+    series: Units
+    types: Units
+
+    def moments(
+        self, codes: tuple[Codes, ...], share: Array, factor: Array
+    ) -> tuple[Array, Array, Array]:
+        """Mean, noise and ignorance of cells.
+
+        ``share`` is the noise of every type as a share of its variance, ``factor`` is on it for
+        every series.
+        """
+        which, types = self.grouping.series(codes), self.grouping.type_of(codes)
+        when = codes[self.grouping.time]
+        mean, variance = (part[types] for part in self.types)
+        noise = share[types] * variance
+        known = which >= 0
+        mean[known], variance[known] = (part[which[known]] for part in self.series)
+        noise[known] *= factor[which[known]]
+        there = known & (when >= 0)
+        mean[there] = self.table[when[there], which[there]]
+        noise = np.where(there, noise, np.minimum(noise, variance))
+        return mean, noise, np.where(there, 0.0, variance - noise)
+
+
+class TableImputer(Factorizer):
+    """Fill the table of times and series with an imputer of scikit-learn.
+
+    Series are brought to mean 0 and std 1, imputed and brought back. A cell that was trained on is
+    predicted as it was; a time that was never seen gets the mean of the series, a series never seen
+    that of its type.
+
+    The imputers have no std of their own. A share of the cells is held out and imputed: the mean
+    squared error of each type of sensor, and a factor for each series that is drawn to 1 where few
+    of its cells were held out, give the std; all of it is noise but at cells that cannot be
+    imputed. Then the table is filled again from everything.
+
+    Parameters
+    ----------
+    method : {"knn", "iterative"}
+        ``KNNImputer``: the mean of those times at which other series were most alike; or
+        ``IterativeImputer``: a regression of each series on others, in turns.
+    time : int or str
+        The mode that holds the times, by number (-1 is the last) or name. Their distances do not
+        matter here.
+    group : int, str, None or "auto"
+        The mode that is the type of sensor, by number or name; None takes all series to be of one
+        type. "auto" takes the mode called "sensor", else the one with the fewest ids that is not
+        time, and None if there is only one other.
+    n_neighbours : int
+        Times to average, for "knn".
+    weights : {"uniform", "distance"}
+        Average them alike or by inverse distance, for "knn".
+    n_nearest : int or None
+        Other series that a regression has, drawn by their correlation with its own, for
+        "iterative". None takes all of them, which is slow for more than a few dozen series.
+    iterations : int
+        How often to impute every series, for "iterative".
+    validation_fraction : float
+        Share to hold out.
+    max_cells : int
+        Refuse a table of more cells: it would be held in memory, gaps and all.
+    value_range : "auto", None or (low, high)
+        Clip predictions to the range of the training values, not at all, or to this range.
+    unknown : "default" or float
+        What to predict for a cell with an id never seen: what is known of the rest, or a constant.
+    duplicates : {"error", "last", "mean"}
+        What to do about a cell that is given more than once.
+    random_state : int, RandomState or None
+        Draws what is held out and, for "iterative", the other series. The same int gives the same
+        bits.
+
+    Attributes
+    ----------
+    ids_ : tuple of Ids
+        Ids of each mode.
+    table_ : ndarray
+        The table without gaps; a row per time, a column per series that was observed.
+    calibration_ : Calibration or None
+        What held-out errors said of the std.
+    seconds_ : float
+        Time that fit took.
+
+    Examples
+    --------
+    >>> rows = [(place, hour, place + np.sin(hour)) for place in range(5) for hour in range(30)]
+    >>> model = TableImputer("knn", n_neighbours=1, random_state=0).fit(rows[::4] + rows[1::4])
+    >>> model.table_.shape
+    (30, 5)
+    """
+
+    _rules: ClassVar[dict[str, Rule]] = {k: v for k, v in SHARED.items() if k != "n_jobs"} | {
+        "method": one_of("knn", "iterative"),
+        "time": MODE,
+        "group": either(MODE, None),
+        "n_neighbours": whole(1),
+        "weights": one_of("uniform", "distance"),
+        "n_nearest": either(whole(1), None),
+        "iterations": whole(1),
+        "validation_fraction": number(above=0.0, most=0.5),
+        "max_cells": whole(1),
+        "random_state": random_seed(),
+    }
+
+    n_jobs = None  # scikit-learn's imputers have a single thread
+    seconds_: float
+    _filled: Filled
+    _share: Array
+    _factor: Array
+
+    def __init__(
+        self,
+        method: Literal["knn", "iterative"] = "knn",
+        *,
+        time: int | str = -1,
+        group: int | str | None = "auto",
+        n_neighbours: int = 5,
+        weights: Literal["uniform", "distance"] = "distance",
+        n_nearest: int | None = 20,
+        iterations: int = 5,
+        validation_fraction: float = 0.1,
+        max_cells: int = 50_000_000,
+        value_range: Literal["auto"] | tuple[float, float] | None = "auto",
+        unknown: Literal["default"] | float = "default",
+        duplicates: Literal["error", "last", "mean"] = "error",
+        random_state: int | np.random.RandomState | None = None,
+    ) -> None:
+        self.method = method
+        self.time = time
+        self.group = group
+        self.n_neighbours = n_neighbours
+        self.weights = weights
+        self.n_nearest = n_nearest
+        self.iterations = iterations
+        self.validation_fraction = validation_fraction
+        self.max_cells = max_cells
+        self.value_range = value_range
+        self.unknown = unknown
+        self.duplicates = duplicates
+        self.random_state = random_state
+
+    @property
+    def table_(self) -> npt.NDArray[np.float32]:
+        """The table without gaps; a row per time, a column per series that was observed."""
+        return self._filled.table
+
+    def fit(self, X: Any, y: Any = None, *, validation: Observations | None = None) -> Self:
+        """Learn from a table of ids and a value for each row.
+
+        Parameters
+        ----------
+        X : table of ids or Observations
+            One id column per mode.
+        y : sequence of float, optional
+            The values; without it, the last column of X.
+        validation : Observations, optional
+            Held-out values to use instead of a random share of X. They are in the table in the end,
+            as a random share is.
+
+        Returns
+        -------
+        self
+        """
+        started = clock.perf_counter()
+        check(self, self._rules)
+        everything = observe(X, y, duplicates=self.duplicates)
+        seed = fixed_seed(self.random_state)
+        kept, held_out = hold_out(everything, validation, self.validation_fraction, seed)
+        if held_out is not None:
+            everything = joined(kept, held_out)
+        filled = self._fill(everything, seed)
+        share, factor = np.ones(len(filled.types.mean)), np.ones(len(filled.series.mean))
+        calibration = None
+        if held_out is not None:
+            told, _, _ = self._fill(kept, seed).moments(held_out.codes, share, factor)
+            error = held_out.values - told
+            share, factor = _spread(filled, held_out.codes, error)
+            _, noise, ignorance = filled.moments(held_out.codes, share, factor)
+            calibration = Calibration.measure(error, np.sqrt(noise + ignorance))
+        self._filled, self._share, self._factor = filled, share, factor
+        self.ids_, self.calibration_ = everything.ids, calibration
+        self.value_range_ = range_of(self.value_range, everything)
+        self.n_features_in_ = everything.n_modes
+        self.seconds_ = clock.perf_counter() - started
+        return self
+
+    def _fill(self, seen: Observations, seed: int) -> Filled:
+        time, group = sensor_modes(self.time, self.group, seen.ids)
+        keys, which = np.unique(series_keys(seen.codes, seen.shape, time)[0], return_inverse=True)
+        n_times, n_series = seen.shape[time], len(keys)
+        if n_times * n_series > self.max_cells:
+            raise DataError(
+                f"A table of {n_times:,} times and {n_series:,} series has {n_times * n_series:,} "
+                f"cells, more than max_cells={self.max_cells:,}: take a model that needs no table, "
+                "or raise max_cells if there is memory for it."
+            )
+        grouping = Grouping(time, group, seen.shape, keys)
+        when = seen.codes[time]
+        series = Series.group(which, when.astype(np.float64), seen.values, n_series)
+        units = series_units(series, grouping.types, grouping.n_types)
+        scale = np.sqrt(units.variance)
+        table = np.full((n_times, n_series), np.nan)
+        table[when, which] = (seen.values - units.mean[which]) / scale[which]
+        table = units.mean + scale * self._impute(table, seed)
+        types = Units.of(seen.values, grouping.type_of(seen.codes), grouping.n_types)
+        return Filled(table.astype(np.float32), grouping, units, types)
+
+    def _impute(self, table: Array, seed: int) -> Array:
+        """Fill a table in which every column has an entry."""
+        if self.method == "knn":
+            imputer = KNNImputer(n_neighbors=self.n_neighbours, weights=self.weights)
+        else:
+            farthest = 1.0 + float(np.nanmax(np.abs(table)))  # a regression may run away
+            imputer = IterativeImputer(
+                max_iter=self.iterations, n_nearest_features=self.n_nearest, min_value=-farthest,
+                max_value=farthest, random_state=seed,
+            )  # fmt: skip
+        with one_blas_thread(), warnings.catch_warnings():
+            warnings.simplefilter("ignore", ConvergenceWarning)  # iterations are few on purpose
+            return np.asarray(imputer.fit_transform(table))
+
+    def _moments(self, codes: tuple[Codes, ...]) -> tuple[Moments, npt.NDArray[np.bool_]]:
+        parts = self._filled.moments(codes, self._share, self._factor)
+        unseen = np.any([code < 0 for code in codes], axis=0)
+        return Moments(*(part.astype(np.float32) for part in parts)), unseen
+
+    def _pack(self) -> tuple[dict[str, Any], storage.Tensors]:
+        filled = self._filled
+        return {"seconds": self.seconds_}, {
+            "table": filled.table,
+            "keys": filled.grouping.keys,
+            "series.mean": filled.series.mean,
+            "series.variance": filled.series.variance,
+            "types.mean": filled.types.mean,
+            "types.variance": filled.types.variance,
+            "share": self._share,
+            "factor": self._factor,
+        }
+
+    def _unpack(self, path: str | Path, header: dict[str, Any], tensors: storage.Tensors) -> None:
+        check(self, self._rules)
+
+        def take(name: str, dtype: str, *shape: int) -> npt.NDArray[Any]:
+            return storage.take(path, tensors, name, dtype, *shape)
+
+        def units(name: str, n: int) -> Units:
+            return Units(take(f"{name}.mean", "float64", n), take(f"{name}.variance", "float64", n))
+
+        shape = tuple(map(len, self.ids_))
+        keys = take("keys", "int64", -1)
+        grouping = Grouping(*sensor_modes(self.time, self.group, self.ids_), shape, keys)
+        n_types = grouping.n_types + 1
+        self._filled = Filled(
+            take("table", "float32", shape[grouping.time], len(keys)),
+            grouping,
+            units("series", len(keys)),
+            units("types", n_types),
+        )
+        self._share = take("share", "float64", n_types)
+        self._factor = take("factor", "float64", len(keys))
+        variances = self._filled.series.variance, self._filled.types.variance
+        positive = min(map(np.min, (*variances, self._share, self._factor))) > 0
+        in_order = keys[0] >= 0 and (np.diff(keys) > 0).all()
+        if not (positive and in_order and keys[-1] < n_keys(shape, grouping.time)):
+            raise ModelFileError(f"{path} is damaged: its table makes no sense.")
+        self.n_features_in_ = len(shape)
+        self.seconds_ = float(header["seconds"])
+
+
+def _spread(filled: Filled, codes: tuple[Codes, ...], error: Array) -> tuple[Array, Array]:
+    """Return the noise of every type as a share of its variance, and a factor for every series.
+
+    A type counts what all have in common, a series what its type has, as ``PRIOR`` observations.
+    """
+    which, types = filled.grouping.series(codes), filled.grouping.type_of(codes)
+    variance = filled.types.variance[types]
+    score = error**2 / variance
+    n_types, n_series = len(filled.types.mean), len(filled.series.mean)
+    overall = max(float(score.mean()), LEAST)
+    sums, counts = np.bincount(types, score, n_types), np.bincount(types, minlength=n_types)
+    share = np.maximum((PRIOR * overall + sums) / (PRIOR + counts), LEAST)
+    own = score / share[types]
+    sums, counts = np.bincount(which, own, n_series), np.bincount(which, minlength=n_series)
+    return share, (PRIOR + sums) / (PRIOR + counts)

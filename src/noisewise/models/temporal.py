@@ -1,0 +1,316 @@
+"""TemporalFactorizer: what sensors have in common and what each does on its own, drawn together.
+
+    value = biases + sum_d U_id V_jd T_kd + x_s(t) + e,   e ~ N(0, noise of the series)
+
+with an Ornstein-Uhlenbeck process x_s over real time for every series s. All unknowns are drawn
+again and again from their posterior (Gibbs sampling), and predictions are averaged over the draws.
+"""
+
+from __future__ import annotations
+
+import math
+import time as clock
+import warnings
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, ClassVar, Literal, Self
+
+import numpy as np
+import numpy.typing as npt
+from sklearn.utils.validation import check_is_fitted
+
+from noisewise import storage
+from noisewise.engine.blas import one_blas_thread
+from noisewise.engine.drift.chain import Sampling, Thinning
+from noisewise.engine.drift.posterior import DriftPosterior, unpack
+from noisewise.engine.factors import Moments
+from noisewise.engine.gibbs.chain import Chain, convergence
+from noisewise.engine.gibbs.problem import Model
+from noisewise.engine.state import Codes, EpochInfo
+from noisewise.engine.training import Callback, Training, train
+from noisewise.errors import SettingError
+from noisewise.models.arranging import Arrangement
+from noisewise.models.bayesian import finite
+from noisewise.models.sensors import MODE
+from noisewise.models.settings import Rule, check, either, number, one_of, whole
+from noisewise.models.trained import RULES, Learner, fixed_seed, range_of
+from noisewise.observations import Observations, observe
+
+Table = dict[str, npt.NDArray[Any]]
+SHARED = (
+    "value_range", "unknown", "duplicates", "checkpoint", "checkpoint_epochs",
+    "checkpoint_minutes", "random_state", "n_jobs",
+)  # fmt: skip
+
+
+class TemporalFactorizer(Learner):
+    """Bayesian factorization of sensors, each of which also drifts on its own; nothing to tune.
+
+    What sensors share is a low-rank tensor of any number of modes, one of them time. What a series
+    does beyond that is an Ornstein-Uhlenbeck process over real elapsed time, however irregular, and
+    white noise of a size of its own. In an outage, the others tell; between frequent readings, its
+    own neighbours in time do. Values are standardised by type of sensor.
+
+    Parameters
+    ----------
+    rank : int
+        Factors that sensors share. More are better as long as time allows.
+    noise : {"series", "lowrank"}
+        The noise of a reading: a variance for every series, or a sum of products of factors of its
+        ids and time.
+    deviation_rank : int
+        Factors of the noise, for ``noise="lowrank"``.
+    time : int or str
+        The mode that holds the times, by number (-1 is the last) or name. Its ids are numbers or
+        dates (also as ISO text), at any distances; times that were never seen can be asked for.
+    group : int, str, None or "auto"
+        The mode that is the type of sensor, by number or name; None takes all series to be of one
+        type. "auto" takes the mode called "sensor", else the one with the fewest ids that is not
+        time, and None if there is only one other.
+    sweeps : int
+        How often to draw everything, at most.
+    burn_in : int
+        Sweeps at the start that never count; of all others, the later half does.
+    samples : int
+        Draws to keep for predictions, at most.
+    tolerance : float or None
+        Stop once the mean of a typical prediction is settled to this share of its std. None runs
+        all.
+    value_range : "auto", None or (low, high)
+        Clip predictions to the range of the training values, not at all, or to this range.
+    unknown : "default" or float
+        What to predict for a cell with an id never seen, or a time that is none: what is known of
+        the rest, or a constant.
+    duplicates : {"error", "last", "mean"}
+        What to do about a cell that is given more than once.
+    checkpoint : path or None
+        Keep the state of sampling in this file, and go on from it if it is there. The file is
+        removed when sampling has ended.
+    checkpoint_epochs, checkpoint_minutes : int, float or None
+        Write it after so many sweeps, or minutes, whichever comes first.
+    random_state : int, RandomState or None
+        The same int gives the same bits, whatever the number of threads.
+    n_jobs : int or None
+        Threads; -1 uses all cores.
+
+    Attributes
+    ----------
+    ids_ : tuple of Ids
+        Ids of each mode.
+    posterior_ : DriftPosterior
+        The draws that were kept.
+    convergence_ : dict
+        Split R-hat and effective sample size of a few summaries, and of predictions.
+    learning_curve_ : dict of lists
+        Per sweep: epoch, train_rmse and train_nll of standardised values, seconds.
+    n_epochs_ : int
+        Sweeps that were run.
+    seconds_ : float
+        Time that fit took.
+
+    Examples
+    --------
+    >>> rows = [(place, hour, np.sin(hour / 4) + (place == "attic") * hour / 40)
+    ...         for place in ("hall", "attic", "cellar") for hour in range(48)]
+    >>> model = TemporalFactorizer(rank=1, sweeps=100, tolerance=None, random_state=0)
+    >>> model = model.fit([row for row in rows if row[0] != "hall" or not 20 < row[1] < 28])
+    >>> mean, std = model.predict([("hall", 24)], return_std=True)
+    >>> bool(abs(mean[0] - np.sin(24 / 4)) < 0.3)
+    True
+    """
+
+    _rules: ClassVar[dict[str, Rule]] = {name: RULES[name] for name in SHARED} | {
+        "rank": whole(0),
+        "noise": one_of("series", "lowrank"),
+        "deviation_rank": whole(1),
+        "time": MODE,
+        "group": either(MODE, None),
+        "sweeps": whole(2),
+        "burn_in": whole(0),
+        "samples": whole(1),
+        "tolerance": either(number(above=0.0), None),
+    }
+    _std_is_honest: ClassVar[bool] = True
+    keep_seen = False  # there are no lists to leave cells out of
+
+    posterior_: DriftPosterior
+    convergence_: dict[str, dict[str, float]]
+
+    def __init__(
+        self,
+        rank: int = 32,
+        *,
+        noise: Literal["series", "lowrank"] = "series",
+        deviation_rank: int = 2,
+        time: int | str = -1,
+        group: int | str | None = "auto",
+        sweeps: int = 500,
+        burn_in: int = 20,
+        samples: int = 100,
+        tolerance: float | None = 0.06,
+        value_range: Literal["auto"] | tuple[float, float] | None = "auto",
+        unknown: Literal["default"] | float = "default",
+        duplicates: Literal["error", "last", "mean"] = "error",
+        checkpoint: str | Path | None = None,
+        checkpoint_epochs: int | None = 50,
+        checkpoint_minutes: float | None = 5.0,
+        random_state: int | np.random.RandomState | None = None,
+        n_jobs: int | None = -1,
+    ) -> None:
+        self.rank = rank
+        self.noise = noise
+        self.deviation_rank = deviation_rank
+        self.time = time
+        self.group = group
+        self.sweeps = sweeps
+        self.burn_in = burn_in
+        self.samples = samples
+        self.tolerance = tolerance
+        self.value_range = value_range
+        self.unknown = unknown
+        self.duplicates = duplicates
+        self.checkpoint = checkpoint
+        self.checkpoint_epochs = checkpoint_epochs
+        self.checkpoint_minutes = checkpoint_minutes
+        self.random_state = random_state
+        self.n_jobs = n_jobs
+
+    def fit(self, X: Any, y: Any = None, *, callbacks: Sequence[Callback] = ()) -> Self:
+        """Draw from the posterior, given a table of ids and a value for each row.
+
+        Parameters
+        ----------
+        X : table of ids or Observations
+            One id column per mode, one of which holds the times: numbers or dates.
+        y : sequence of float, optional
+            The values; without it, the last column of X.
+        callbacks : sequence of callables
+            Called with (EpochInfo, Chain) after each sweep; one that returns True ends sampling.
+
+        Returns
+        -------
+        self
+        """
+        started = clock.perf_counter()
+        check(self, self._rules)
+        if self.burn_in >= self.sweeps:
+            raise SettingError(
+                f"sweeps must be more than burn_in; got {self.sweeps} and {self.burn_in}."
+            )
+        seen = observe(X, y, duplicates=self.duplicates)
+        arrangement = Arrangement.of(seen, self.time, self.group)
+        timetable = arrangement.timetable(seen)
+        sampling = Sampling(
+            self._model(fixed_seed(self.random_state)), timetable, arrangement.lengths(timetable),
+            arrangement.moments, Thinning(self.burn_in, self.samples), self.sweeps, self._threads(),
+        )  # fmt: skip
+        training = self._sampled(sampling, seen, callbacks)
+        chain: Any = training.state
+        self.posterior_, self._arrangement = sampling.posterior(chain), arrangement
+        self.ids_, self.calibration_ = seen.ids, None
+        self.value_range_ = range_of(self.value_range, seen)
+        names, first = list(sampling.summaries(chain.draw)), sampling.thinning.first(chain.epoch)
+        self.convergence_ = convergence([chain], names, first)
+        self._describe(seen, training.curve, chain.epoch)
+        if not training.interrupted:
+            self._warn_unless_settled(sampling.unsettled(chain))
+            if self.checkpoint is not None:
+                self._checkpoint_path("fit").unlink(missing_ok=True)
+        self.seconds_ = clock.perf_counter() - started
+        return self
+
+    @property
+    def noise_by_series_(self) -> Table:
+        """What was learned of every series, as columns of a table.
+
+        A column of ids for each mode but time; ``noise_std`` and ``drift_std`` in units of the
+        values: how far single readings scatter, and how far the series wanders on its own;
+        ``memory``, the time after which it has forgotten all but 1/e of that, in units of the ids
+        of time (seconds for dates); and ``observations``.
+
+        A sensor that fails slowly drifts, and scatters no more than before: look at both.
+        """
+        check_is_fitted(self)
+        posterior, arrangement = self.posterior_, self._arrangement
+        series = posterior.series
+        scale = self.std_scale_ * np.sqrt(arrangement.units.variance[arrangement.grouping.types])
+        of_modes = zip(
+            arrangement.modes[:-1], posterior.codes[:-1, series.starts[:-1]], strict=True
+        )
+        middle = {name: np.median(kept, axis=0) for name, kept in posterior.settings.items()}
+        return {self.ids_[m].name: self.ids_[m].labels[codes] for m, codes in of_modes} | {
+            "noise_std": scale * np.sqrt(posterior.noise_by_series(self._threads())),
+            "drift_std": scale * np.sqrt(middle["amplitudes"]),
+            "memory": middle["lengths"].astype(np.float64),
+            "observations": series.counts,
+        }
+
+    def _model(self, seed: int) -> Model:
+        noise_rank = self.deviation_rank if self.noise == "lowrank" else 0
+        return Model(self.rank, noise_rank, "gaussian", sets=False, time=False, seed=seed)
+
+    def _sampled(
+        self, sampling: Sampling, seen: Observations, callbacks: Sequence[Callback]
+    ) -> Training[Chain]:
+        """Run the chain."""
+
+        def settled(info: EpochInfo, state: Chain) -> bool:
+            return self.tolerance is not None and sampling.unsettled(state) < self.tolerance
+
+        with one_blas_thread():
+            return train(
+                sampling.start(),
+                sampling.step,
+                epochs=self.sweeps,
+                keep_best=False,
+                callbacks=(settled, *callbacks),
+                checkpoint=self._checkpoint("fit", seen, len(seen)),
+                label="sample",
+                unit="sweep",
+                advice="Values far from all others may be errors: look at them.",
+            )
+
+    def _warn_unless_settled(self, unsettled: float) -> None:
+        if self.tolerance is not None and not unsettled < self.tolerance:
+            told = f"the mean of a typical one may be off by {unsettled:.2f} of its std"
+            if unsettled == math.inf:
+                told = "so few do not tell how far off they are"
+            warnings.warn(
+                f"Predictions have not settled after {self.n_epochs_} sweeps: {told}, and "
+                f"tolerance is {self.tolerance}. Raise sweeps (now {self.sweeps}), or tolerance.",
+                stacklevel=3,
+            )
+
+    def _cells(self, X: Any) -> tuple[Moments, npt.NDArray[np.bool_]]:
+        codes, when = self._arrangement.encoded(X, self.ids_)
+        return self._arrangement.predicted(self.posterior_, codes, when, self._threads())
+
+    def _moments(self, codes: tuple[Codes, ...]) -> tuple[Moments, npt.NDArray[np.bool_]]:
+        stamps = np.append(self._arrangement.stamps, np.nan)
+        when = stamps[codes[self._arrangement.grouping.time]]
+        return self._arrangement.predicted(self.posterior_, codes, when, self._threads())
+
+    def _pack(self) -> tuple[dict[str, Any], storage.Tensors]:
+        header, tensors = self.posterior_.pack()
+        record = {
+            "learning_curve": self.learning_curve_,
+            "convergence": self.convergence_,
+            "seconds": self.seconds_,
+        }
+        return (
+            {"posterior": header, "record": finite(record)},
+            tensors | self._arrangement.pack(),
+        )
+
+    def _unpack(self, path: str | Path, header: dict[str, Any], tensors: storage.Tensors) -> None:
+        check(self, self._rules)
+        entry, record = header["posterior"], header["record"]
+        bare = Arrangement.unpack(path, tensors, self.ids_, self.time, self.group)
+        model = self._model(int(entry["seed"]))
+        self.posterior_ = unpack(path, model, entry, tensors, bare.shape, bare.moments)
+        self._arrangement = bare.with_series(self.posterior_)
+        self.seen_, self.n_features_in_ = None, len(self.ids_)
+        self.learning_curve_ = dict(record["learning_curve"])
+        self.convergence_ = dict(record["convergence"])
+        self.n_epochs_ = len(self.learning_curve_["epoch"])
+        self.seconds_ = float(record["seconds"])

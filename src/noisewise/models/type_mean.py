@@ -1,0 +1,77 @@
+"""TypeMean: mean and std of each type of sensor, which every other model must beat."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, Literal, Self
+
+import numpy as np
+import numpy.typing as npt
+
+from noisewise import storage
+from noisewise.engine.factors import Moments
+from noisewise.engine.state import Codes
+from noisewise.errors import ModelFileError
+from noisewise.models.base import Factorizer
+from noisewise.models.sensors import Grouping, Units, sensor_modes
+from noisewise.observations import observe
+
+
+class TypeMean(Factorizer):
+    """Predict the mean of a type of sensor everywhere; its std is all noise.
+
+    Parameters
+    ----------
+    time : int or str
+        The mode that holds the times, by number (-1 is the last) or name.
+    group : int, str, None or "auto"
+        The mode that is the type of sensor, as for ``OUSmoother``.
+
+    Examples
+    --------
+    >>> readings = [("hall", "C", 8, 19.0), ("hall", "%", 8, 40.0), ("attic", "C", 8, 21.0)]
+    >>> TypeMean(group=1).fit(readings).predict([("cellar", "C", 9)]).tolist()
+    [20.0]
+    """
+
+    units_: Units
+    unknown: Literal["default"] = "default"
+    n_jobs = None
+
+    def __init__(self, time: int | str = -1, *, group: int | str | None = "auto") -> None:
+        self.time = time
+        self.group = group
+
+    def fit(self, X: Any, y: Any = None) -> Self:
+        """Learn from a table of ids and a value for each row."""
+        seen = observe(X, y)
+        grouping = self._grouping(tuple(seen.ids))
+        self.units_ = Units.of(seen.values, grouping.type_of(seen.codes), grouping.n_types)
+        self.ids_, self.value_range_, self.calibration_ = seen.ids, None, None
+        return self
+
+    def leave_one_out(self, X: Any, return_std: bool = False) -> Any:
+        """Predict cells as ever: one among all of its type makes no difference."""
+        return self.predict(X, return_std)
+
+    def _grouping(self, ids: tuple[Any, ...]) -> Grouping:
+        modes = sensor_modes(self.time, self.group, ids)
+        return Grouping(*modes, tuple(map(len, ids)), np.empty(0, dtype=np.int64))
+
+    def _moments(self, codes: tuple[Codes, ...]) -> tuple[Moments, npt.NDArray[np.bool_]]:
+        types = self._grouping(self.ids_).type_of(codes)
+        mean, noise = (part[types].astype(np.float32) for part in self.units_)
+        unseen = np.any([code < 0 for code in codes], axis=0)
+        return Moments(mean, noise, np.zeros_like(noise)), unseen
+
+    def _pack(self) -> tuple[dict[str, Any], storage.Tensors]:
+        return {}, {"mean": self.units_.mean, "variance": self.units_.variance}
+
+    def _unpack(self, path: str | Path, header: dict[str, Any], tensors: storage.Tensors) -> None:
+        n = self._grouping(self.ids_).n_types + 1
+        mean, variance = (
+            storage.take(path, tensors, name, "float64", n) for name in ("mean", "variance")
+        )
+        if variance.min() <= 0:
+            raise ModelFileError(f"{path} is damaged: it has a variance that is none.")
+        self.units_ = Units(mean, variance)

@@ -1,0 +1,203 @@
+"""Joint-distribution tests (Geweke 2004) of the sampler for sensors; see test_geweke.py."""
+
+import math
+from dataclasses import fields, replace
+from typing import NamedTuple
+
+import numpy as np
+import pytest
+from test_geweke import FARTHEST, Array, clipped, log_mean, mean_square, normals
+
+from noisewise.engine.blas import one_blas_thread
+from noisewise.engine.drift import memory, timetable
+from noisewise.engine.drift.draw import Draw, first_draw
+from noisewise.engine.drift.memory import AMPLITUDE_SHAPE, NOISE_SHAPE
+from noisewise.engine.drift.sweep import ALL_FROM, DriftSweeper, Lengths
+from noisewise.engine.drift.timetable import Timetable
+from noisewise.engine.gibbs import problem
+from noisewise.engine.gibbs.hyper import MEAN_WEIGHT
+from noisewise.engine.gibbs.noise import SHAPE
+from noisewise.engine.gibbs.problem import Model
+
+SWEEPS = 3  # from a draw of the prior: later ones start from what the first one left
+LENGTHS = Lengths(0.3, 30.0)
+RATE, LEVEL = 1.0, 0.5  # of the priors of amplitudes and noise, so that both show
+ARRAYS = [field.name for field in fields(Draw) if field.name != "epoch"]
+
+
+class Case(NamedTuple):
+    noise_rank: int = 0
+    rank: int = 1
+    shape: tuple[int, ...] = (3, 2, 30)  # series of some length, or they say little of their memory
+    n: int = 110
+    shortest: int = 32  # moments in a stretch
+    draws: int = 1000
+
+    @property
+    def model(self) -> Model:
+        return Model(self.rank, self.noise_rank, "gaussian", sets=False, time=False, seed=5)
+
+
+CASES = {
+    "noise of series": Case(draws=1500),
+    "stretches side by side": Case(shortest=5),
+    "two factors": Case(rank=2, shape=(3, 3, 9), n=45),
+    "two modes": Case(shape=(4, 25), n=70),
+    "four modes": Case(shape=(2, 2, 2, 12), n=48),
+    "low-rank noise": Case(noise_rank=2, shape=(3, 3, 12), n=60),
+}
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_sweeps_leave_the_joint_distribution_alone(name, monkeypatch):
+    case = CASES[name]
+    monkeypatch.setattr(problem, "TASKS", 1)  # fewer calls for the few rows here
+    monkeypatch.setattr(timetable, "SHORTEST", case.shortest)
+    monkeypatch.setattr(memory, "AMPLITUDE_RATE", RATE)
+    monkeypatch.setattr(memory, "NOISE_LEVEL", LEVEL)
+    far = {key: z for key, z in z_scores(case).items() if not abs(z) < FARTHEST}
+    assert not far
+
+
+def z_scores(case: Case) -> dict[str, float]:
+    """How far sweeps move the means of all summaries, and of their squares."""
+    rng = np.random.default_rng(0)
+    table = make_table(case, rng)
+    start = prior_draws(case, table, rng)
+    mean, variance = moments(start, table)
+    start.fitted[:] = mean - start.courses
+    data = rng.normal(mean, np.sqrt(variance)).astype(np.float32)
+    end = swept(start, data, case, table)
+    before, after = (summaries(draw, data, case, table) for draw in (start, end))
+    tame, still_tame = (is_tame(draw) for draw in (start, end))
+    found = {"tame": float((still_tame.mean() - tame.mean()) * math.sqrt(case.draws))}
+    for key, old in before.items():
+        centre, spread = old[tame].mean(), old[tame].std()
+        for power in (1, 2):
+            old_value, new_value = (
+                ((np.where(chosen, value, centre) - centre) / spread) ** power
+                for chosen, value in ((tame, old), (still_tame, after[key]))
+            )
+            moved = new_value - old_value
+            found[f"{key} ^{power}"] = float(moved.mean() / moved.std() * math.sqrt(len(moved)))
+    return found
+
+
+def is_tame(draw: Draw) -> Array:
+    """Which draws single precision can tell apart; see test_geweke.py."""
+    rows = np.abs(draw.factors).max(axis=(1, 2)) + np.abs(draw.biases).max(axis=1)
+    return (rows < 300.0) & (draw.amplitudes.max(axis=1) < 1e4)
+
+
+def make_table(case: Case, rng: np.random.Generator) -> Timetable:
+    """Cells at irregular times; one row has none."""
+    seen = (case.shape[0] - 1, *case.shape[1:])
+    chosen = rng.choice(math.prod(seen), min(case.n, math.prod(seen)), replace=False)
+    codes = tuple(code.astype(np.int32) for code in np.unravel_index(chosen, seen))
+    stamps = np.cumsum(rng.exponential(1.0, case.shape[-1]))
+    return Timetable.arrange(codes, np.zeros(len(chosen), np.float32), case.shape, stamps)
+
+
+def prior_draws(case: Case, table: Timetable, rng: np.random.Generator) -> Draw:
+    """Draw everything unknown from its prior, many times; draws are the first axis."""
+    many, D, cells = case.draws, case.rank + 1, table.problem
+    one = first_draw(case.model, table, *LENGTHS)
+    draw = replace(one, **{name: np.stack([getattr(one, name)] * many) for name in ARRAYS})
+    if case.noise_rank:
+        draw.level[:] = rng.gamma(1.0, size=draw.level.shape)
+    for mode in range(cells.n_modes):
+        part, rows = cells.part(mode), cells.shape[mode]
+        root = np.tril(rng.standard_normal((many, D, D)), -1)
+        root[:, range(D), range(D)] = np.sqrt(rng.chisquare(D - np.arange(D), (many, D)))
+        draw.precisions[:, mode] = root @ root.mT
+        inverse = np.linalg.inv(root)
+        draw.centres[:, mode] = normals(rng, 1, inverse)[:, 0] / math.sqrt(MEAN_WEIGHT)
+        own = normals(rng, rows, inverse) + draw.centres[:, mode, None]
+        draw.factors[:, part, : case.rank], draw.biases[:, part] = own[..., :-1], own[..., -1]
+        if case.noise_rank:
+            level = draw.level[:, None] if mode == cells.n_modes - 1 else 1.0
+            gammas = rng.gamma(SHAPE, size=(many, rows, case.noise_rank))
+            draw.noise[:, part] = (SHAPE - 1.0) * level / gammas
+    gammas = rng.gamma(NOISE_SHAPE, size=draw.variances.shape)
+    draw.variances[:] = (NOISE_SHAPE - 1.0) * LEVEL / gammas
+    draw.amplitudes[:] = RATE / rng.gamma(AMPLITUDE_SHAPE, size=draw.amplitudes.shape)
+    draw.lengths[:] = np.exp(rng.uniform(*np.log(LENGTHS), draw.lengths.shape))
+    fade, fresh = transitions(draw, table)
+    steps = np.sqrt(fresh * draw.amplitudes[:, table.series.which]) * rng.standard_normal(
+        fade.shape
+    )
+    for n in range(len(cells)):
+        before = draw.courses[:, n - 1] if n else 0.0
+        draw.courses[:, n] = fade[:, n] * before + steps[:, n]
+    return draw
+
+
+def swept(start: Draw, data: Array, case: Case, table: Timetable) -> Draw:
+    """Sweep over each of the draws, given its data."""
+    end = replace(start, **{name: getattr(start, name).copy() for name in ARRAYS})
+    sweeper = DriftSweeper(case.model, table, LENGTHS)
+    with one_blas_thread():
+        for number in range(case.draws):
+            table.problem.values[:] = data[number]
+            epoch = ALL_FROM + 1 + SWEEPS * number  # no random number is used twice
+            draw = Draw(epoch, **{name: getattr(end, name)[number] for name in ARRAYS})
+            for _ in range(SWEEPS):
+                if np.isfinite(draw.biases.sum()):  # see is_tame
+                    sweeper(draw)
+    return end
+
+
+def summaries(draw: Draw, data: Array, case: Case, table: Timetable) -> dict[str, Array]:
+    """Summaries of unknowns and data; many of them have a known distribution, given the rest."""
+    seen: dict[str, Array] = {}
+    cells = table.problem
+    for mode in range(cells.n_modes):
+        part, precision = cells.part(mode), draw.precisions[:, mode]
+        rows = [draw.factors[:, part, : case.rank], draw.biases[:, part, None]]
+        own = np.concatenate(rows, axis=2).astype(np.float64)
+        seen[f"factors {mode}"] = log_mean(own[..., :-1] ** 2)
+        seen[f"biases {mode}"] = log_mean(own[..., -1] ** 2)
+        seen[f"precision {mode}"] = np.linalg.slogdet(precision)[1]
+        seen[f"centre {mode}"] = mean_square(draw.centres[:, [mode]], precision)
+        seen[f"rows {mode}"] = mean_square(own - draw.centres[:, [mode]], precision)
+        if case.noise_rank:
+            level = draw.level[:, None] if mode == cells.n_modes - 1 else 1.0
+            seen[f"noise {mode}"] = np.log(draw.noise[:, part]).mean(axis=(1, 2))
+            seen[f"noise by its level {mode}"] = (level / draw.noise[:, part]).mean(axis=(1, 2))
+    if case.noise_rank == 0:
+        seen["variances"] = np.log(draw.variances).mean(axis=1)
+        seen["inverse variances"] = (1.0 / draw.variances).mean(axis=1)
+    else:
+        seen["level"] = np.log(draw.level).mean(axis=1)
+    seen["lengths"] = np.log(draw.lengths).mean(axis=1)
+    seen["length of the first"] = np.log(draw.lengths[:, 0])
+    seen["amplitudes"] = np.log(draw.amplitudes).mean(axis=1)
+    seen["lengths and amplitudes"] = (np.log(draw.lengths) * np.log(draw.amplitudes)).mean(axis=1)
+    fade, fresh = transitions(draw, table)
+    before = np.roll(draw.courses, 1, axis=1)
+    spread = fresh * draw.amplitudes[:, table.series.which]
+    seen["steps"] = clipped((draw.courses - fade * before) ** 2 / spread)
+    seen["starts"] = clipped(draw.courses[:, table.series.starts[:-1]] ** 2 / draw.amplitudes)
+    seen["courses"] = log_mean(draw.courses**2)
+    mean, variance = moments(draw, table)
+    seen["mean"] = log_mean(mean**2)
+    seen["residuals"] = clipped((data - mean) ** 2 / variance)
+    seen["mean and data"] = np.tanh(data * mean).mean(axis=1)
+    seen["courses and data"] = np.tanh(data * draw.courses).mean(axis=1)
+    return seen
+
+
+def moments(draw: Draw, table: Timetable) -> tuple[Array, Array]:
+    """Mean and variance of every observation."""
+    places = table.problem.places
+    products = draw.factors[:, places].astype(np.float64).prod(axis=1).sum(axis=2)
+    mean = products + draw.biases[:, places].sum(axis=1) + draw.courses
+    if draw.noise.shape[2] == 0:
+        return mean, draw.variances[:, table.series.which]
+    return mean, draw.noise[:, places].astype(np.float64).prod(axis=1).sum(axis=2)
+
+
+def transitions(draw: Draw, table: Timetable) -> tuple[Array, Array]:
+    """How much of a course is left at the next observation, and how much is fresh."""
+    steps = table.gaps / draw.lengths[:, table.series.which]
+    return np.exp(-steps), -np.expm1(-2.0 * steps)
