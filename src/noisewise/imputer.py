@@ -1,0 +1,289 @@
+"""DeviationImputer: fills the holes of a table of sensors, and says how far off it may be.
+
+A transformer of scikit-learn. Tables of any kind are read by ``noisewise.imputing``, and
+`noisewise.imputing.knowledge` is what is learned of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any, ClassVar, Literal, Self
+
+import numpy as np
+from sklearn.base import BaseEstimator, OneToOneFeatureMixin, TransformerMixin
+from sklearn.utils.validation import check_array, check_is_fitted, validate_data
+
+from noisewise.errors import DataError
+from noisewise.imputing import arrays, files, frames, grids
+from noisewise.imputing.cells import Fitted, Layout, Table, warn_of_unread
+from noisewise.imputing.knowledge import Knowledge
+from noisewise.models.base import Factorizer
+from noisewise.models.choosing import AutoFactorizer
+from noisewise.models.sensor_models import NEED_COORDINATES, SENSOR_MODELS, build
+from noisewise.models.settings import Rule, check, one_of, random_seed, threads
+
+METHODS = [name for name in SENSOR_MODELS if name not in NEED_COORDINATES]
+CHUNK = 1_000_000  # holes that are filled at a time
+
+
+class DeviationImputer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):  # type: ignore[misc]
+    """Fill the holes of a table of sensors, with a std for every hole.
+
+    A hole is NaN, null, None or NA. What comes back is of the same kind as what went in: the same
+    labels, order and types, and every reading as it was, bit for bit; a column of whole numbers
+    becomes one of floats only if it had holes. The std of a hole is that of the missing reading
+    around the value filled in; the std of a reading is 0.
+
+    What a table can be:
+
+    - an array of two dimensions, times x series as samples x features in scikit-learn; with more
+      dimensions, time is the last unless ``time`` has the number of another;
+    - a wide frame of pandas, polars or pyarrow with a column for each series. The index of a frame
+      of pandas is the time, or the column that ``time`` names. Levels of columns (location, sensor)
+      are modes of their own;
+    - a long frame with a row for each reading, if ``value`` names the column to fill;
+    - a DataArray of xarray, or a Dataset, whose variables over time are types of sensors.
+
+    Times may lie at any distances, in any order. Where there are none, rows count as one step each.
+
+    Parameters
+    ----------
+    method : str
+        A model of sensors. "bayes" is the most accurate, "fast" nearly so in seconds; "ou" and
+        "linear" look at one series at a time; "dtf", "ptf" and "tucker" at what series have in
+        common; "knn-imputer" and "iterative-imputer" are those of scikit-learn. "auto" holds some
+        readings out and takes the one that predicts them best.
+    time : str or int, optional
+        The column or the dimension of times; of an array, the number of the axis.
+    location : str, dict or function, optional
+        For a long frame, the column that says where. For plain columns, what says where each is:
+        ``{"t1": "hall"}``, or a function of its name; without it each column is at a place of its
+        own.
+    sensor : "auto", None, str, int, dict or function
+        What tells the types of sensors. Readings of one type have one unit: they are standardised
+        together, and series of one type have habits in common. For a long frame it is the column
+        that says so, for levels, axes or dimensions it is one of them by name or number, for plain
+        columns a dict or a function of their names. None takes all readings to have one unit.
+        "auto" takes what is called "sensor" or "variable"; else, of more than one mode beside time,
+        the shortest. Plain columns are each of a type of their own then.
+    value : str, optional
+        The column of values of a long frame.
+    duplicates : {"error", "last", "mean"}
+        What to learn from readings of one series at one time: nothing, and raise; the last; or
+        their mean.
+    refit : bool
+        Whether ``transform`` learns from new readings too: if X has any, the model is fitted again,
+        to those of ``fit`` and the new ones together. With False a new table is filled from what
+        was read in ``fit`` alone.
+    settings : dict, optional
+        Parameters of the model, such as ``{"rank": 8}``.
+    random_state : int, RandomState or None
+        The same int gives the same bits, whatever the number of threads.
+    n_jobs : int or None
+        Threads; -1 uses all cores.
+
+    Attributes
+    ----------
+    model_ : Factorizer
+        What was learned, of readings in standard deviations of their type.
+    chosen_ : str
+        The method; for "auto", the one it took.
+    n_features_in_, feature_names_in_
+        Of an array of two dimensions or a wide frame.
+
+    Examples
+    --------
+    >>> hours = np.arange(48.0)
+    >>> heat = np.column_stack([20 + np.sin(hours / 4), 15 + np.sin(hours / 4)])
+    >>> heat[20:22, 0] = np.nan
+    >>> filled, std = DeviationImputer("ou").fit_transform(heat, return_std=True)
+    >>> filled[19:23, 0].round(1).tolist(), bool(std[20, 0] > std[19, 0])
+    ([19.0, 19.1, 19.2, 19.3], True)
+    """
+
+    _rules: ClassVar[dict[str, Rule]] = {
+        "method": one_of(*METHODS),
+        "duplicates": one_of("error", "last", "mean"),
+        "refit": one_of(True, False),
+        "settings": Rule("a dict or None", lambda v: v is None or isinstance(v, Mapping)),
+        "random_state": random_seed(),
+        "n_jobs": threads(),
+    }
+
+    _knowledge: Knowledge
+    _fitted: Fitted
+
+    def __init__(
+        self,
+        method: str = "auto",
+        *,
+        time: str | int | None = None,
+        location: str | Mapping[Any, Any] | Callable[[Any], Any] | None = None,
+        sensor: str | int | Mapping[Any, Any] | Callable[[Any], Any] | None = "auto",
+        value: str | None = None,
+        duplicates: Literal["error", "last", "mean"] = "error",
+        refit: bool = True,
+        settings: Mapping[str, Any] | None = None,
+        random_state: int | np.random.RandomState | None = None,
+        n_jobs: int | None = -1,
+    ) -> None:
+        self.method = method
+        self.time = time
+        self.location = location
+        self.sensor = sensor
+        self.value = value
+        self.duplicates = duplicates
+        self.refit = refit
+        self.settings = settings
+        self.random_state = random_state
+        self.n_jobs = n_jobs
+
+    def fit(self, X: Any, y: Any = None) -> Self:
+        """Learn from the readings of a table.
+
+        Parameters
+        ----------
+        X : array, frame, DataArray or Dataset
+            A table, with or without holes.
+        y : ignored
+            There for pipelines.
+
+        Returns
+        -------
+        self
+        """
+        check(self, self._rules)
+        table = self._read(X, reset=True)
+        seen = table.observed(self.duplicates)
+        if len(seen) < 2:
+            raise DataError(
+                f"X needs 2 readings to learn from; got {len(seen)} in {table.values.size} cells."
+            )
+        model = build(
+            self.method, group=table.group, random_state=self.random_state, n_jobs=self.n_jobs,
+            settings=self.settings,
+        )  # fmt: skip
+        self._knowledge = Knowledge.learn(seen, table.group, model)
+        self._fitted = Fitted.of(table)
+        return self
+
+    def transform(self, X: Any, return_std: bool = False) -> Any:
+        """Fill the holes of a table.
+
+        Parameters
+        ----------
+        X : array, frame, DataArray or Dataset
+            The table that was fitted, or another of the same series. Times and ids tell which of
+            its cells were there in ``fit``. Rows without times are those of ``fit`` if they begin
+            with the same readings and holes; else they are what came next.
+        return_std : bool
+            Also return the std of every cell.
+
+        Returns
+        -------
+        filled : as X
+            A copy without holes, but in series of whose type nothing was ever read: those stay as
+            they are, with a warning.
+        std : as X, if asked for
+            Std of the holes; 0 at readings.
+        """
+        check_is_fitted(self)
+        table = self._read(X, reset=False)
+        holes = np.isnan(table.values)
+        places = np.flatnonzero(holes)
+        mean, std = np.zeros(holes.size), np.zeros(holes.size)
+        if len(places):
+            table, knowledge = self._placed(table), self._knowledge
+            if self.refit:
+                knowledge = knowledge.updated(table.observed(self.duplicates))
+            for start in range(0, len(places), CHUNK):
+                part = places[start : start + CHUNK]
+                mean[part], std[part] = knowledge.predict(table.cells(part))
+            warn_of_unread(table, places[np.isnan(mean[places])])
+        known = holes & ~np.isnan(mean.reshape(holes.shape))
+        filled = table.put(mean.reshape(holes.shape), known)
+        if not return_std:
+            return filled
+        return filled, table.put(std.reshape(holes.shape), np.ones_like(holes))
+
+    def fit_transform(self, X: Any, y: Any = None, return_std: bool = False) -> Any:
+        """Learn from a table and fill its holes; see ``fit`` and ``transform``."""
+        return self.fit(X, y).transform(X, return_std=return_std)
+
+    @property
+    def model_(self) -> Factorizer:
+        """What was learned, of readings in standard deviations of their type."""
+        return self._knowledge.model
+
+    @property
+    def chosen_(self) -> str:
+        """The method; for "auto", the one it took."""
+        return self.model_.choice_ if isinstance(self.model_, AutoFactorizer) else self.method
+
+    def save(self, path: str | Path) -> None:
+        """Write the imputer to one safetensors file, wholly or not at all; nothing in it can run.
+
+        A function of columns cannot be saved: give location and sensor as dicts.
+        """
+        check_is_fitted(self)
+        files.write(path, self)
+
+    @classmethod
+    def load(cls, path: str | Path) -> Self:
+        """Read an imputer that ``save`` wrote; a broken or foreign file is a ``ModelFileError``."""
+        imputer: Self = files.read(path, cls)
+        return imputer
+
+    def _read(self, X: Any, *, reset: bool) -> Table:
+        """Read a table of any kind; scikit-learn checks the features of those that have any."""
+        layout = Layout(self.time, self.location, self.sensor, self.value, self.duplicates)
+        if reset:
+            for name in ("n_features_in_", "feature_names_in_"):
+                self.__dict__.pop(name, None)
+        if grids.knows(X):
+            return grids.read(X, layout)
+        frame = frames.as_frame(X)
+        if frame is not None:
+            if self.value is None:
+                validate_data(self, X, reset=reset, skip_check_array=True)
+            return frames.read(frame, layout)
+        if isinstance(X, np.ma.MaskedArray):
+            raise DataError("X is a masked array; pass X.filled(np.nan), with floats.")
+        numbers = {"dtype": "numeric", "ensure_all_finite": False}
+        X = check_array(X, ensure_2d=False, allow_nd=True, estimator=self, **numbers)
+        flat = X.ndim <= 2 and self.time in (None, 0, -2)
+        if flat:
+            X = validate_data(self, X, reset=reset, **numbers)
+        table = arrays.read(X, layout)
+        if not (reset or flat) and table.lengths != self._fitted.lengths:
+            raise DataError(
+                f"X must have {self._fitted.lengths} places along the axes beside time, as in fit; "
+                f"got {table.lengths}."
+            )
+        return table
+
+    def _placed(self, table: Table) -> Table:
+        """Check that a table has the modes of the fitted one, and say when its rows were."""
+        fitted = self._fitted
+        if table.names != fitted.names:
+            raise DataError(f"X must have the modes {fitted.names}, as in fit; got {table.names}.")
+        if (table.clock == "dates") != (fitted.clock == "dates"):
+            raise DataError(
+                f"The times of X must be {fitted.clock}, as in fit; got {table.clock}: give "
+                "both the same kind of index or column."
+            )
+        if table.clock != "rows":
+            return table
+        seen = table.observed(self.duplicates)
+        alike = self._knowledge.begins_like(seen, min(table.n_rows, fitted.end))
+        return table if alike else table.later(fitted.end)
+
+    def __sklearn_is_fitted__(self) -> bool:
+        return hasattr(self, "_knowledge")
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.allow_nan = True
+        tags.transformer_tags.preserves_dtype = ["float64", "float32"]
+        return tags
