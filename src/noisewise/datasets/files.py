@@ -1,4 +1,4 @@
-"""Files of any known format: delimited text, Parquet, npz; MovieLens and sensors as they come.
+"""Files of any known format: delimited text, Parquet, npz; public datasets as they come.
 
 ``read`` goes by the name of a file and checks that the content is what the name says.
 """
@@ -10,7 +10,7 @@ from os import PathLike
 from pathlib import Path
 from typing import Any, Literal, TypeAlias, get_args
 
-from noisewise.datasets import movielens, sensors
+from noisewise.datasets import movielens, netflix, sensors
 from noisewise.datasets.columns import choose_columns
 from noisewise.datasets.npz import read_npz
 from noisewise.datasets.text import named_errors, read_text
@@ -20,7 +20,7 @@ from noisewise.observations.duplicates import Duplicates, check_duplicates
 
 Format: TypeAlias = Literal["csv", "tsv", "text", "parquet", "npz"]
 
-_FORMATS: dict[str, Format] = {
+FORMATS: dict[str, Format] = {
     ".csv": "csv",
     ".tsv": "tsv",
     ".txt": "text",
@@ -67,8 +67,8 @@ def read(
     ----------
     path : str or path
         A file ``.csv``, ``.tsv``, ``.txt``, ``.data`` or ``.dat`` (each also with ``.gz``),
-        ``.parquet`` or ``.npz``, or a folder of MovieLens. Readings of sensors that
-        `noisewise.datasets.sensors` knows, files or folders, are read as they come.
+        ``.parquet`` or ``.npz``, or a folder of MovieLens or of the Netflix Prize. Readings of
+        sensors that `noisewise.datasets.sensors` knows, files or folders, are read as they come.
     ids : sequence of str or int, optional
         Names or positions of the id columns, one per mode.
     value : str or int, optional
@@ -87,8 +87,8 @@ def read(
 
     Notes
     -----
-    The layouts of an npz file are described in `noisewise.datasets.npz`, those of MovieLens in
-    `noisewise.datasets.movielens`.
+    The layouts of an npz file are described in `noisewise.datasets.npz`, those of MovieLens and the
+    Netflix Prize in `noisewise.datasets.movielens` and `noisewise.datasets.netflix`.
 
     Examples
     --------
@@ -102,10 +102,13 @@ def read(
     check_duplicates(duplicates)
     path = Path(path)
     columns: dict[str, Any] = {"ids": ids, "value": value, "time": time}
-    free = all(column is None for column in columns.values())
+    unnamed = ids is None and value is None
+    free = unnamed and time is None
     if path.is_dir():
         if free and sensors.is_sensors(path):
             return sensors.read(path, repeats=duplicates).observations
+        if unnamed and netflix.find(path):
+            return netflix.read(path, time=time, duplicates=duplicates)
         path = movielens.find(path)
     format = _format_of(path, format)
     with named_errors(path):
@@ -115,17 +118,20 @@ def read(
         if format == "npz":
             return read_npz(path, **columns, duplicates=duplicates)
         of_sensors = free and sensors.is_sensors(path)
-        of_movielens = ids is None and value is None and movielens.is_movielens(path)
-        if not of_sensors and not of_movielens:
+        of_movielens = unnamed and movielens.is_movielens(path)
+        of_netflix = unnamed and netflix.is_netflix(path)
+        if not (of_sensors or of_movielens or of_netflix):
             return read_text(path, delimiters=_DELIMITERS[format], **columns, duplicates=duplicates)
     if of_sensors:
         return sensors.read(path, repeats=duplicates).observations
+    if of_netflix:
+        return netflix.read(path, time=time, duplicates=duplicates)
     return movielens.read(path, time=time, duplicates=duplicates)
 
 
 def _format_of(path: Path, format: Format | None) -> Format:
     if format is None:
-        format = _FORMATS.get(Path(path.name.removesuffix(".gz")).suffix.lower())
+        format = FORMATS.get(Path(path.name.removesuffix(".gz")).suffix.lower())
         if format is None:
             raise DataError(
                 f"{path}: the name does not tell the format; pass format=, one of "

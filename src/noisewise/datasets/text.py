@@ -17,6 +17,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from tqdm import tqdm
 
 from noisewise.datasets.columns import Choice, choose_columns
 from noisewise.datasets.lines import Block, blocks, split_line, text_lines
@@ -78,8 +79,11 @@ def read_text(
         else:
             body, number = lines, 2
     columns = _Columns(names, choose_columns(names, ids=ids, value=value, time=time))
-    for block in blocks(body, delimiter, names, number):
-        columns.append(block)
+    bar = tqdm(desc=path.name, unit=" lines", unit_scale=True, disable=None, delay=0.5, leave=False)
+    with bar:
+        for block in blocks(body, delimiter, names, number):
+            columns.append(block)
+            bar.update(len(block.lines))
     return columns.assemble(duplicates)
 
 
@@ -132,13 +136,13 @@ class _Columns:
                 labels = list(map(int, labels))
             mode, numbers = Ids.encode(labels, self.names[at])
             ids.append(mode)
-            codes.append(numbers[_joined(parts, np.int32)])
+            codes.append(numbers[join(parts, np.int32)])
         times = None
         if self.choice.time is not None:
-            times = _joined(self.times, np.float64)
+            times = join(self.times, np.float64)
             if np.all(times == np.floor(times)):
                 times = times.astype(np.int64)
-        values = _joined(self.values, np.float32)
+        values = join(self.values, np.float32)
         return assemble(codes, values, ids, times, duplicates=duplicates, place=self._place)
 
     def _place(self, first: int, second: int) -> str:
@@ -184,7 +188,8 @@ def _usual_names(fields: list[str], columns_are_given: bool) -> list[str]:
     )
 
 
-def _joined(parts: list[NDArray[Any]], dtype: type) -> NDArray[Any]:
+def join(parts: list[NDArray[Any]], dtype: type) -> NDArray[Any]:
+    """Return a column that was read in parts; the parts are gone then."""
     joined = np.concatenate([np.empty(0, dtype), *parts])
     parts.clear()  # at once, so that no more than one column is there twice
     return joined

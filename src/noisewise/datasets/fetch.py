@@ -1,0 +1,267 @@
+"""Public datasets: which there are, on what terms, and how to get them (pooch, an extra).
+
+``sources.toml`` lists them. Nothing is fetched before its licence was agreed to. What its owners
+publish a checksum for is checked; of other files nobody can say whether they are the right ones, so
+that has to be agreed to as well.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import shutil
+import sys
+import tomllib
+import zipfile
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path, PurePosixPath
+from typing import IO, Any, Literal
+
+from noisewise.errors import DataError, MissingExtraError, SettingError
+
+TABLE = Path(__file__).with_name("sources.toml")
+SECONDS = 30  # to wait for a server that says nothing
+_PIECE = 2**16
+
+Agree = Callable[[Literal["licence", "unchecked"], str], bool]
+
+
+@dataclass(frozen=True)
+class File:
+    """A file to download.
+
+    Attributes
+    ----------
+    url : str
+        Where it is.
+    megabytes : float
+        About how large.
+    md5 : str or None
+        The checksum that its owners publish, if they do.
+    unpack : str or None
+        Which file to take out of it, if it is an archive.
+    to : str or None
+        Where to put it, within the folder; under its own name by default.
+    """
+
+    url: str
+    megabytes: float
+    md5: str | None = None
+    unpack: str | None = None
+    to: str | None = None
+
+    @property
+    def place(self) -> str:
+        """Where it is put, within the folder."""
+        return self.to or self.url.rpartition("/")[2]
+
+
+@dataclass(frozen=True)
+class Source:
+    """A public dataset.
+
+    Attributes
+    ----------
+    name, what : str
+        What it is called here, and what it is.
+    licence, terms : str
+        On what terms it may be used, in a sentence, and where they stand.
+    read : str
+        What to give to ``noisewise.read``, within the folder.
+    files : tuple of File
+        What to download; nothing where it has to be done by hand.
+    by_hand : str or None
+        Why that is so, and what to put into ``read``.
+    sites : tuple of str
+        Where there is a file for every site: the usual sites.
+    """
+
+    name: str
+    what: str
+    licence: str
+    terms: str
+    read: str
+    files: tuple[File, ...]
+    by_hand: str | None = None
+    sites: tuple[str, ...] = ()
+
+    @property
+    def megabytes(self) -> float:
+        """About how much there is to download."""
+        return sum(file.megabytes for file in self.files) * max(len(self.sites), 1)
+
+    @property
+    def is_checked(self) -> bool:
+        """Whether all of it has a published checksum."""
+        return bool(self.files) and all(file.md5 is not None for file in self.files)
+
+    def at(self, sites: Sequence[str]) -> Source:
+        """Return the same dataset for other sites."""
+        if not self.sites:
+            raise SettingError(f"{self.name} is not divided into sites; got {', '.join(sites)}.")
+        strange = [site for site in sites if not (site.isascii() and site.isalnum())]
+        if strange:
+            raise SettingError(f"Codes of sites are letters and digits; got {strange[0]!r}.")
+        return replace(self, sites=tuple(sites))
+
+    def downloads(self) -> list[File]:
+        """Return all files, one for each site where there are sites."""
+        return [
+            replace(file, url=file.url.replace("{site}", site), to=file.place.format(site=site))
+            for site in self.sites or ("",)
+            for file in self.files
+        ]
+
+
+def sources() -> dict[str, Source]:
+    """Return the datasets there are, by name.
+
+    Examples
+    --------
+    >>> sources()["ml-1m"].what
+    'MovieLens 1M: 1,000,209 ratings, 6,040 users, 3,706 movies'
+    """
+    with TABLE.open("rb") as file:
+        table = tomllib.load(file)
+    return {name: _source(name, **entry) for name, entry in table.items()}
+
+
+def find(name: str) -> Source:
+    """Return a dataset by its name."""
+    known = sources()
+    if name not in known:
+        raise SettingError(f"A dataset must be one of {', '.join(known)}; got {name!r}.")
+    return known[name]
+
+
+def fetch(source: Source, to: str | Path = "data", *, agree: Agree) -> dict[Path, str]:
+    """Download a dataset, check it and unpack it.
+
+    A file that is there already is not downloaded again: a checksum is checked all the same.
+
+    Parameters
+    ----------
+    source : Source
+        What to fetch.
+    to : path
+        The folder to put it in.
+    agree : callable
+        Asked whether to go on: with "licence" and a sentence that has the terms; where a file has
+        no published checksum, also with "unchecked" and a sentence. False gives up.
+
+    Returns
+    -------
+    dict
+        What was put where, and the SHA-256 of each.
+    """
+    folder = Path(to)
+    if source.by_hand is not None:
+        raise DataError(
+            f"{source.name} cannot be fetched. {source.by_hand} into {folder / source.read}: "
+            f"{source.terms}"
+        )
+    pooch = _pooch()
+    if not agree("licence", f"{source.what}.\n{source.licence}: {source.terms}"):
+        raise DataError(f"{source.name} was not fetched, as its licence was not agreed to.")
+    files = source.downloads()
+    unchecked = sum(file.md5 is None for file in files)
+    sentence = (
+        f"No checksum is published for {unchecked} of {len(files)} files of {source.name}, so "
+        "nobody can say whether what comes is the right thing."
+    )
+    if unchecked and not agree("unchecked", sentence):
+        raise DataError(f"{source.name} was not fetched, as it cannot be checked.")
+    found = {}
+    for file in files:
+        path = _download(pooch, source, file, folder)
+        if file.unpack is not None:
+            path = _unpack(path, file.unpack, folder)
+        found[path] = _sha256(path)
+    return found
+
+
+def _source(
+    name: str, *, files: list[dict[str, Any]], sites: Sequence[str] = (), **entry: Any
+) -> Source:
+    return Source(name, files=tuple(File(**file) for file in files), sites=tuple(sites), **entry)
+
+
+def _pooch() -> Any:
+    try:
+        import pooch
+    except ImportError:
+        raise MissingExtraError("Fetching datasets", "data") from None
+    pooch.get_logger().setLevel("WARNING")
+    return pooch
+
+
+def _download(pooch: Any, source: Source, file: File, folder: Path) -> Path:
+    import requests  # which pooch brings
+
+    place = folder / file.place
+    try:
+        pooch.retrieve(
+            file.url,
+            known_hash=None if file.md5 is None else f"md5:{file.md5}",
+            fname=place.name,
+            path=place.parent,
+            downloader=pooch.HTTPDownloader(
+                progressbar=sys.stderr.isatty(), chunk_size=_PIECE, timeout=SECONDS
+            ),
+        )
+    except requests.RequestException as error:
+        if error.response is not None:
+            error.response.close()
+        raise DataError(
+            f"{file.url} could not be reached ({error}). {_hint(file, folder)}"
+        ) from None
+    except ValueError as error:
+        raise DataError(
+            f"{file.url} is not what {source.name} was: its checksum is not the published one, so "
+            f"it was thrown away ({error}). {_hint(file, folder)}"
+        ) from None
+    return place
+
+
+def _hint(file: File, folder: Path) -> str:
+    """Say what to do by hand."""
+    if file.unpack is None:
+        return f"Download it with a browser, and put it at {folder / file.place}."
+    return (
+        f"Download it with a browser, and unpack it so that there is {folder / file.unpack}; or "
+        f"put it at {folder / file.place} and fetch again."
+    )
+
+
+def _unpack(archive: Path, member: str, folder: Path) -> Path:
+    """Take a file out of an archive, and the page about it beside."""
+    try:
+        with zipfile.ZipFile(archive) as packed:
+            about = [name for name in packed.namelist() if PurePosixPath(name).stem == "README"]
+            for name in (member, *about):
+                target = folder / PurePosixPath(member).parent / PurePosixPath(name).name
+                with packed.open(name) as content:
+                    _write(content, target)
+    except (KeyError, zipfile.BadZipFile) as error:
+        raise DataError(
+            f"{archive} does not hold {member}: {error}. Remove it, and fetch again."
+        ) from None
+    return folder / member
+
+
+def _write(content: IO[bytes], target: Path) -> None:
+    """Copy a stream into a file beside the target, and rename it."""
+    target.parent.mkdir(parents=True, exist_ok=True)
+    beside = target.with_name(f".{target.name}.part")
+    try:
+        with beside.open("wb") as file:
+            shutil.copyfileobj(content, file, _PIECE)
+        os.replace(beside, target)
+    finally:
+        beside.unlink(missing_ok=True)
+
+
+def _sha256(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
