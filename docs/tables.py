@@ -8,11 +8,14 @@ from __future__ import annotations
 
 import json
 import re
+import statistics
 import sys
 from pathlib import Path
 from typing import Any
 
 from noisewise.experiments.ratings import compare
+from noisewise.experiments.records import read_results
+from noisewise.experiments.sensors import compare as compare_sensors
 
 ROOT = Path(__file__).parents[1]
 RESULTS = ROOT / "docs" / "results"
@@ -157,10 +160,12 @@ def speed() -> str:
     return table(["", "rank 32", "rank 100"], body)
 
 
-def promises() -> str:
-    result = json.loads((ROOT / "bench" / "results" / "speed.json").read_text())
+def promises(name: str = "speed.json") -> str:
+    path = ROOT / "bench" / "results" / name
+    if not path.exists():
+        return NOTHING
     rows = []
-    for figure in result["figures"]:
+    for figure in json.loads(path.read_text())["figures"]:
         sign = "≥" if figure["at_least"] else "≤"
         bound = "" if figure["bound"] is None else f"{sign} {figure['bound']:g}"
         verdict = {True: "kept", False: "**missed**", None: ""}[figure["kept"]]
@@ -244,13 +249,318 @@ def bayes_peers() -> str:
     return table(["RMSE", *splits, "mean", "log-loss, mean"], rows)
 
 
+def bayes_speed() -> str:
+    path = ROOT / "bench" / "results" / "bayes.json"
+    if not path.exists():
+        return NOTHING
+    rows = [
+        [
+            row["data"],
+            row["sampler"],
+            str(row["rank"]),
+            f"{row['seconds_per_sweep']:.2f}",
+            f"{row['fastest_s']:.2f}",
+        ]
+        for row in json.loads(path.read_text())["table"]
+    ]
+    return table(["ratings", "sampler", "rank", "seconds a sweep, median", "fastest"], rows)
+
+
+def bayes_promises() -> str:
+    return promises("bayes.json")
+
+
+def bayes_small() -> str:
+    path = ROOT / "bench" / "results" / "peers-ml100k.json"
+    if not path.exists():
+        return NOTHING
+    systems = json.loads(path.read_text())["systems"]
+    rows = []
+    for name, system in sorted(systems.items(), key=lambda item: item[1]["mean"]["rmse"]):
+        mean = system["mean"]
+        loss = mean.get("log_loss")
+        rows.append(
+            [
+                PEERS.get(name, name),
+                f"{mean['rmse']:.4f}",
+                "" if loss is None else f"{loss:.4f}",
+                f"{mean['seconds']:.1f}",
+                f"{mean['cpu_seconds']:.1f}",
+            ]
+        )
+    return table(["", "RMSE", "log-loss of the level", "seconds", "CPU seconds"], rows)
+
+
 PEERS = {"myfm": "myFM, ordered probit: day, sets both ways, rank 32, 200 iterations"}
+
+SENSORS = {"london": "London", "intel": "Intel"}
+SENSOR_NAMES = {
+    "knn": "kNN, nearest sites",
+    "idw": "inverse distances",
+    "knn-imputer": "`KNNImputer`",
+    "iterative-imputer": "`IterativeImputer`",
+    "tucker": "Tucker",
+    "linear": "linear interpolation",
+    "ou": "OU per series",
+    "ptf": "PTF",
+    "dtf": "DTF",
+    "fast": "the fast version",
+    "bayes": "**the flagship**",
+    "auto": "`auto`",
+}
+NOTHING = "Not measured yet."
+
+
+def of_sensors(place: str, model: str, kind: str) -> dict[float, Any]:
+    """Results of a model under a protocol by share; a file holds one result or a list of them."""
+    path = RESULTS / f"sensors-{place}-{model}.json"
+    found = read_results(path) if path.exists() else []
+    found = [result for result in found if result["protocol"]["kind"] == kind]
+    return {
+        result["protocol"]["share"]: result
+        for result in sorted(found, key=lambda result: result["protocol"]["share"])
+    }
+
+
+def give_or_take(values: list[float]) -> str:
+    """A mean and the standard deviation over splits, and how many if not five."""
+    mean = statistics.fmean(values)
+    digits = 4 if mean < 0.1 else 3
+    spread = f" ± {statistics.stdev(values):.{digits}f}" if len(values) > 1 else ""
+    few = f" ({len(values)})" if len(values) != 5 else ""
+    return f"{mean:.{digits}f}{spread}{few}"
+
+
+def sensor_cells() -> str:
+    parts = []
+    for place, title in SENSORS.items():
+        every = {model: of_sensors(place, model, "cells") for model in SENSOR_NAMES}
+        shares = sorted({share for results in every.values() for share in results})
+        rows = [
+            [
+                SENSOR_NAMES[model],
+                *(
+                    give_or_take([row["mse"] for row in results[share]["splits"]])
+                    if share in results
+                    else ""
+                    for share in shares
+                ),
+            ]
+            for model, results in every.items()
+            if results
+        ]
+        if rows:
+            parts.append(table([f"{title}, MSE", *(f"{share:.0%}" for share in shares)], rows))
+    return "\n\n".join(parts) or NOTHING
+
+
+def sensor_blocks() -> str:
+    parts = []
+    for place, title in SENSORS.items():
+        rows = []
+        for model, name in SENSOR_NAMES.items():
+            for result in of_sensors(place, model, "blocks").values():
+                mean = result["mean"]
+                rows.append(
+                    [
+                        name,
+                        give_or_take([row["mse"] for row in result["splits"]]),
+                        f"{mean['median_se']:.4f}",
+                        f"{mean['nll']:.2f}",
+                        f"{100 * mean['coverage90']:.1f} %",
+                        f"{mean['seconds']:.0f}",
+                    ]
+                )
+        head = [
+            f"{title}, outages",
+            "MSE",
+            "median",
+            "NLL",
+            "90 % interval covers",
+            "seconds to fit",
+        ]
+        parts += [table(head, rows)] if rows else []
+    return "\n\n".join(parts) or NOTHING
+
+
+def sensor_paired() -> str:
+    rows = []
+    for place, title in SENSORS.items():
+        for kind in ("cells", "blocks"):
+            one, other = (of_sensors(place, model, kind) for model in ("dtf", "ptf"))
+            for share in sorted(one.keys() & other.keys()):
+                test = compare_sensors(one[share], other[share])
+                paired = test.paired
+                rows.append(
+                    [
+                        f"{title}, {kind}, {share:.0%}",
+                        f"{paired.difference:+.4f}",
+                        f"{paired.low:+.4f} to {paired.high:+.4f}",
+                        f"{paired.wins} of {paired.n}",
+                        f"{paired.t_pvalue:.2g}",
+                        f"{paired.wilcoxon_pvalue:.2g}",
+                        f"{test.unpaired_pvalue:.2g}",
+                    ]
+                )
+    head = ["DTF minus PTF, MSE", "mean", "95 %", "DTF is lower on", "paired t, p", "Wilcoxon, p",
+            "the paper's test, p"]  # fmt: skip
+    return table(head, rows) if rows else NOTHING
+
+
+RIVALS = {  # name, the paper's RMSE and how far its interval may reach
+    "rbm": ("RBM, a case per user", 0.881, 0.003),
+    "rbm-item": ("RBM, a case per item", None, 0.0),
+    "rcf": ("RCF", 0.867, 0.005),
+    "rbmf": ("RBMF", 0.837, 0.003),
+    "llorma": ("LLORMA", 0.833, 0.003),
+    "autorec": ("AutoRec", 0.831, 0.003),
+    "drmf": ("DRMF", None, 0.0),
+}
+LEFT_OUT = {"0": "one cell", "1": "1 %", "5": "5 %", "10": "10 %"}
+ERRORS = "train_rmse", "validation_rmse"
+
+
+def rivals() -> str:
+    biased = read("ml1m-biased-mf.json")
+    rows = []
+    for name, (label, paper, reach) in RIVALS.items():
+        if not (RESULTS / f"ml1m-{name}.json").exists():
+            continue
+        result = read(f"ml1m-{name}.json")
+        mean, (low, high) = result["mean"], result["interval95"]["rmse"]
+        test = compare(result, biased)
+        machine = result["machine"]
+        rows.append(
+            [
+                label,
+                "" if paper is None else f"{paper:.3f}",
+                f"{mean['rmse']:.4f}",
+                " ".join(f"{row['rmse']:.4f}" for row in result["splits"]),
+                f"{low:.4f} to {high:.4f}",
+                f"{test.difference:+.4f}, lower on {test.wins} of {test.n}",
+                f"{mean['nll']:.4f}",
+                f"{mean['epochs']:.0f}",
+                f"{mean['seconds_per_epoch']:.2g}" if "seconds_per_epoch" in mean else "",
+                f"{mean['seconds']:.0f}, {'GPU' if 'gpu' in machine else 'CPU'}",
+                _against_the_paper(paper, reach, low, high),
+            ]
+        )
+    head = ["", "the paper", "RMSE", "five splits", "95 % interval", "minus Biased MF's", "NLL", "epochs",
+            "seconds an epoch", "seconds a split", "against the paper"]  # fmt: skip
+    return table(head, rows) if rows else NOTHING
+
+
+def _against_the_paper(paper: float | None, reach: float, low: float, high: float) -> str:
+    if paper is None:
+        return "not in its table"
+    if high < paper - reach:
+        return "**lower**"
+    return "**higher**" if low > paper + reach else "the same, within the intervals"
+
+
+def rivals_rounds() -> str:
+    """DRMF's errors after every round, training and held-out, mean over splits."""
+    found = {
+        label: read(f"ml1m-drmf-rounds-{share}.json")["rounds"]
+        for share, label in LEFT_OUT.items()
+        if (RESULTS / f"ml1m-drmf-rounds-{share}.json").exists()
+    }
+    many = min((len(split["round"]) for splits in found.values() for split in splits), default=0)
+    rows = []
+    for k in range(many):
+        errors = [
+            " / ".join(f"{statistics.fmean(s[name][k] for s in splits):.4f}" for name in ERRORS)
+            for splits in found.values()
+        ]
+        rows.append([str(k + 1), str(next(iter(found.values()))[0]["epoch"][k]), *errors])
+    head = ["round", "epochs", *(f"{label} left out" for label in found)]
+    return table(head, rows) if rows else NOTHING
+
+
+def rivals_search() -> str:
+    found = read("search-rivals.json")
+    rows = []
+    for name, trials in found["trials"].items():
+        chosen = found["chosen"][name]
+        rows.append(
+            [
+                RIVALS[name][0].split(",")[0],
+                str(len(trials)),
+                chosen["machine"],
+                f"{found['best'][name]['validation_rmse']:.4f}",
+                f"{chosen['validation_rmse']:.4f}",
+                ", ".join(f"`{key}` {value}" for key, value in chosen["settings"].items()),
+            ]
+        )
+    return table(["", "trials", "on", "best validation RMSE", "that of the chosen", "chosen"], rows)
+
+
+def regression() -> str:
+    rows = [
+        [
+            name,
+            str(world["points"]),
+            f"{world['lr_error']:.4f}",
+            f"{world['dlr_error']:.4f}",
+            "{:+.4f} ({:+.4f} to {:+.4f})".format(world["difference"], *world["interval95"]),
+            f"{world['wins']} of {read('regression.json')['seeds']}",
+            f"{world['t_pvalue']:.1g}",
+            f"{world['wilcoxon_pvalue']:.1g}",
+        ]
+        for name, world in read("regression.json")["worlds"].items()
+    ]
+    head = ["", "points", "LR off by", "DLR off by", "difference, 95 %", "DLR closer in", "p, paired t",
+            "p, Wilcoxon"]  # fmt: skip
+    return table(head, rows)
+
+
+def sensor_noise() -> str:
+    path = RESULTS / "sensors-intel-noise.json"
+    if not path.exists():
+        return NOTHING
+    rows = [
+        [
+            f"mote {row['id']}",
+            *(f"{row[part]:.1f}" for part in ("noise", "white", "drift")),
+            row["worst"],
+        ]
+        for row in json.loads(path.read_text())["places"]
+    ]
+    return table(["", "noise", "white noise", "drift", "noisiest sensor"], rows)
+
+
+def readers() -> str:
+    path = ROOT / "bench" / "results" / "readers.json"
+    if not path.exists():
+        return NOTHING
+    rows = []
+    for row in json.loads(path.read_text())["measurements"]:
+        files = {"netflix": "combined_data_1.txt to _4.txt"}.get(row["layout"], row["layout"])
+        what = f"read `{files}`" if row["task"] == "read" else f"an epoch of DMF on `{files}`"
+        size = f"{row['bytes_a_rating']:.1f}" if row["task"] == "read" else ""
+        rows.append(
+            [
+                what,
+                f"{row['ratings'] / 1e6:.1f} M",
+                f"{row['seconds']:.1f} s",
+                f"{row['above_mb']:.0f} MB",
+                size,
+                f"{row['whole']['ratings'] / 1e6:.1f} M",
+                f"{row['whole']['seconds']:.0f} s",
+                f"{row['whole']['above_mb'] / 1000:.1f} GB",
+            ]
+        )
+    head = ["", "ratings", "time", "above", "bytes a rating in the end", "whole: ratings", "time", "above"]
+    return table(head, rows)
+
 
 BLOCKS = {
     f.__name__: f
     for f in (
         results, paired, time, search, deviation_ranks, variants, speed, promises,
-        bayes, bayes_paired, bayes_peers,
+        bayes, bayes_paired, bayes_peers, bayes_speed, bayes_promises, bayes_small, sensor_cells, sensor_blocks, sensor_paired,
+        sensor_noise,
+        rivals, rivals_rounds, rivals_search, regression, readers,
     )
 }  # fmt: skip
 

@@ -209,7 +209,10 @@ def test_it_runs_as_a_program_and_help_has_an_example():
     assert "Example" in subprocess.run(words, capture_output=True, text=True, check=True).stdout
 
 
-@pytest.mark.parametrize("command", ["demo", "fit", "predict", "recommend", "noise", "evaluate"])
+@pytest.mark.parametrize(
+    "command",
+    ["demo", "fit", "predict", "recommend", "impute", "noise", "evaluate", "compare"],
+)
 def test_every_command_has_help_with_an_example(capsys, command):
     assert run(command, "--help") == 0
     assert "Example: noisewise" in capsys.readouterr().out

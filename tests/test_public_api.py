@@ -67,7 +67,7 @@ import sys
 
 class Lacking:
     def find_spec(self, name, path=None, target=None):
-        if name in ("pandas", "polars", "pyarrow", "matplotlib", "typer"):
+        if name in ("pandas", "polars", "pyarrow", "xarray", "matplotlib", "typer"):
             raise ImportError(name)
 
 sys.meta_path.insert(0, Lacking())

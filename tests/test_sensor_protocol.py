@@ -10,7 +10,14 @@ from scipy import stats
 from noisewise.datasets.sensor_data import SensorData
 from noisewise.errors import DataError, SettingError
 from noisewise.experiments.ratings import as_json
-from noisewise.experiments.sensors import Units, compare, evaluate, score, trimmed_mean
+from noisewise.experiments.sensors import (
+    Units,
+    as_sensors,
+    compare,
+    evaluate,
+    score,
+    trimmed_mean,
+)
 from noisewise.observations import observe
 from noisewise.splits_sensors import share_split
 
@@ -211,3 +218,76 @@ def test_results_of_other_splits_are_not_compared(data, result):
 def test_a_protocol_is_chosen_whole(data, options, message):
     with pytest.raises(SettingError, match=message):
         evaluate(data, lambda seed: SeriesMean(), share=0.4, **options)
+
+
+def test_splits_that_were_run_are_kept_and_the_others_are_added(data, result):
+    built, told = [], []
+
+    def build(seed):
+        built.append(SeriesMean())
+        return built[-1]
+
+    earlier = json.loads(as_json(result))
+    earlier["splits"] = earlier["splits"][:2]
+    again = evaluate(
+        data, build, share=0.4, repeats=3, seed=5, earlier=earlier, after_split=told.append
+    )
+    assert [hasattr(model, "mean") for model in built] == [False, False, True]
+    scores = [{k: v for k, v in row.items() if k != "seconds"} for row in again["splits"]]
+    expected = [{k: v for k, v in row.items() if k != "seconds"} for row in result["splits"]]
+    assert scores == expected
+    assert [[row["seed"] for row in one["splits"]] for one in told] == [[5, 6, 7]]
+
+
+def test_the_result_so_far_is_told_after_every_split(data):
+    told = []
+    evaluate(data, lambda seed: SeriesMean(), share=0.4, repeats=2, after_split=told.append)
+    assert [len(one["splits"]) for one in told] == [1, 2]
+    assert told[0]["mean"]["mse"] == told[0]["splits"][0]["mse"]
+
+
+def test_splits_of_another_run_are_not_taken_up(data, result):
+    for options, other in (
+        ({"share": 0.3}, SeriesMean()),
+        ({"share": 0.4}, SeriesMean(shift=1.0)),
+        ({"share": 0.4, "name": "another"}, SeriesMean()),
+    ):
+        with pytest.raises(DataError, match="can only be taken up with the same"):
+            evaluate(data, lambda seed, m=other: m, repeats=1, earlier=result, **options)
+
+
+def test_settings_are_those_of_models_within_models_too_and_have_no_seeds(data):
+    class Outer(NothingToChoose):
+        def get_params(self):
+            within = {"within__rank": 3, "within__random_state": 7}
+            return {"within": SeriesMean(), "places": {1: (0.0, 2.0)}, **within}
+
+    found = evaluate(data, lambda seed: Outer(), share=0.4, repeats=1)["settings"]
+    assert found == {"within": "SeriesMean", "places": {"1": [0.0, 2.0]}, "within__rank": 3}
+
+
+def test_the_choice_of_a_model_stands_beside_its_scores(data):
+    class Choosing(NothingToChoose):
+        choice_ = "ou"
+
+    found = evaluate(data, lambda seed: Choosing(), share=0.4, repeats=1)
+    assert found["splits"][0]["choice"] == "ou"
+    assert "choice" not in found["mean"]
+
+
+def test_a_score_that_was_not_measured_cannot_be_compared(result):
+    with pytest.raises(DataError, match="need 'rmse' on every split"):
+        compare(result, result, metric="rmse")
+
+
+def test_a_table_with_dates_is_a_tensor_of_sensors():
+    rows = [
+        ("hall", "heat", "2020-01-02", 20.0),
+        ("hall", "heat", "2020-01-01", 21.0),
+        ("attic", "heat", "2020-01-04", 15.0),
+    ]
+    data = as_sensors(observe(rows))
+    assert data.elapsed().tolist() == [0.0, 86_400.0, 3 * 86_400.0]
+    assert data.observations.codes[2].tolist() == [1, 0, 2]
+    with pytest.raises(DataError, match="location, sensor and time; got user, item"):
+        as_sensors(observe([("hall", 1, 20.0), ("hall", 2, 21.0)]))

@@ -10,9 +10,11 @@ from noisewise.errors import (
     NoisewiseError,
     SettingError,
 )
+from noisewise.imputer import DeviationImputer
 from noisewise.models import load
 from noisewise.models.autorec import AutoRec
 from noisewise.models.bayesian import BayesianFactorizer
+from noisewise.models.choosing import AutoFactorizer
 from noisewise.models.deviation import DeviationFactorizer
 from noisewise.models.drmf import TrimmedFactorizer
 from noisewise.models.interpolation import LinearInterpolator
@@ -21,10 +23,14 @@ from noisewise.models.llorma import LLORMA
 from noisewise.models.rbm import RBM
 from noisewise.models.rbmf import RobustBayesianFactorizer
 from noisewise.models.rcf import HuberFactorizer
+from noisewise.models.residual import ResidualFactorizer
 from noisewise.models.smoother import OUSmoother
 from noisewise.models.spatial import SpatialNeighbours
+from noisewise.models.table_imputers import TableImputer
+from noisewise.models.temporal import TemporalFactorizer
 from noisewise.models.tucker import TuckerFactorizer
 from noisewise.noise import noisy_ids, noisy_observations
+from noisewise.noise_sensors import noise_model, noisy_places, noisy_series
 from noisewise.observations import Ids, Observations, observe
 
 __version__ = "0.1.0"
@@ -32,11 +38,13 @@ __version__ = "0.1.0"
 __all__ = [
     "LLORMA",
     "RBM",
+    "AutoFactorizer",
     "AutoRec",
     "BayesianFactorizer",
     "Calibration",
     "DataError",
     "DeviationFactorizer",
+    "DeviationImputer",
     "DeviationRegressor",
     "DivergedError",
     "HuberFactorizer",
@@ -47,14 +55,20 @@ __all__ = [
     "NoisewiseError",
     "OUSmoother",
     "Observations",
+    "ResidualFactorizer",
     "RobustBayesianFactorizer",
     "SettingError",
     "SpatialNeighbours",
+    "TableImputer",
+    "TemporalFactorizer",
     "TrimmedFactorizer",
     "TuckerFactorizer",
     "load",
+    "noise_model",
     "noisy_ids",
     "noisy_observations",
+    "noisy_places",
+    "noisy_series",
     "observe",
     "read",
 ]

@@ -52,8 +52,7 @@ def noisy_ids(model: Rowwise, *, mode: int | str = 0, n: int | None = 20, fewest
     ['id', 'noise_std', 'observations', 'relative']
     """
     check_is_fitted(model)
-    if n is not None and n < 1:
-        raise SettingError(f"n must be 1 or more, or None for all; got {n!r}.")
+    check_many(n)
     m = model._mode(mode)
     noise = np.sqrt(model.factors_.noise_by_row(m)) * model.std_scale_
     counts = model.factors_.counts[m]
@@ -86,6 +85,7 @@ def noisy_observations(model: Rowwise, X: Any, y: Any = None, *, n: int | None =
         One column per mode, value, predicted, std, and surprise: the error in stds.
     """
     check_is_fitted(model)
+    check_many(n)
     observations = observe(X, y, duplicates="last", ids=model.ids_)
     if observations.n_modes != len(model.ids_):
         raise DataError(f"X must have {len(model.ids_)} id columns; got {observations.n_modes}.")
@@ -100,3 +100,9 @@ def noisy_observations(model: Rowwise, X: Any, y: Any = None, *, n: int | None =
         "std": std[order],
         "surprise": surprise[order],
     }
+
+
+def check_many(n: int | None) -> None:
+    """Raise unless so many rows can be listed; None lists all."""
+    if n is not None and n < 1:
+        raise SettingError(f"n must be 1 or more, or None for all; got {n!r}.")

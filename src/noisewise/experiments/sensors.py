@@ -13,6 +13,7 @@ errors, so the median and the mean without the largest hundredth stand beside it
 from __future__ import annotations
 
 import inspect
+import json
 import time
 from collections.abc import Callable
 from typing import Any, NamedTuple
@@ -26,8 +27,9 @@ from noisewise import metrics
 from noisewise.calibration import normal_half_width
 from noisewise.datasets.sensor_data import SENSOR, TIME, SensorData
 from noisewise.errors import DataError, SettingError
-from noisewise.experiments.ratings import Result, where_and_when
-from noisewise.observations import Observations
+from noisewise.experiments.ratings import Result, as_json, where_and_when
+from noisewise.models.stamps import checked_stamps
+from noisewise.observations import Ids, Observations
 from noisewise.splits import Split
 from noisewise.splits_sensors import block_split, share_split
 
@@ -37,6 +39,7 @@ SHARES = {"london-paper-size": (0.05, 0.10, 0.15, 0.20), "intel-2epoch": (0.2, 0
 OUTAGES = {"london-paper-size": 30 * 86_400.0, "intel-2epoch": 2 * 3_600.0}  # in seconds
 OUTAGE_SHARE = 0.2
 TRIM = 0.01
+SCORES = ("mse", "median_se", "trimmed_mse", "nll", "coverage90", "seconds")
 
 Floats = NDArray[np.float64]
 
@@ -51,6 +54,8 @@ def evaluate(
     seed: int = 0,
     outage: float | None = None,
     name: str | None = None,
+    earlier: Result | None = None,
+    after_split: Callable[[Result], object] | None = None,
 ) -> Result:
     """Run a model over splits and report its errors on each, with the mean and its interval.
 
@@ -73,37 +78,67 @@ def evaluate(
         For "blocks", and for nothing else: how many seconds a stretch lasts.
     name : str
         What the result calls the model; its class by default.
+    earlier : dict, optional
+        A result of the same model, settings, protocol and data: its splits are kept, and only those
+        that it lacks are run.
+    after_split : callable, optional
+        Called with the result so far after every split.
 
     Returns
     -------
     dict
         JSON-ready: model, settings, protocol, data, splits, mean, interval95, and where and when it
         ran. Each split has seed, mse, median_se, trimmed_mse, nll, coverage90 and seconds, which is
-        the time that ``fit`` took.
+        the time that ``fit`` took; and the choice of a model that chooses one of several.
     """
     if repeats < 1:
         raise SettingError(f"repeats must be 1 or more; got {repeats}.")
-    _check_protocol(protocol, outage)
+    check_protocol(protocol, outage)
     observations, units = data.observations, Units.of(data)
-    rows = []
+    about = {
+        "protocol": protocol_of(protocol, share, outage),
+        "data": data_of(observations),
+    }
+    rows = {} if earlier is None else {row["seed"]: row for row in earlier["splits"]}
     for k in tqdm(range(seed, seed + repeats), desc=name, unit="split", disable=None):
-        split = _split(data, share, outage, k)
         model = build_model(k)
+        head = {"model": name or type(model).__name__, "settings": _settings(model), **about}
+        if earlier is not None:
+            _check_same(earlier, head)
+        if k in rows:
+            continue
+        split = split_of(data, share, outage, k)
         seconds = _fit(model, observations, split)
         scores = score(model, observations.take(split.test), units)
-        rows.append({"seed": k, **scores, "seconds": seconds})
-    measured = {key: [row[key] for row in rows] for key in rows[0] if key != "seed"}
-    summaries = {key: metrics.summarise(values) for key, values in measured.items()}
-    return {
-        "model": type(model).__name__ if name is None else name,
-        "settings": _settings(model),
-        "protocol": {"kind": protocol, "share": share, "outage_seconds": outage},
-        "data": {"observations": len(observations), "shape": list(observations.shape)},
-        "splits": rows,
-        "mean": {key: summary.mean for key, summary in summaries.items()},
-        "interval95": {key: [summary.low, summary.high] for key, summary in summaries.items()},
-        **where_and_when(),
-    }
+        rows[k] = {"seed": k, **scores, "seconds": seconds, **_choice(model)}
+        if after_split is not None:
+            after_split(_result(head, rows))
+    return _result(head, rows)
+
+
+def protocol_of(kind: str, share: float, outage: float | None = None) -> dict[str, Any]:
+    """Return a protocol as a result has it."""
+    return {"kind": kind, "share": share, "outage_seconds": outage}
+
+
+def data_of(observations: Observations) -> dict[str, Any]:
+    """Return what a result says of its data."""
+    return {"observations": len(observations), "shape": list(observations.shape)}
+
+
+def as_sensors(observations: Observations) -> SensorData:
+    """Take a table of location, sensor and time, in this order, for readings of sensors.
+
+    Times are numbers, then taken to be seconds, or dates.
+    """
+    if observations.n_modes != TIME + 1:
+        found = ", ".join(observations.names)
+        raise DataError(f"Expected the modes location, sensor and time; got {found}.")
+    known = observations.ids[TIME]
+    stamps, places = Ids.encode(checked_stamps(known)[0], known.name)
+    codes = (*observations.codes[:TIME], places[observations.codes[TIME]])
+    ids = (*observations.ids[:TIME], stamps)
+    return SensorData(Observations(codes, observations.values, ids), None, seconds=1.0)
 
 
 class Units(NamedTuple):
@@ -175,10 +210,12 @@ def compare(a: Result, b: Result, metric: str = "mse") -> Comparison:
     that over many splits they show smaller differences.
     """
     alike = all(a[key] == b[key] for key in ("data", "protocol"))
-    values = [{row["seed"]: row[metric] for row in result["splits"]} for result in (a, b)]
+    values = [{row["seed"]: row.get(metric) for row in result["splits"]} for result in (a, b)]
     if not alike or values[0].keys() != values[1].keys():
         raise DataError("Results can only be compared over the same data and the same splits.")
-    first, second = (np.array(list(column.values())) for column in values)
+    if None in values[0].values() or None in values[1].values():
+        raise DataError(f"Both results need {metric!r} on every split, as a number.")
+    first, second = (np.array([column[seed] for seed in values[0]]) for column in values)
     return Comparison(_unpaired(first, second), metrics.paired_test(first, second))
 
 
@@ -191,7 +228,8 @@ def _unpaired(a: Floats, b: Floats) -> float:
     return float(stats.ttest_ind(a, b).pvalue)
 
 
-def _split(data: SensorData, share: float, outage: float | None, seed: int) -> Split:
+def split_of(data: SensorData, share: float, outage: float | None, seed: int) -> Split:
+    """Return a split into cells, or into blocks where there is an outage."""
     seen = data.observations
     if outage is None:
         return share_split(seen.shape, seen.codes, share, seed)
@@ -212,12 +250,62 @@ def _fit(model: Any, observations: Observations, split: Split) -> float:
     return time.perf_counter() - started
 
 
+def _result(head: dict[str, Any], rows: dict[int, Any]) -> Result:
+    splits = [rows[k] for k in sorted(rows)]
+    measured = {key: [_number(row[key]) for row in splits] for key in SCORES}
+    summaries = {key: metrics.summarise(values) for key, values in measured.items()}
+    return {
+        **head,
+        "splits": splits,
+        "mean": {key: summary.mean for key, summary in summaries.items()},
+        "interval95": {key: [summary.low, summary.high] for key, summary in summaries.items()},
+        **where_and_when(),
+    }
+
+
+def _number(score: float | None) -> float:
+    """Return a score; what JSON has as null could not be measured."""
+    return float("nan") if score is None else score
+
+
 def _settings(model: Any) -> dict[str, Any]:
+    """Return the settings of a model and of models within it, as JSON has them, but for seeds."""
     settings = model.get_params() if hasattr(model, "get_params") else {}
-    return {key: value for key, value in settings.items() if key != "random_state"}
+    kept = {k: _plain(v) for k, v in settings.items() if k.rpartition("__")[2] != "random_state"}
+    plain: dict[str, Any] = json.loads(as_json(kept))
+    return plain
 
 
-def _check_protocol(protocol: str, outage: float | None) -> None:
+def _choice(model: Any) -> dict[str, str]:
+    """Which of its candidates a model that chooses one took."""
+    return {"choice": str(model.choice_)} if hasattr(model, "choice_") else {}
+
+
+def _plain(value: Any) -> Any:
+    """Name models by their class; their settings stand beside them."""
+    if isinstance(value, dict):
+        return {key: _plain(part) for key, part in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(part) for part in value]
+    return type(value).__name__ if hasattr(value, "get_params") else value
+
+
+def _check_same(earlier: Result, head: dict[str, Any]) -> None:
+    """Raise unless splits of an earlier result may stand beside new ones."""
+    for key, value in head.items():
+        if earlier[key] != value:
+            there, here = earlier[key], value
+            if isinstance(there, dict):
+                differ = [k for k in {**there, **value} if there.get(k) != value.get(k)]
+                there, here = ({k: d.get(k) for k in differ} for d in (there, value))
+            raise DataError(
+                f"An earlier result can only be taken up with the same {key}; it has {there}, and "
+                f"this run {here}: write to another file, or remove the old one."
+            )
+
+
+def check_protocol(protocol: str, outage: float | None) -> None:
+    """Raise unless a protocol is one there is, and has an outage if it needs one."""
     if protocol not in PROTOCOLS:
         raise SettingError(f"protocol must be one of {', '.join(PROTOCOLS)}; got {protocol!r}.")
     if protocol == "blocks" and outage is None:

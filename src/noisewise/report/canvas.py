@@ -155,6 +155,12 @@ def side_by_side(title: str, drawings: Sequence[Drawing], columns: int = 3) -> D
     return Drawing(draw, alt, sum(heights) + 0.6, columns * WIDTH)
 
 
+def short(text: str, longest: int) -> str:
+    """Return a text as one line of no more than so many characters."""
+    line = "".join(c if c.isprintable() else "\N{REPLACEMENT CHARACTER}" for c in text)
+    return line if len(line) <= longest else f"{line[: longest - 1]}…"
+
+
 def require_matplotlib() -> None:
     """Raise a MissingExtraError unless figures can be drawn."""
     try:

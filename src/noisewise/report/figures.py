@@ -14,7 +14,7 @@ from numpy.typing import ArrayLike, NDArray
 from noisewise.errors import DataError
 from noisewise.metrics import calibration_curve, miscalibration_area
 from noisewise.metrics import coverage as covered
-from noisewise.report.canvas import BLUE, INK, LOOKS, ORANGE, Drawing, render, side_by_side
+from noisewise.report.canvas import BLUE, INK, LOOKS, ORANGE, Drawing, render, short, side_by_side
 
 if TYPE_CHECKING:
     from matplotlib.figure import FigureBase
@@ -291,8 +291,7 @@ def _looks(named: Mapping[str, Any]) -> dict[str, tuple[str, str]]:
 
 def _label(id: Any) -> str:
     """Return an id as one short line."""
-    text = "".join(c if c.isprintable() else "\N{REPLACEMENT CHARACTER}" for c in str(id))
-    return text if len(text) <= LONGEST_ID else f"{text[: LONGEST_ID - 1]}…"
+    return short(str(id), LONGEST_ID)
 
 
 def _same_length(**given: ArrayLike) -> list[NDArray[np.float64]]:

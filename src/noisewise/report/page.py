@@ -37,6 +37,8 @@ td, tbody th { white-space: nowrap; }
 thead th { font-size: .85rem; font-weight: 600; color: var(--quiet); vertical-align: bottom; }
 tbody tr { border-top: 1px solid var(--line); }
 tbody th { font-weight: 600; }
+.words td, .words th { text-align: left; vertical-align: top; white-space: normal;
+  min-width: 7rem; }
 footer { margin-top: 3rem; font-size: .85rem; color: var(--quiet); }
 @media (max-width: 36rem) { main { padding: 1.5rem .9rem 3rem; } figure { padding: .7rem; }
   body { font-size: 1rem; } table { font-size: .875rem; } thead th { font-size: .75rem; }
@@ -79,7 +81,7 @@ class Picture:
 
 @dataclass(frozen=True)
 class Table:
-    """A table of the page: the first column names the rows, all others are numbers.
+    """A table of the page: the first column names the rows, all others are numbers or words.
 
     Attributes
     ----------
@@ -89,11 +91,14 @@ class Table:
         Cells, as they are to be read.
     caption : str
         Stands below it.
+    words : bool
+        Whether cells are sentences: these wrap, and begin on the left.
     """
 
     columns: Sequence[str]
     rows: Sequence[Sequence[str]]
     caption: str = ""
+    words: bool = False
 
 
 @dataclass(frozen=True)
@@ -104,7 +109,9 @@ class Section:
     blocks: Sequence[str | Table | Picture]
 
 
-def page(title: str, sections: Sequence[Section], *, lead: str = "", foot: str = "") -> str:
+def page(
+    title: str, sections: Sequence[Section], *, lead: str = "", foot: str = "", style: str = ""
+) -> str:
     """Return a whole page as text, to be written as UTF-8.
 
     Parameters
@@ -115,6 +122,8 @@ def page(title: str, sections: Sequence[Section], *, lead: str = "", foot: str =
         Pictures that follow one another stand side by side where there is room.
     lead, foot : str
         A paragraph below the heading, and one at the end.
+    style : str
+        CSS of this page beside that of all pages.
 
     Returns
     -------
@@ -126,7 +135,7 @@ def page(title: str, sections: Sequence[Section], *, lead: str = "", foot: str =
     >>> "&lt;b&gt;mine&lt;/b&gt;" in page("Results", [Section("All", [table])])
     True
     """
-    parts = [HEAD.format(title=escape(title), style=STYLE), "<body>\n<main>\n"]
+    parts = [HEAD.format(title=escape(title), style=STYLE + style), "<body>\n<main>\n"]
     parts += [f"<header>\n<h1>{escape(title)}</h1>\n", _paragraph(lead, "lead"), "</header>\n"]
     for section in sections:
         parts += [f"<section>\n<h2>{escape(section.title)}</h2>\n", *_blocks(section.blocks)]
@@ -167,12 +176,13 @@ def _picture(picture: Picture) -> str:
 def _table(table: Table) -> str:
     head = "".join(f'<th scope="col">{escape(name)}</th>' for name in table.columns)
     caption = f"<figcaption>{escape(table.caption)}</figcaption>\n" if table.caption else ""
+    kind = ' class="words"' if table.words else ""
     body = []
     for name, *cells in table.rows:
         numbers = "".join(f"<td>{escape(cell)}</td>" for cell in cells)
         body.append(f'<tr><th scope="row">{escape(name)}</th>{numbers}</tr>\n')
     return (
         f'<figure>\n<div class="wide" role="region" tabindex="0" aria-label="table">\n'
-        f"<table>\n<thead><tr>{head}</tr></thead>\n<tbody>\n{''.join(body)}</tbody>\n</table>\n"
+        f"<table{kind}>\n<thead><tr>{head}</tr></thead>\n<tbody>\n{''.join(body)}</tbody>\n</table>\n"
         f"</div>\n{caption}</figure>\n"
     )

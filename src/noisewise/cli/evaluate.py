@@ -1,0 +1,252 @@
+"""Models measured: ratings by the paper's protocol, sensors by single readings and by outages."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from noisewise.cli.shared import (
+    Data,
+    Dataset,
+    Duplicated,
+    IdColumns,
+    Json,
+    Settings,
+    Tuned,
+    ValueColumn,
+    aligned,
+    chosen,
+    read,
+    readings,
+    refuse,
+    tell,
+    time_of,
+)
+from noisewise.datasets.sensor_data import SensorData
+from noisewise.errors import DataError, SettingError
+from noisewise.experiments import ratings, sensors
+from noisewise.experiments.ratings import Result
+from noisewise.experiments.records import Record, read_results
+from noisewise.models import sensor_models
+
+
+def evaluate(
+    data: Data,
+    model: Annotated[
+        str | None,
+        typer.Option(
+            help=f"Ratings: {', '.join(ratings.MODELS)}; dmf, unless another is named. "
+            f"Sensors: {', '.join(sensor_models.SENSOR_MODELS)}; auto, unless another is named."
+        ),
+    ] = None,
+    settings: Settings = [],  # noqa: B006 - typer reads the default, nobody changes it
+    tuned: Tuned = None,
+    splits: Annotated[int, typer.Option("--splits", "--repeats", help="How many splits.")] = 5,
+    seed: Annotated[int, typer.Option(help="The first split's seed.")] = 0,
+    protocol: Annotated[
+        str | None,
+        typer.Option(
+            help="Ratings: paper (random tenths; the default), time (later ratings) or user. "
+            "Sensors: cells (single readings; the default) or blocks (outages)."
+        ),
+    ] = None,
+    dataset: Dataset = None,
+    share: Annotated[
+        str | None,
+        typer.Option(
+            help="Sensors: percentage of all cells that train, or several, as 5,10,15,20; of "
+            "blocks, the percentage that is hidden (20)."
+        ),
+    ] = None,
+    outage: Annotated[
+        float | None,
+        typer.Option(
+            help="Sensors, blocks: seconds that an outage lasts; known for a named dataset."
+        ),
+    ] = None,
+    id: IdColumns = [],  # noqa: B006
+    value: ValueColumn = None,
+    time: Annotated[str | None, typer.Option(help="Ratings: the column with the time.")] = None,
+    duplicates: Duplicated = "error",
+    against: Annotated[
+        Path | None, typer.Option(help="A result of the same splits to test against, in pairs.")
+    ] = None,
+    report: Json = None,
+) -> None:
+    """Measure a model: ratings the way the paper does, sensors by readings they have not seen.
+
+    For sensors, the file of --json is written after every split. If it is there already, splits
+    that it has are kept: a run that was stopped is taken up again. Results of several shares or
+    protocols are kept in it as a list.
+
+    Example: `noisewise evaluate ml1m.npz --model biased-mf --splits 5 --json biased-mf.json`
+
+    Example: `noisewise evaluate intel.npz --dataset intel-2epoch --model bayes --protocol blocks`
+    """
+    if dataset is not None or protocol in sensors.PROTOCOLS:
+        refuse("is for ratings; sensors have their time as the last id", time=time)
+        if dataset is not None:
+            refuse("is not for a named dataset, whose columns are known", id=id, value=value)
+        readout = readings(data, dataset, id, value, duplicates)
+        kind = protocol or "cells"
+        named, own = chosen(settings, tuned, model, "sensors")
+        name = named or "auto"
+        about = {"model": name, "data": sensors.data_of(readout.observations)}
+        record = Record(about, None if str(report) == "-" else report)
+        _measure_sensors(
+            readout, name, own, kind, _shares(share, kind),
+            _outage(kind, outage, dataset), splits, seed, record,
+        )  # fmt: skip
+        tell(*_sensors_told(record, against), report)
+        return
+    refuse("is for sensors: add --dataset, or --protocol cells or blocks", share=share,
+           outage=outage)  # fmt: skip
+    if protocol == "time" and time is None:
+        time = "timestamp"
+    named, own = chosen(settings, tuned, model, "ratings")
+    observations = read(data, id, value, duplicates, time or time_of(own))
+    result = ratings.evaluate(
+        observations, named or "dmf", own, splits=splits, seed=seed, protocol=protocol or "paper"
+    )
+    keys = ("rmse", "nll", "log_loss", "spearman", "auc", "coverage90", "epochs", "seconds")
+    text = aligned(_by_split(result, [key for key in keys if key in result["mean"]]))
+    if against is not None:
+        other = json.loads(against.read_text())
+        test = ratings.compare(result, other)
+        result["against"] = {"model": other["model"], "metric": "rmse", **test._asdict()}
+        text += (
+            f"\nrmse minus that of {other['model']}: {test.difference:+.4f} "
+            f"(95 % {test.low:+.4f} to {test.high:+.4f}), lower on {test.wins} of {test.n}, "
+            f"paired t p = {test.t_pvalue:.2g}"
+        )
+    tell(text, result, report)
+
+
+def compare(
+    first: Annotated[Path, typer.Argument(help="A result that `evaluate` wrote.")],
+    second: Annotated[Path, typer.Argument(help="Another one, of the same splits.")],
+    metric: Annotated[str | None, typer.Option(help="Which error; mse or rmse by default.")] = None,
+    report: Json = None,
+) -> None:
+    """Test whether two models differ on the same splits: in pairs, and the way the paper does.
+
+    The paper takes both models' errors as independent samples (Student's t of two samples). As
+    splits are the same, pairs tell more: their t-test, and Wilcoxon's signed ranks.
+
+    Example: `noisewise compare dtf.json ptf.json --metric nll`
+    """
+    rows = _compared(read_results(first), read_results(second), metric)
+    tell(aligned({key: [row[key] for row in rows] for key in rows[0]}), rows, report)
+
+
+def _measure_sensors(
+    data: SensorData,
+    model: str,
+    settings: dict[str, Any],
+    kind: str,
+    shares: list[float],
+    outage: float | None,
+    repeats: int,
+    seed: int,
+    record: Record,
+) -> None:
+    def build(number: int) -> Any:
+        return sensor_models.build(
+            model, coordinates=data.coordinates, random_state=number, settings=settings
+        )
+
+    for share in shares:
+        result = sensors.evaluate(
+            data,
+            build,
+            protocol=kind,
+            share=share,
+            outage=outage,
+            repeats=repeats,
+            seed=seed,
+            name=model,
+            earlier=record.under(sensors.protocol_of(kind, share, outage)),
+            after_split=record.keep,
+        )
+        record.keep(result)
+
+
+def _sensors_told(record: Record, against: Path | None) -> tuple[str, Any]:
+    """Return what to print and what to write of results on sensors."""
+    keys = ("mse", "median_se", "nll", "coverage90", "seconds")
+    parts = []
+    for result in record.results:
+        table = _by_split(result, keys)
+        label = [_label(result["protocol"])] * len(table["seed"])
+        parts.append(aligned({"protocol": label, **table}))
+    if against is not None:
+        rows = _compared(record.results, read_results(against), None)
+        parts.append(aligned({key: [row[key] for row in rows] for key in rows[0]}))
+    return "\n\n".join(parts), record.content
+
+
+def _compared(
+    first: list[Result], second: list[Result], metric: str | None
+) -> list[dict[str, Any]]:
+    """Compare results under each protocol that both have."""
+    pairs = [(a, b) for a in first for b in second if a["protocol"] == b["protocol"]]
+    if not pairs:
+        raise DataError("Results can only be compared over the same data and the same splits.")
+    rows = []
+    for a, b in pairs:
+        chosen = metric or ("mse" if "mse" in a["splits"][0] else "rmse")
+        test = sensors.compare(a, b, chosen)
+        rows.append(
+            {
+                "protocol": _label(a["protocol"]),
+                "metric": chosen,
+                a["model"]: a["mean"][chosen],
+                b["model"] if b["model"] != a["model"] else f"{b['model']} (2)": b["mean"][chosen],
+                "difference": test.paired.difference,
+                "low": test.paired.low,
+                "high": test.paired.high,
+                "lower on": f"{test.paired.wins} of {test.paired.n}",
+                "paired p": test.paired.t_pvalue,
+                "Wilcoxon p": test.paired.wilcoxon_pvalue,
+                "unpaired p": test.unpaired_pvalue,
+            }
+        )
+    return rows
+
+
+def _by_split(result: Result, keys: Iterable[str]) -> dict[str, list[Any]]:
+    """Return a table with a row for every split, and one for their mean."""
+    table: dict[str, list[Any]] = {"seed": [row["seed"] for row in result["splits"]] + ["mean"]}
+    for key in keys:
+        table[key] = [row[key] for row in result["splits"]] + [result["mean"][key]]
+    return table
+
+
+def _label(protocol: Any) -> str:
+    if not isinstance(protocol, dict):
+        return str(protocol)
+    return f"{protocol['kind']} {100 * protocol['share']:g} %"
+
+
+def _shares(text: str | None, kind: str) -> list[float]:
+    """Read percentages such as 5,10,15."""
+    if text is None and kind == "blocks":
+        return [sensors.OUTAGE_SHARE]
+    try:
+        return [float(part) / 100 for part in (text or "").split(",")]
+    except ValueError:
+        raise SettingError(
+            f"--share takes percentages, one or more, such as 15 or 5,10,15,20; got {text!r}."
+        ) from None
+
+
+def _outage(kind: str, outage: float | None, dataset: str | None) -> float | None:
+    if kind == "blocks" and outage is None:
+        if dataset not in sensors.OUTAGES:
+            raise SettingError("--protocol blocks needs --outage, in seconds, such as 7200.")
+        return sensors.OUTAGES[dataset]
+    return outage

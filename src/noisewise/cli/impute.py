@@ -1,0 +1,104 @@
+"""Gaps of a file filled, and a page of its series."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from noisewise.cli.shared import Duplicated, Json, Settings, parsed, tell
+from noisewise.filling import fill_file
+from noisewise.models.sensor_models import SENSOR_MODELS
+
+METHODS = [name for name in SENSOR_MODELS if name not in ("knn", "idw")]  # these need coordinates
+
+
+def impute(
+    file: Annotated[
+        Path,
+        typer.Argument(
+            help="CSV or TSV (also .gz), Parquet or NetCDF, with gaps.", show_default=False
+        ),
+    ],
+    out: Annotated[
+        Path,
+        typer.Option(
+            help="The filled file, in the format and layout of FILE. Long: beside the values stand "
+            "VALUE_std and VALUE_imputed (1 where a gap was filled). Wide: stds are in a second "
+            "file of the same layout, OUT with .std before its suffix. NetCDF: beside every "
+            "variable stand NAME_std and NAME_imputed."
+        ),
+    ],
+    method: Annotated[str, typer.Option(help=f"One of {', '.join(METHODS)}.")] = "auto",
+    time: Annotated[
+        str | None, typer.Option(help="The column of times; of NetCDF, the dimension.")
+    ] = None,
+    location: Annotated[str | None, typer.Option(help="Long: the column that says where.")] = None,
+    sensor: Annotated[
+        str | None,
+        typer.Option(help="Long: the column with the type of sensor; of NetCDF, the dimension."),
+    ] = None,
+    value: Annotated[
+        str | None,
+        typer.Option(
+            help="The column of readings, which makes a table long; of NetCDF, a variable."
+        ),
+    ] = None,
+    separator: Annotated[
+        str | None,
+        typer.Option(help="Wide: what is between location and sensor in names, as / in hall/heat."),
+    ] = None,
+    complete: Annotated[
+        bool,
+        typer.Option(
+            "--complete",
+            help="Long: also add the rows that a series lacks between its first and its last.",
+        ),
+    ] = False,
+    duplicates: Duplicated = "error",
+    page: Annotated[
+        Path | None,
+        typer.Option(help="Also draw a page of all series, the noisiest first (HTML)."),
+    ] = None,
+    most: Annotated[int, typer.Option(help="Series to draw on the page.")] = 24,
+    settings: Settings = [],  # noqa: B006 - typer reads the default, nobody changes it
+    seed: Annotated[int, typer.Option(help="The same seed gives the same bits.")] = 0,
+    report: Json = None,
+) -> None:
+    """Fill the gaps of a file of sensors, with a std for every value that is filled in.
+
+    A long table has a row for each reading, and columns such as time, location, sensor and value; a
+    wide one has a row for each time and a column for each series. Columns that are not named are
+    found by their usual names. Readings stay as they are. A gap is an empty field, NaN, NA or null.
+
+    Example: `noisewise impute readings.csv --out filled.csv --page page.html`
+
+    Example: `noisewise impute air.csv --time day --location site --sensor species --value level
+    --out filled.csv --method bayes`
+    """
+    result = fill_file(
+        file,
+        out,
+        method=method,
+        settings=parsed(settings),
+        duplicates=duplicates,  # type: ignore[arg-type]
+        page=page,
+        most=most,
+        seed=seed,
+        say=lambda line: print(line, file=sys.stderr),
+        time=time,
+        location=location,
+        sensor=sensor,
+        value=value,
+        separator=separator,
+        complete=complete,
+    )
+    left = f", {result['left']:,} could not be filled" if result["left"] else ""
+    text = (
+        f"{result['filled']:,} gaps were filled by {result['chosen']!r}{left}, "
+        f"{result['seconds']:.1f} s\nThe result is in {' and '.join(result['written'])}."
+    )
+    text += f"\nLook at {page}." if page is not None else ""
+    tell(text, result, report)

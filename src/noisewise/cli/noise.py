@@ -1,0 +1,146 @@
+"""Who is noisy: users, items and ratings; locations and series of sensors."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Annotated, Any
+
+import numpy as np
+import typer
+
+from noisewise import storage
+from noisewise.cli.shared import (
+    Dataset,
+    Duplicated,
+    IdColumns,
+    Json,
+    ValueColumn,
+    aligned,
+    read,
+    records,
+    refuse,
+    tell,
+)
+from noisewise.datasets import sensors
+from noisewise.datasets.files import FORMATS
+from noisewise.errors import SettingError
+from noisewise.models import load
+from noisewise.models.choosing import AutoFactorizer
+from noisewise.models.low_rank import Rowwise
+from noisewise.models.temporal import TemporalFactorizer
+from noisewise.noise import Table, noisy_ids, noisy_observations
+from noisewise.noise_sensors import noise_model, noisy_places, noisy_series
+from noisewise.observations import Observations
+
+
+def noise(
+    source: Annotated[
+        Path,
+        typer.Argument(
+            help="A model of ratings that `fit` wrote; a model of sensors, or their readings.",
+            show_default=False,
+        ),
+    ],
+    mode: Annotated[
+        str,
+        typer.Option(help="Name or number of the mode to rank: 0 users, 1 items; 0 locations."),
+    ] = "0",
+    n: Annotated[int, typer.Option("-n", help="How many.")] = 20,
+    fewest: Annotated[int, typer.Option(help="Leave out what has fewer observations.")] = 5,
+    data: Annotated[
+        Path | None, typer.Option(help="Ratings: rank these instead of users or items.")
+    ] = None,
+    id: IdColumns = [],  # noqa: B006 - typer reads the default, nobody changes it
+    value: ValueColumn = None,
+    dataset: Dataset = None,
+    duplicates: Duplicated = "error",
+    seed: Annotated[int, typer.Option(help="Readings: the same seed gives the same bits.")] = 0,
+    save: Annotated[
+        Path | None, typer.Option(help="Readings: keep the model they are judged by.")
+    ] = None,
+    plot: Annotated[Path | None, typer.Option(help="Also draw a picture, PNG or SVG.")] = None,
+    report: Json = None,
+) -> None:
+    """Show who is noisy: users, items, single ratings; or sensors, by white noise and by drift.
+
+    Example: `noisewise noise movies.nw --mode item -n 10`
+
+    Example: `noisewise noise intel.npz --dataset intel-2epoch -n 5`
+    """
+    of_mode = int(mode) if mode.isdigit() else mode
+    if data is None and (dataset is not None or _is_data(source)):
+        seen = _readings(source, dataset, id, value, duplicates)
+        print(f"Judging {seen!r}", file=sys.stderr)
+        judge = noise_model(seen, random_state=seed)
+        if save is not None:
+            judge.save(save)
+        _tell_sensors(judge, of_mode, n, fewest, plot, report)
+        return
+    refuse("is for readings of sensors, not for a model", dataset=dataset, save=save)
+    model: Any = load(source)
+    if isinstance(model, AutoFactorizer):
+        model = model.model_
+    if isinstance(model, TemporalFactorizer):
+        refuse("is for ratings", data=data)
+        _tell_sensors(model, of_mode, n, fewest, plot, report)
+        return
+    if not isinstance(model, Rowwise):
+        raise SettingError(
+            f"{source} holds a {type(model).__name__}, which does not tell who is noisy."
+        )
+    if data is not None:
+        refuse("is for users or items, not for single ratings", plot=plot)
+        table = noisy_observations(model, read(data, id, value, "last"), n=n)
+    else:
+        table = noisy_ids(model, mode=of_mode, n=n, fewest=fewest)
+        if plot is not None:
+            from noisewise.report import figures
+
+            storage.write_bytes(plot, figures.render(figures.noisy_ids(table), plot.suffix[1:]))
+    plain = _plain(table)
+    tell(aligned(plain), records(plain), report)
+
+
+def _is_data(path: Path) -> bool:
+    suffix = Path(path.name.removesuffix(".gz")).suffix.lower()
+    return path.is_dir() or suffix in FORMATS
+
+
+def _readings(
+    path: Path, dataset: str | None, ids: list[str], value: str | None, duplicates: str
+) -> Observations:
+    """Read sensors; the last id is the time."""
+    if dataset is not None:
+        return sensors.named(dataset, path).observations
+    seen = read(path, ids, value, duplicates)
+    if seen.names == ("user", "item"):
+        raise SettingError(f"{path} holds ratings: fit a model to them, and show its noise.")
+    return seen
+
+
+def _tell_sensors(
+    model: TemporalFactorizer,
+    mode: int | str,
+    n: int,
+    fewest: int,
+    plot: Path | None,
+    report: Path | None,
+) -> None:
+    places = noisy_places(model, mode=mode, n=n, fewest=fewest)
+    series = noisy_series(model, n=n, fewest=fewest)
+    if plot is not None:
+        from noisewise.report import canvas
+        from noisewise.report.series import noise_parts
+
+        ids = [series[own.name].tolist() for own in model.ids_ if own.name in series]
+        names = [" ".join(map(str, row)) for row in zip(*ids, strict=True)]
+        drawing = noise_parts({**series, "series": np.array(names, dtype=object)})
+        storage.write_bytes(plot, canvas.render(drawing, plot.suffix[1:]))
+    tables = {"places": _plain(places), "series": _plain(series)}
+    text = "\n\n".join(aligned(table) for table in tables.values())
+    tell(text, {what: records(table) for what, table in tables.items()}, report)
+
+
+def _plain(table: Table) -> dict[str, list[Any]]:
+    return {name: column.tolist() for name, column in table.items()}

@@ -1,0 +1,165 @@
+"""Ratings: the demo, models, predictions, recommendations."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from noisewise import storage
+from noisewise.cli.shared import (
+    Data,
+    Duplicated,
+    IdColumns,
+    Json,
+    Settings,
+    Tuned,
+    ValueColumn,
+    as_csv,
+    chosen,
+    read,
+    records,
+    tell,
+    time_of,
+)
+from noisewise.datasets.cells import read_cells, typed
+from noisewise.errors import SettingError
+from noisewise.experiments import ratings
+from noisewise.experiments.demo import run_demo
+from noisewise.models import load
+from noisewise.models.low_rank import Rowwise
+
+ModelFile = Annotated[Path, typer.Argument(help="A model that `fit` wrote.", show_default=False)]
+ModelName = Annotated[
+    str | None,
+    typer.Option("--model", help=f"One of {', '.join(ratings.MODELS)}.", show_default="bayes"),
+]
+
+
+def demo(
+    out: Annotated[Path, typer.Option(help="Folder for the page and the picture.")] = Path("demo"),
+    seed: Annotated[int, typer.Option(help="Seed of the made-up ratings.")] = 0,
+    report: Json = None,
+) -> None:
+    """Fit Biased MF and DMF to built-in ratings whose noise is known, and draw a page.
+
+    Example: `noisewise demo --out demo`
+    """
+    result = run_demo(seed=seed, directory=out, progress=lambda line: print(line, file=sys.stderr))
+    tell(result.text, result.report, report)
+
+
+def fit(
+    data: Data,
+    out: Annotated[Path, typer.Option(help="Where to write the model.")],
+    model: ModelName = None,
+    settings: Settings = [],  # noqa: B006 - typer reads the default, nobody changes it
+    tuned: Tuned = None,
+    id: IdColumns = [],  # noqa: B006
+    value: ValueColumn = None,
+    duplicates: Duplicated = "error",
+    seed: Annotated[int, typer.Option(help="The same seed gives the same bits.")] = 0,
+    checkpoint: Annotated[
+        Path | None, typer.Option(help="Keep training in this file; go on from it if it is there.")
+    ] = None,
+    report: Json = None,
+) -> None:
+    """Learn a model from a table of ratings: the Bayesian one, unless another is named.
+
+    Example: `noisewise fit ratings.csv --out movies.nw --set rank=32`
+    """
+    named, own = chosen(settings, tuned, model, "ratings")
+    name, own = named or "bayes", {"random_state": seed, **own}
+    observations = read(data, id, value, duplicates, time_of(own))
+    if checkpoint is not None:
+        own["checkpoint"] = str(checkpoint)
+    fitted = ratings.build(name, own).fit(observations)
+    fitted.save(out)
+    curve = {k: v[fitted.n_epochs_ - 1] for k, v in fitted.learning_curve_.items() if v}
+    summary = {
+        "model": name,
+        "file": str(out),
+        "observations": len(observations),
+        "shape": list(observations.shape),
+        "epochs": fitted.n_epochs_,
+        "held_out_rmse": curve.get("validation_rmse"),
+        "held_out_nll": curve.get("validation_nll"),
+        "seconds": fitted.seconds_,
+    }
+    text = (
+        f"{observations!r}\n{name}, {fitted.n_epochs_} epochs, {fitted.seconds_:.1f} s"
+        f"{_held_out(summary)}\nThe model is in {out}."
+    )
+    tell(text, summary, report)
+
+
+def predict(
+    model: ModelFile,
+    cells: Annotated[Path, typer.Argument(help="CSV, TSV or Parquet with the id columns.")],
+    out: Annotated[Path | None, typer.Option(help="CSV to write; without it, print.")] = None,
+    coverage: Annotated[float, typer.Option(help="Share of values in the interval.")] = 0.9,
+    report: Json = None,
+) -> None:
+    """Predict cells: mean, standard deviation, and an interval.
+
+    Example: `noisewise predict movies.nw pairs.csv --out predicted.csv`
+    """
+    fitted = load(model)
+    columns, seconds = read_cells(cells, fitted.ids_, time_of(fitted.get_params()))
+    rows = list(zip(*columns, *([] if seconds is None else [seconds.tolist()]), strict=True))
+    if not rows:
+        raise SettingError(f"{cells} has no cells to predict.")
+    mean, std = fitted.predict(rows, return_std=True)
+    low, high = fitted.predict_interval(rows, coverage=coverage)
+    names = [ids.name for ids in fitted.ids_]
+    table = dict(zip(names, columns, strict=True)) | {
+        "mean": mean.tolist(), "std": std.tolist(), "low": low.tolist(), "high": high.tolist(),
+    }  # fmt: skip
+    if out is not None:
+        storage.write_bytes(out, as_csv(table).encode())
+        tell(f"{len(rows):,} predictions are in {out}.", records(table), report)
+    else:
+        tell(as_csv(table).rstrip("\n"), records(table), report)
+
+
+def recommend(
+    model: ModelFile,
+    ids: Annotated[list[str], typer.Argument(help="Whom to recommend to, one or more.")],
+    n: Annotated[int, typer.Option("-n", help="How many.")] = 10,
+    risk: Annotated[
+        float, typer.Option(help="Rank by mean minus risk times std: above 0 plays safe.")
+    ] = 0.0,
+    seen: Annotated[bool, typer.Option("--seen", help="Also recommend what was rated.")] = False,
+    report: Json = None,
+) -> None:
+    """Recommend what a user has not rated yet.
+
+    Example: `noisewise recommend movies.nw 17 42 -n 5 --risk 1`
+    """
+    fitted = low_rank(model)
+    users = [typed(id, fitted.ids_[0]) for id in ids]
+    lists = fitted.recommend_many(users, n, risk=risk, exclude_seen=not seen)
+    parts, found = [], []
+    for user, best in zip(users, lists, strict=True):
+        known = fitted.ids_[0].lookup([user])[0] >= 0
+        note = "" if known else "  (not seen in training: what is best on average)"
+        lines = [f"  {k:>3}. {r.id}  {r.mean:.2f} ± {r.std:.2f}" for k, r in enumerate(best, 1)]
+        parts.append("\n".join([f"{fitted.ids_[0].name} {user}{note}", *lines]))
+        found.append({"id": user, "known": bool(known), "best": [r._asdict() for r in best]})
+    tell("\n".join(parts), found, report)
+
+
+def low_rank(path: Path) -> Rowwise:
+    """Read a model that has a row of factors for every id."""
+    fitted = load(path)
+    if not isinstance(fitted, Rowwise):
+        raise SettingError(f"{path} holds a {type(fitted).__name__}, which has no factors.")
+    return fitted
+
+
+def _held_out(summary: dict[str, Any]) -> str:
+    if summary["held_out_rmse"] is None:
+        return ""
+    return f", held-out RMSE {summary['held_out_rmse']:.4f}, NLL {summary['held_out_nll']:.4f}"

@@ -1,0 +1,39 @@
+"""Beyond the paper: train on each user's past, test on their later ratings."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from noisewise.experiments.reproduce.cells import Cell
+from noisewise.experiments.reproduce.plan import Plan
+from noisewise.experiments.reproduce.rating_cells import rating_cell
+from noisewise.experiments.reproduce.summaries import (
+    Finished,
+    paired,
+    rows_of,
+    scores,
+    summarised,
+)
+
+TITLE = "Later ratings"
+
+
+def cells(plan: Plan) -> list[Cell]:
+    """Return one cell per model and seed; the split is always the same, the model's start not."""
+    item = plan.item("future")
+    return [
+        rating_cell(source, plan.model(label), seed, protocol="time")
+        for source in plan.there(item["names"])
+        for label in item["models"]
+        for seed in plan.seeds[: item["starts"]]
+    ]
+
+
+def gather(plan: Plan, found: Finished) -> dict[str, Any]:
+    """Return every score, means over starts, and tests of the RMSE in pairs."""
+    rows = rows_of(found, scores)
+    return {
+        "rows": rows,
+        "summary": summarised(rows, ["dataset", "model"]),
+        "tests": paired(rows, plan.item("future")["pairs"], ["dataset"], "rmse"),
+    }

@@ -1,0 +1,41 @@
+"""Table 2: RMSE on ratings, random tenths."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from noisewise.experiments.reproduce.cells import Cell
+from noisewise.experiments.reproduce.plan import Plan
+from noisewise.experiments.reproduce.rating_cells import rating_cell
+from noisewise.experiments.reproduce.summaries import (
+    Finished,
+    paired,
+    rows_of,
+    scores,
+    summarised,
+)
+
+TITLE = "Accuracy on ratings"
+BY = ["dataset", "model"]
+
+
+def cells(plan: Plan) -> list[Cell]:
+    """Return one cell per dataset, model and split."""
+    item = plan.item("ratings")
+    return [
+        rating_cell(source, plan.model(label), seed)
+        for source in plan.there(item["names"])
+        for label in item["models"]
+        for seed in plan.seeds
+    ]
+
+
+def gather(plan: Plan, found: Finished) -> dict[str, Any]:
+    """Return every score, means over splits, and tests of the RMSE in pairs."""
+    rows = rows_of(found, scores)
+    pairs = plan.item("ratings")["pairs"]
+    return {
+        "rows": rows,
+        "summary": summarised(rows, BY),
+        "tests": paired(rows, pairs, ["dataset"], "rmse"),
+    }

@@ -1,0 +1,73 @@
+"""Figure 3: MSE on sensors over the share of cells that trains; and on outages."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from noisewise.experiments.reproduce.cells import Cell
+from noisewise.experiments.reproduce.plan import Plan
+from noisewise.experiments.reproduce.sensor_cells import sensor_cell
+from noisewise.experiments.reproduce.sources import Source
+from noisewise.experiments.reproduce.summaries import (
+    Finished,
+    Row,
+    corrected,
+    rows_of,
+    scores,
+    summarised,
+)
+from noisewise.experiments.sensors import OUTAGE_SHARE, OUTAGES, SHARES, compare
+
+TITLE = "Sensors"
+WHERE = ("dataset", "protocol", "share")
+
+
+def cells(plan: Plan) -> list[Cell]:
+    """Return one cell per dataset, share, model and split; outages come after all shares."""
+    item = plan.item("sensors")
+    return [
+        sensor_cell(source, plan.model(label, "sensors"), seed, share, outage)
+        for source in plan.there(item["names"])
+        for share, outage in _settings(source, item)
+        for label in item["models"]
+        for seed in plan.seeds
+    ]
+
+
+def _settings(source: Source, item: dict[str, Any]) -> list[tuple[float, float | None]]:
+    shares = item.get("shares", SHARES)[source.name]
+    return [*((share, None) for share in shares), (OUTAGE_SHARE, OUTAGES[source.name])]
+
+
+def gather(plan: Plan, found: Finished) -> dict[str, Any]:
+    """Return every score, means over splits, and tests of DTF against the models of the paper."""
+    rows = rows_of(found, scores)
+    item = plan.item("sensors")
+    return {
+        "rows": rows,
+        "summary": summarised(rows, [*WHERE, "model"]),
+        "tests": _tests(rows, item["against"], item["rivals"]),
+    }
+
+
+def _tests(rows: list[Row], one: str, rivals: list[str]) -> list[Row]:
+    """Test one model against others on the same splits, as the paper does and in pairs."""
+    tests: list[Row] = []
+    places = list(dict.fromkeys(tuple(row[key] for key in WHERE) for row in rows))
+    for place in places:
+        inside = [row for row in rows if tuple(row[key] for key in WHERE) == place]
+        for rival in rivals:
+            both = [[row for row in inside if row["model"] == name] for name in (one, rival)]
+            shared = {row["seed"] for row in both[0]} & {row["seed"] for row in both[1]}
+            if shared:
+                first, second = (_result(place, part, shared) for part in both)
+                test = compare(first, second)
+                what = {**dict(zip(WHERE, place, strict=True)), "a": one, "b": rival}
+                numbers = {"unpaired_pvalue": test.unpaired_pvalue, **test.paired._asdict()}
+                tests.append({**what, "metric": "mse", **numbers})
+    return corrected(tests, "unpaired_pvalue", "t_pvalue", "wilcoxon_pvalue")
+
+
+def _result(place: tuple[Any, ...], rows: list[Row], seeds: set[int]) -> Row:
+    splits = sorted((row for row in rows if row["seed"] in seeds), key=lambda row: row["seed"])
+    return {"data": place[0], "protocol": place[1:], "splits": splits}

@@ -1,0 +1,41 @@
+"""Table 3: how long models train, and for how many epochs."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from noisewise.experiments.reproduce.cells import Cell
+from noisewise.experiments.reproduce.plan import Plan
+from noisewise.experiments.reproduce.rating_cells import fit_cell
+from noisewise.experiments.reproduce.summaries import Finished, Row, rows_of, summarised
+
+TITLE = "Time to train"
+MEASURES = ("seconds", "epochs", "seconds_per_epoch")
+
+
+def cells(plan: Plan) -> list[Cell]:
+    """Return one cell per model and split, models in turns, so that a slow minute hits all."""
+    item = plan.item("time")
+    return [
+        fit_cell(source, plan.model(label), seed)
+        for source in plan.there(item["names"])
+        for seed in plan.seeds
+        for label in item["models"]
+        if seed < item["few"].get(label, plan.splits)
+    ]
+
+
+def gather(plan: Plan, found: Finished) -> dict[str, Any]:
+    """Return seconds and epochs of every fit, also as ratios to Biased MF on the same split."""
+    rows = rows_of(found, lambda numbers: {name: numbers[name] for name in MEASURES})
+    base = plan.item("time")["base"]
+    bases = {(row["dataset"], row["seed"]): row for row in rows if row["model"] == base}
+    for row in rows:
+        row |= _ratios(row, bases.get((row["dataset"], row["seed"])))
+    return {"base": base, "rows": rows, "summary": summarised(rows, ["dataset", "model"])}
+
+
+def _ratios(row: Row, base: Row | None) -> Row:
+    if base is None:
+        return {}
+    return {f"{name}_ratio": row[name] / base[name] for name in MEASURES}

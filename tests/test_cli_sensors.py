@@ -1,0 +1,193 @@
+"""The command line on sensors: models measured and compared, noisy sensors found."""
+
+import json
+
+import numpy as np
+import pytest
+from test_cli import reported, run
+from test_noise_sensors import world
+
+from noisewise.models import sensor_models
+
+COLUMNS = ["--id", "site", "--id", "kind", "--id", "step", "--value", "value"]
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    """A folder with readings.csv, in which one series scatters and another drifts."""
+    folder = tmp_path_factory.mktemp("sensors")
+    seen = world()
+    cells = zip(seen.decode(), seen.values.tolist(), strict=True)
+    lines = ["site,kind,step,value", *(f"{a},{b},{t},{y}" for (a, b, t), y in cells)]
+    (folder / "readings.csv").write_text("\n".join(lines))
+    return folder
+
+
+def evaluate(folder, *words):
+    return run("evaluate", folder / "readings.csv", *COLUMNS, *words)
+
+
+def test_evaluate_measures_single_cells(folder, capsys):
+    report = folder / "linear.json"
+    words = ["--model", "linear", "--protocol", "cells", "--share", 30, "--repeats", 2]
+    assert evaluate(folder, *words, "--json", report) == 0
+    shown = capsys.readouterr().out
+    assert "cells 30 %" in shown
+    assert "mean" in shown
+    result = reported(report)
+    assert result["model"] == "linear"
+    assert result["protocol"] == {"kind": "cells", "share": 0.3, "outage_seconds": None}
+    assert [row["seed"] for row in result["splits"]] == [0, 1]
+    keys = {"mse", "median_se", "nll", "coverage90", "seconds"}
+    assert keys <= result["splits"][0].keys()
+    assert keys <= result["mean"].keys()
+    assert "settings" in result
+
+
+def test_several_shares_and_outages_are_kept_in_one_file(folder):
+    report = folder / "ou.json"
+    words = ["--model", "ou", "--repeats", 1, "--json", report]
+    assert evaluate(folder, "--protocol", "cells", "--share", "20,40", *words) == 0
+    assert evaluate(folder, "--protocol", "blocks", "--outage", 24, *words) == 0
+    protocols = [one["protocol"] for one in reported(report)]
+    assert [(one["kind"], one["share"]) for one in protocols] == [
+        ("cells", 0.2), ("cells", 0.4), ("blocks", 0.2),
+    ]  # fmt: skip
+    assert protocols[2]["outage_seconds"] == 24.0
+
+
+def test_a_run_is_taken_up_where_it_stopped(folder, monkeypatch):
+    report = folder / "resumed.json"
+    words = ["--model", "linear", "--protocol", "cells", "--share", "20,30", "--json", report]
+    whole, build, left = folder / "whole.json", sensor_models.build, [3]
+    assert evaluate(folder, *words[:-1], whole, "--repeats", 2) == 0
+
+    def until_killed(*args, **options):
+        left[0] -= 1
+        if left[0] < 0:
+            raise KeyboardInterrupt
+        return build(*args, **options)
+
+    monkeypatch.setattr(sensor_models, "build", until_killed)
+    assert evaluate(folder, *words, "--repeats", 2) != 0
+    stopped = reported(report)
+    assert [len(one["splits"]) for one in stopped] == [2, 1]
+    monkeypatch.setattr(sensor_models, "build", build)
+    assert evaluate(folder, *words, "--repeats", 2) == 0
+    again = reported(report)
+    assert [one["splits"][0] for one in again] == [one["splits"][0] for one in stopped]
+    for one, other in zip(again, reported(whole), strict=True):
+        assert [row["mse"] for row in one["splits"]] == [row["mse"] for row in other["splits"]]
+
+
+def test_results_of_another_model_are_not_overwritten(folder, capsys):
+    report = folder / "mine.json"
+    words = ["--protocol", "cells", "--share", 20, "--repeats", 1, "--json", report]
+    assert evaluate(folder, "--model", "linear", *words) == 0
+    before = report.read_bytes()
+    assert evaluate(folder, "--model", "ou", *words) == 2
+    assert "another model, linear and not ou" in capsys.readouterr().err
+    assert evaluate(folder, "--model", "linear", "--set", "unknown=3", *words) == 2
+    assert "with the same settings" in capsys.readouterr().err
+    assert report.read_bytes() == before
+
+
+def test_two_models_are_compared_under_every_protocol_that_both_have(folder, capsys):
+    files = []
+    for model, shares in (("linear", "20,30"), ("ou", "30,40")):
+        files.append(folder / f"compared-{model}.json")
+        words = ["--protocol", "cells", "--share", shares, "--repeats", 3, "--json", files[-1]]
+        assert evaluate(folder, "--model", model, *words) == 0
+    capsys.readouterr()
+    assert run("compare", *files, "--json", "-") == 0
+    (row,) = json.loads(capsys.readouterr().out)
+    assert row["protocol"] == "cells 30 %"
+    assert row["difference"] == pytest.approx(row["linear"] - row["ou"])
+    assert 0 <= row["unpaired p"] <= 1
+    assert 0 <= row["paired p"] <= 1
+    words = ["--model", "linear", "--protocol", "cells", "--share", "30", "--repeats", 3]
+    assert evaluate(folder, *words, "--against", files[1]) == 0
+    assert "unpaired p" in capsys.readouterr().out
+
+
+def test_a_model_is_compared_with_itself_under_another_name(folder, capsys):
+    path = folder / "same.json"
+    words = ["--model", "linear", "--protocol", "cells", "--share", "30", "--repeats", 2]
+    assert evaluate(folder, *words, "--json", path) == 0
+    capsys.readouterr()
+    assert run("compare", path, path, "--metric", "nll", "--json", "-") == 0
+    (row,) = json.loads(capsys.readouterr().out)
+    assert row["linear"] == row["linear (2)"]
+    assert row["difference"] == 0
+
+
+def test_noise_ranks_locations_and_series_of_readings(folder, capsys):
+    picture, model = folder / "noise.png", folder / "judge.nw"
+    words = ["-n", 3, "--save", model, "--plot", picture, "--json", "-"]
+    assert run("noise", folder / "readings.csv", *COLUMNS, *words) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert {row["id"] for row in found["places"][:2]} == {"place 3", "place 6"}
+    assert {(row["site"], row["kind"]) for row in found["series"][:2]} == {
+        ("place 3", "kind 0"), ("place 6", "kind 1"),
+    }  # fmt: skip
+    noise = [row["noise"] for row in found["series"]]
+    assert noise == sorted(noise, reverse=True)
+    assert picture.read_bytes().startswith(b"\x89PNG")
+    assert run("noise", model, "-n", 3, "--json", "-") == 0
+    again = json.loads(capsys.readouterr().out)
+    assert [row["id"] for row in again["places"]] == [row["id"] for row in found["places"]]
+    np.testing.assert_allclose([row["noise"] for row in again["series"]], noise, rtol=1e-4)
+
+
+def test_noise_of_sensors_is_a_table_to_read(folder, capsys):
+    assert run("noise", folder / "readings.csv", *COLUMNS, "-n", 2) == 0
+    places, series = capsys.readouterr().out.split("\n\n")
+    assert places.split()[:4] == ["id", "noise", "white", "drift"]
+    assert series.split()[:5] == ["site", "kind", "noise", "white", "drift"]
+
+
+def test_noise_of_one_type_of_sensor_needs_no_column_for_it(folder, capsys):
+    rows = (folder / "readings.csv").read_text().splitlines()
+    heat = [row.replace(",kind 0", "") for row in rows[1:] if ",kind 0," in row]
+    (folder / "heat.csv").write_text("\n".join(["site,step,value", *heat]))
+    assert run("noise", folder / "heat.csv", "-n", 1, "--json", "-") == 0
+    found = json.loads(capsys.readouterr().out)
+    assert found["series"][0]["site"] == "place 3"
+
+
+def test_noise_of_ratings_needs_a_model(folder, capsys):
+    (folder / "ratings.csv").write_text("user,item,rating\n1,2,3\n1,3,4\n")
+    assert run("noise", folder / "ratings.csv") == 2
+    assert "holds ratings: fit a model to them" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("words", "sentence"),
+    [
+        (["--model", "magic", "--protocol", "cells", "--share", "20"], "must be one of auto"),
+        (["--protocol", "cells"], "--share takes percentages"),
+        (["--protocol", "cells", "--share", "many"], "--share takes percentages"),
+        (["--protocol", "cells", "--share", "150"], "share must lie between 0 and 1"),
+        (["--protocol", "blocks"], "--protocol blocks needs --outage"),
+        (["--protocol", "cells", "--share", "20", "--outage", "9"], "has no outages"),
+        (["--protocol", "cells", "--share", "20", "--time", "step"], "--time is for ratings"),
+        (["--share", "20"], "--share is for sensors"),
+        (["--dataset", "intel-2epoch", "--share", "20"], "--id is not for a named dataset"),
+    ],
+)
+def test_an_error_on_sensors_is_one_sentence_and_status_two(folder, capsys, words, sentence):
+    assert evaluate(folder, *words) == 2
+    shown = capsys.readouterr().err
+    assert sentence in shown
+    assert "Traceback" not in shown
+
+
+def test_files_that_hold_no_results_are_not_compared(folder, capsys):
+    assert run("compare", folder / "readings.csv", folder / "readings.csv") == 2
+    assert "must hold results as JSON" in capsys.readouterr().err
+
+
+def test_a_named_dataset_is_cut_from_its_file(folder, capsys):
+    (folder / "small.csv").write_text("Site,Species,ReadingDateTime,Value\n")
+    assert run("evaluate", folder / "small.csv", "--dataset", "mars", "--share", 20) == 2
+    assert "name must be one of london-paper-size, intel-2epoch" in capsys.readouterr().err
