@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 from scipy.sparse import csr_matrix, diags_array, eye_array, hstack
+from scipy.special import ndtr
 
 DAY = 86_400  # seconds
 
@@ -59,6 +60,37 @@ class Extended:
         one_hot = (np.ones(len(known)), (known, place[known]))
         table = csr_matrix(one_hot, shape=(len(day), len(self.days)))
         return Features(table, _blocks((user, item), self.rows), self.groups)
+
+
+def chances_of(model: Any, asked: Features) -> npt.NDArray[np.float64]:
+    """Return what ``predict_proba`` of an ordered probit does, from the same draws.
+
+    The same to the last digits, but ``predict_proba`` took longer than the fit on MovieLens 1M.
+    """
+    parts = [] if asked.table is None else [(slice(None), asked.table)]
+    parts += [
+        (np.asarray(block.original_to_block), csr_matrix(block.data)) for block in asked.blocks
+    ]
+    total = 0.0
+    samples = model.predictor_.samples
+    for sample in samples:
+        below = ndtr(np.asarray(sample.cutpoints[0]) - _score(sample, parts)[:, None])
+        edges = np.pad(below, ((0, 0), (1, 1)), constant_values=(0.0, 1.0))
+        total = total + np.diff(edges, axis=1)
+    return np.asarray(total / len(samples))
+
+
+def _score(sample: Any, parts: list[tuple[Any, csr_matrix]]) -> npt.NDArray[np.float64]:
+    """Return the value that the cut-points cut: linear terms, and products of all pairs."""
+    linear, sums, first = sample.w0, 0.0, 0
+    for rows, features in parts:
+        own = slice(first, first + features.shape[1])
+        weights, factors = np.asarray(sample.w)[own], np.asarray(sample.V)[own]
+        alone = features @ weights - 0.5 * (features.multiply(features) @ (factors**2).sum(axis=1))
+        linear = linear + alone[rows]
+        sums = sums + (features @ factors)[rows]
+        first = own.stop
+    return np.asarray(linear + 0.5 * (sums**2).sum(axis=1))
 
 
 def _own_and_set(seen: csr_matrix) -> csr_matrix:

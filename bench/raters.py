@@ -60,7 +60,7 @@ class Rater(NamedTuple):
 
 
 def myfm(train: Observations, test: Observations, settings: dict[str, Any], seed: int) -> Forecast:
-    from fm import Extended
+    from fm import Extended, chances_of
     from myfm import MyFMOrderedProbit
 
     levels, level = np.unique(train.values, return_inverse=True)
@@ -78,7 +78,7 @@ def myfm(train: Observations, test: Observations, settings: dict[str, Any], seed
     )
     took = watch.read()
     asked = features.of(*test.codes, test.time)
-    chances = np.asarray(model.predict_proba(asked.table, asked.blocks))
+    chances = chances_of(model, asked)
     mean = chances @ levels
     std = np.sqrt(((levels - mean[:, None]) ** 2 * chances).sum(axis=1))
     return Forecast(mean, std, chances, took)
