@@ -46,6 +46,11 @@ class SeriesMean:
         series = self._series(observations)
         return self.mean[series] + self.shift, self.std[series]
 
+    def predict_interval(self, observations, coverage):
+        mean, std = self.predict(observations, return_std=True)
+        reach = stats.norm.ppf(0.5 + coverage / 2) * std
+        return mean - reach, mean + reach
+
     def _series(self, observations):
         return observations.codes[0] * self.shape[1] + observations.codes[1]
 

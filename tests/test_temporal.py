@@ -128,6 +128,35 @@ def test_ninety_percent_intervals_cover_ninety_percent_without_anything_held_out
     assert 0.86 < np.mean((low <= test.y) & (test.y <= high)) < 0.94
 
 
+def test_what_is_held_out_says_how_far_intervals_reach_and_is_learned_from(cells):
+    train, test = cells
+    heavy = np.where(np.arange(len(train.y)) % 20 == 0, 4.0 * train.noise, 0.0)  # one in twenty
+    y = train.y + heavy * np.random.default_rng(2).choice([-1.0, 1.0], len(heavy))
+    fifth = len(y) // 5
+    kept, held_out = observe(train.X[fifth:], y[fifth:]), observe(train.X[:fifth], y[:fifth])
+    model = make_model().fit(kept, validation=held_out)
+    assert model.calibration_.n == fifth
+    alone = make_model().fit(
+        np.append(train.X[fifth:], train.X[:fifth], axis=0), np.roll(y, -fifth)
+    )
+    np.testing.assert_allclose(model.predict(test.X), alone.predict(test.X), rtol=1e-4)
+    assert model.predict(test.X, return_std=True)[1].mean() != alone.predict(test.X, True)[1].mean()
+    low, high = model.predict_interval(held_out, coverage=0.9)
+    assert 0.88 < np.mean((low <= held_out.values) & (held_out.values <= high)) <= 1
+
+
+def test_a_calibrated_model_keeps_its_intervals_in_a_file(cells, tmp_path):
+    train, test = cells
+    model = make_model(sweeps=20).fit(
+        observe(train.X[200:], train.y[200:]), validation=observe(train.X[:200], train.y[:200])
+    )
+    model.save(tmp_path / "model")
+    np.testing.assert_array_equal(
+        TemporalFactorizer.load(tmp_path / "model").predict_interval(test.X),
+        model.predict_interval(test.X),
+    )
+
+
 def test_noise_and_drift_of_every_series_are_found(fitted, cells):
     train, _ = cells
     found = pd.DataFrame(fitted.noise_by_series_)

@@ -24,7 +24,6 @@ from scipy import stats
 from tqdm import tqdm
 
 from noisewise import metrics
-from noisewise.calibration import normal_half_width
 from noisewise.datasets.sensor_data import SENSOR, TIME, SensorData
 from noisewise.errors import DataError, SettingError
 from noisewise.experiments.ratings import Result, as_json, where_and_when
@@ -64,9 +63,10 @@ def evaluate(
     data : SensorData
         All observations.
     build_model : callable
-        Makes a new model from a seed. A model has ``fit(observations, validation=observations)``
-        and ``predict(observations, return_std=True)``, in the units of the data. One whose ``fit``
-        takes no validation has nothing to choose, and is given all that is not test.
+        Makes a new model from a seed. A model has ``fit(observations, validation=observations)``,
+        ``predict(observations, return_std=True)`` and ``predict_interval(observations, 0.9)``,
+        in the units of the data. One whose ``fit`` takes no validation has nothing to choose, and
+        is given all that is not test.
     protocol : {"cells", "blocks"}
         Hide single cells, or stretches of time of single series.
     share : float
@@ -165,22 +165,19 @@ class Units(NamedTuple):
 
 
 def score(model: Any, test: Observations, units: Units) -> dict[str, float]:
-    """Errors of a fitted model on cells that it has not seen, in the given units.
-
-    The interval whose coverage is counted is that of the normal distribution.
-    """
+    """Errors of a fitted model on cells that it has not seen, in the given units."""
     mean, std = model.predict(test, return_std=True)
+    low, high = model.predict_interval(test, 0.9)
     centre, scale = units.of_cells(test)
     truth = (test.values - centre) / scale
     mean, std = (mean - centre) / scale, std / scale
     squared = (truth - mean) ** 2
-    reach = normal_half_width(0.9) * std
     return {
         "mse": metrics.mse(truth, mean),
         "median_se": float(np.median(squared)),
         "trimmed_mse": trimmed_mean(squared),
         "nll": metrics.nll(truth, mean, std),
-        "coverage90": metrics.coverage(truth, mean - reach, mean + reach),
+        "coverage90": metrics.coverage(test.values, low, high),
     }
 
 

@@ -13,13 +13,14 @@ import time as clock
 import warnings
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, ClassVar, Literal, Self
+from typing import Any, ClassVar, Literal, Self, cast
 
 import numpy as np
 import numpy.typing as npt
 from sklearn.utils.validation import check_is_fitted
 
 from noisewise import storage
+from noisewise.calibration import Calibration
 from noisewise.engine.blas import one_blas_thread
 from noisewise.engine.drift.chain import Sampling, Thinning
 from noisewise.engine.drift.posterior import DriftPosterior, unpack
@@ -31,9 +32,10 @@ from noisewise.engine.training import Callback, Training, train
 from noisewise.errors import SettingError
 from noisewise.models.arranging import Arrangement
 from noisewise.models.bayesian import finite
+from noisewise.models.nested import adjusted
 from noisewise.models.sensors import MODE
 from noisewise.models.settings import Rule, check, either, number, one_of, whole
-from noisewise.models.trained import RULES, Learner, fixed_seed, range_of
+from noisewise.models.trained import RULES, Learner, fixed_seed, joined, range_of, with_ids
 from noisewise.observations import Observations, observe
 
 Table = dict[str, npt.NDArray[Any]]
@@ -99,6 +101,8 @@ class TemporalFactorizer(Learner):
         Ids of each mode.
     posterior_ : DriftPosterior
         The draws that were kept.
+    calibration_ : Calibration or None
+        What errors on ``validation`` said of the std.
     convergence_ : dict
         Split R-hat and effective sample size of a few summaries, and of predictions.
     learning_curve_ : dict of lists
@@ -175,7 +179,14 @@ class TemporalFactorizer(Learner):
         self.random_state = random_state
         self.n_jobs = n_jobs
 
-    def fit(self, X: Any, y: Any = None, *, callbacks: Sequence[Callback] = ()) -> Self:
+    def fit(
+        self,
+        X: Any,
+        y: Any = None,
+        *,
+        validation: Observations | None = None,
+        callbacks: Sequence[Callback] = (),
+    ) -> Self:
         """Draw from the posterior, given a table of ids and a value for each row.
 
         Parameters
@@ -184,6 +195,9 @@ class TemporalFactorizer(Learner):
             One id column per mode, one of which holds the times: numbers or dates.
         y : sequence of float, optional
             The values; without it, the last column of X.
+        validation : Observations, optional
+            More readings, like those to be predicted: single ones, or whole outages. A chain
+            without them says how far std and intervals must reach; then another learns from all.
         callbacks : sequence of callables
             Called with (EpochInfo, Chain) after each sweep; one that returns True ends sampling.
 
@@ -197,7 +211,12 @@ class TemporalFactorizer(Learner):
             raise SettingError(
                 f"sweeps must be more than burn_in; got {self.sweeps} and {self.burn_in}."
             )
-        seen = observe(X, y, duplicates=self.duplicates)
+        seen, calibration = observe(X, y, duplicates=self.duplicates), None
+        if validation is not None:
+            held_out = observe(validation, ids=seen.ids)
+            seen = with_ids(seen, held_out)
+            calibration = self._judged(seen, held_out)
+            seen = joined(seen, held_out)
         arrangement = Arrangement.of(seen, self.time, self.group)
         timetable = arrangement.timetable(seen)
         sampling = Sampling(
@@ -207,7 +226,7 @@ class TemporalFactorizer(Learner):
         training = self._sampled(sampling, seen, callbacks)
         chain: Any = training.state
         self.posterior_, self._arrangement = sampling.posterior(chain), arrangement
-        self.ids_, self.calibration_ = seen.ids, None
+        self.ids_, self.calibration_ = seen.ids, calibration
         self.value_range_ = range_of(self.value_range, seen)
         names, first = list(sampling.summaries(chain.draw)), sampling.thinning.first(chain.epoch)
         self.convergence_ = convergence([chain], names, first)
@@ -244,6 +263,11 @@ class TemporalFactorizer(Learner):
             "memory": middle["lengths"].astype(np.float64),
             "observations": series.counts,
         }
+
+    def _judged(self, seen: Observations, held_out: Observations) -> Calibration:
+        """Learn from a chain that has not seen some readings how far predictions are off."""
+        trial = adjusted(self, checkpoint=None).fit(seen)
+        return cast(Calibration, trial.calibrate(held_out).calibration_)
 
     def _model(self, seed: int) -> Model:
         noise_rank = self.deviation_rank if self.noise == "lowrank" else 0

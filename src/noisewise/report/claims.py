@@ -21,6 +21,7 @@ MOST_EXPONENT = 1.1
 MANY_ZEROS = 0.33
 ALMOST_EVERY = 0.8
 NEAR_ZERO = 0.1
+SHARED = 0.5
 
 
 class Found(NamedTuple):
@@ -223,7 +224,8 @@ def clean_data_have_no_deviation(evidence: Evidence) -> Found | None:
     level, spread = (found["mean"][f"without noise: {name}"] for name in ("level", "spread"))
     noisy = found["mean"]["with noise: level"]
     words = f"noise {level:.1%} of the spread of ratings, its variance differs by {spread:.0%}"
-    return Found(f"{words} (noisy ratings: {noisy:.0%})", level <= NEAR_ZERO)
+    kept = level <= NEAR_ZERO and spread <= SHARED
+    return Found(f"{words} of its mean (noisy ratings: noise {noisy:.0%})", kept)
 
 
 def told_deviations_help(evidence: Evidence) -> Found | None:

@@ -30,8 +30,13 @@ def cells(plan: Plan) -> list[Cell]:
         for source in plan.there(item["names"])
         for share, outage in _settings(source, item)
         for label in item["models"]
-        for seed in plan.seeds
+        for seed in plan.seeds[: _splits(source, outage, item["few"])]
     ]
+
+
+def _splits(source: Source, outage: float | None, few: dict[str, int]) -> int | None:
+    """Return how many splits there are at most; None for all."""
+    return few.get(source.name) if outage is None else few.get("outages")
 
 
 def _settings(source: Source, item: dict[str, Any]) -> list[tuple[float, float | None]]:
