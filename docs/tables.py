@@ -308,6 +308,7 @@ SENSOR_NAMES = {
     "bayes": "**the flagship**",
     "auto": "`auto`",
 }
+MAIN_SHARES = {"london": 0.2, "intel": 0.4}
 NOTHING = "Not measured yet."
 
 
@@ -383,11 +384,56 @@ def sensor_blocks() -> str:
     return "\n\n".join(parts) or NOTHING
 
 
-def sensor_paired() -> str:
+def sensor_coverage() -> str:
+    """What intervals of the flagship cover, by place and protocol."""
     rows = []
     for place, title in SENSORS.items():
         for kind in ("cells", "blocks"):
-            one, other = (of_sensors(place, model, kind) for model in ("dtf", "ptf"))
+            for share, result in of_sensors(place, "bayes", kind).items():
+                covered = [row["coverage90"] for row in result["splits"]]
+                rows.append(
+                    [
+                        f"{title}, {kind}, {share:.0%}",
+                        f"{100 * statistics.fmean(covered):.1f} %",
+                        f"{100 * min(covered):.1f} to {100 * max(covered):.1f} %",
+                        f"{result['mean']['median_se']:.4f}",
+                        f"{result['mean']['nll']:.2f}",
+                        f"{result['mean']['seconds']:.0f}",
+                    ]
+                )
+    head = ["the flagship", "90 % interval covers", "lowest to highest", "median", "NLL", "seconds to fit"]
+    return table(head, rows) if rows else NOTHING
+
+
+def sensor_main() -> str:
+    """The errors of a few models, in one table for the first page."""
+    columns = [(place, kind) for place in SENSORS for kind in ("cells", "blocks")]
+    rows = []
+    for model in ("linear", "ptf", "dtf", "fast", "bayes"):
+        row = [SENSOR_NAMES[model]]
+        for place, kind in columns:
+            found = of_sensors(place, model, kind)
+            result = found.get(MAIN_SHARES[place] if kind == "cells" else max(found, default=0))
+            row.append(give_or_take([r["mse"] for r in result["splits"]]) if result else "")
+        rows.append(row)
+    titles = {"cells": "{:.0%} of all cells train", "blocks": "outages"}
+    head = [f"{SENSORS[place]}, {titles[kind].format(MAIN_SHARES[place])}" for place, kind in columns]
+    return table(["MSE", *head], rows)
+
+
+def sensor_paired() -> str:
+    return sensor_pairs("dtf", "ptf")
+
+
+def sensor_gain() -> str:
+    return sensor_pairs("bayes", "linear")
+
+
+def sensor_pairs(first: str, second: str) -> str:
+    rows = []
+    for place, title in SENSORS.items():
+        for kind in ("cells", "blocks"):
+            one, other = (of_sensors(place, model, kind) for model in (first, second))
             for share in sorted(one.keys() & other.keys()):
                 test = compare_sensors(one[share], other[share])
                 paired = test.paired
@@ -402,7 +448,8 @@ def sensor_paired() -> str:
                         f"{test.unpaired_pvalue:.2g}",
                     ]
                 )
-    head = ["DTF minus PTF, MSE", "mean", "95 %", "DTF is lower on", "paired t, p", "Wilcoxon, p",
+    a, b = (SENSOR_NAMES[model].strip("*") for model in (first, second))
+    head = [f"{a} minus {b}, MSE", "mean", "95 %", f"{a} is lower on", "paired t, p", "Wilcoxon, p",
             "the paper's test, p"]  # fmt: skip
     return table(head, rows) if rows else NOTHING
 
@@ -529,6 +576,14 @@ def sensor_noise() -> str:
     return table(["", "noise", "white noise", "drift", "noisiest sensor"], rows)
 
 
+def tensor_promises() -> str:
+    return promises("tensor.json")
+
+
+def flagship_promises() -> str:
+    return promises("flagship.json")
+
+
 def readers() -> str:
     path = ROOT / "bench" / "results" / "readers.json"
     if not path.exists():
@@ -559,7 +614,7 @@ BLOCKS = {
     for f in (
         results, paired, time, search, deviation_ranks, variants, speed, promises,
         bayes, bayes_paired, bayes_peers, bayes_speed, bayes_promises, bayes_small, sensor_cells, sensor_blocks, sensor_paired,
-        sensor_noise,
+        sensor_coverage, sensor_main, sensor_gain, sensor_noise, tensor_promises, flagship_promises,
         rivals, rivals_rounds, rivals_search, regression, readers,
     )
 }  # fmt: skip
