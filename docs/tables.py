@@ -16,6 +16,8 @@ from typing import Any
 from noisewise.experiments.ratings import compare
 from noisewise.experiments.records import read_results
 from noisewise.experiments.sensors import compare as compare_sensors
+from noisewise.report.claims import judge
+from noisewise.report.evidence import read_items
 
 ROOT = Path(__file__).parents[1]
 RESULTS = ROOT / "docs" / "results"
@@ -584,6 +586,15 @@ def flagship_promises() -> str:
     return promises("flagship.json")
 
 
+def claims() -> str:
+    """What the paper claims, what was measured, and the verdict."""
+    folder = RESULTS / "reproduced"
+    if not folder.exists():
+        return NOTHING
+    rows = [[one.claim, one.paper, one.number, f"**{one.verdict}**"] for one in judge(read_items(folder))]
+    return table(["the paper claims", "its number", "measured here", "verdict"], rows)
+
+
 def readers() -> str:
     path = ROOT / "bench" / "results" / "readers.json"
     if not path.exists():
@@ -615,7 +626,7 @@ BLOCKS = {
         results, paired, time, search, deviation_ranks, variants, speed, promises,
         bayes, bayes_paired, bayes_peers, bayes_speed, bayes_promises, bayes_small, sensor_cells, sensor_blocks, sensor_paired,
         sensor_coverage, sensor_main, sensor_gain, sensor_noise, tensor_promises, flagship_promises,
-        rivals, rivals_rounds, rivals_search, regression, readers,
+        rivals, rivals_rounds, rivals_search, regression, readers, claims,
     )
 }  # fmt: skip
 
