@@ -16,6 +16,7 @@ from typing import Any
 from noisewise.experiments.ratings import compare
 from noisewise.experiments.records import read_results
 from noisewise.experiments.sensors import compare as compare_sensors
+from noisewise.metrics import paired_test
 from noisewise.report.claims import judge
 from noisewise.report.evidence import read_items
 
@@ -220,11 +221,7 @@ def bayes_paired() -> str:
         results = [read(f"ml1m-bayes-{name}.json") for name in (one, other)]
         texts = []
         for metric in ("rmse", "nll", "log_loss"):
-            test = compare(*results, metric)
-            texts.append(
-                f"{metric.replace('_', '-')} {test.difference:+.4f} (95 % {test.low:+.4f} to "
-                f"{test.high:+.4f}), lower on {test.wins} of {test.n}, p = {test.t_pvalue:.1g}"
-            )
+            texts.append(told(metric, compare(*results, metric)))
         names = [BAYES[name].replace("**", "") for name in (one, other)]
         lines.append(f"- {names[0]}, against {names[1]}: {'; '.join(texts)}.")
     return "\n".join(lines)
@@ -248,7 +245,29 @@ def bayes_peers() -> str:
         rows.append([PEERS.get(name, name), *each, f"{system['mean']['rmse']:.4f}",
                      f"{system['mean']['log_loss']:.4f}"])  # fmt: skip
     splits = [f"split {row['seed']}" for row in ours["full"]["splits"]]
-    return table(["RMSE", *splits, "mean", "log-loss, mean"], rows)
+    lines = [table(["RMSE", *splits, "mean", "log-loss, mean"], rows), ""]
+    for name, result in ours.items():
+        label = BAYES[name].replace("**", "")
+        lines.append(f"- {label}, against myFM: {against(result, peers['myfm'])}.")
+    return "\n".join(lines)
+
+
+def against(ours: Any, theirs: Any) -> str:
+    """Paired tests on the splits that both have."""
+    texts = []
+    for metric in ("rmse", "log_loss"):
+        both = [{row["seed"]: row[metric] for row in one["splits"]} for one in (ours, theirs)]
+        seeds = sorted(both[0].keys() & both[1].keys())
+        texts.append(told(metric, paired_test(*([one[seed] for seed in seeds] for one in both))))
+    return "; ".join(texts)
+
+
+def told(metric: str, test: Any) -> str:
+    """A paired test in words."""
+    return (
+        f"{metric.replace('_', '-')} {test.difference:+.4f} (95 % {test.low:+.4f} to {test.high:+.4f}), "
+        f"lower on {test.wins} of {test.n}, p = {test.t_pvalue:.1g}"
+    )
 
 
 def bayes_speed() -> str:
