@@ -312,7 +312,13 @@ def bayes_small() -> str:
     return table(["", "RMSE", "log-loss of the level", "seconds", "CPU seconds"], rows)
 
 
-PEERS = {"myfm": "myFM, ordered probit: day, sets both ways, rank 32, 200 iterations"}
+PEERS = {
+    "myfm": "myFM, ordered probit: day, sets both ways, rank 32, 200 iterations",
+    "noisewise": "noisewise, as it comes: user, item, rating",
+    "noisewise-time": "noisewise, as it comes, with times",
+    "surprise": "Surprise, SVD++ as it comes",
+    "cornac": "cornac, MF as it comes",
+}
 
 SENSORS = {"london": "London", "intel": "Intel"}
 SENSOR_NAMES = {
