@@ -9,6 +9,7 @@ import pytest
 
 from noisewise import SettingError, observe
 from noisewise.experiments import ratings, search
+from noisewise.experiments.ranges import same_settings
 from noisewise.models.settings import check
 from noisewise.splits import rating_split
 
@@ -81,6 +82,14 @@ def test_a_search_goes_on_where_it_was(observations):
         list(other)
 
 
+def test_a_search_goes_on_on_a_machine_that_rounds_otherwise(observations):
+    more = {**SMALL, "k": 1.0}
+    first = next(search.search(observations, "rcf", more, trials=1, n_jobs=1))
+    first["settings"]["l2"] = np.nextafter(first["settings"]["l2"], 1.0)
+    (second,) = search.search(observations, "rcf", more, trials=2, earlier=[first], n_jobs=1)
+    assert second["settings"]["l2"] != pytest.approx(first["settings"]["l2"])
+
+
 def test_a_model_without_ranges_needs_some(observations):
     with pytest.raises(SettingError, match="bayes has no ranges to draw from"):
         list(search.search(observations, "bayes", {"rank": 3}))
@@ -122,7 +131,7 @@ def test_committed_trials_are_those_that_the_seed_draws():
     for name, tried in trials.items():
         rng = np.random.default_rng(0)
         for one in tried:
-            assert one["settings"] == search.draw(search.SPACES[name][1], rng)
+            assert same_settings(one["settings"], search.draw(search.SPACES[name][1], rng))
 
 
 RIVALS = json.loads((RESULTS / "search-rivals.json").read_text())

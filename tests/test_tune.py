@@ -319,6 +319,17 @@ def test_a_file_of_other_data_or_other_draws_is_left_alone(task, tmp_path):
         search(task, trials=3, path=path)
 
 
+def test_a_search_goes_on_on_a_machine_that_rounds_otherwise(task, tmp_path):
+    path = tmp_path / "tuned.json"
+    search(task, trials=1, path=path)
+    content = json.loads(path.read_text())
+    (trial,) = content["models"]["biased-mf"]["trials"]
+    trial["settings"]["l2"] = float(np.nextafter(trial["settings"]["l2"], 1.0))
+    path.write_text(json.dumps(content))
+    result = search(task, trials=2, path=path)
+    assert len(result["models"]["biased-mf"]["trials"]) == 2
+
+
 @pytest.mark.parametrize(
     ("text", "sentence"),
     [

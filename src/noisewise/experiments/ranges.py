@@ -29,6 +29,7 @@ import numpy as np
 from noisewise.errors import SettingError
 
 TABLE = Path(__file__).with_name("ranges.toml")
+ROUNDING = 1e-9  # relative: far above what machines differ by, far below what matters
 
 Settings = dict[str, Any]
 
@@ -100,6 +101,27 @@ def draw(space: Space, seed: int, number: int) -> Settings:
     """
     rng = np.random.default_rng([seed, number])
     return {name: one.draw(rng) for name, one in space.items()}
+
+
+def same_settings(one: Any, other: Any) -> bool:
+    """Return whether settings are the same, but for the last digits of numbers.
+
+    Another machine may round a logarithm differently, so that a draw is only nearly the same there.
+
+    Examples
+    --------
+    >>> same_settings({"rank": 8, "l2": 0.05830521755139319}, {"rank": 8, "l2": 0.0583052175513932})
+    True
+    >>> same_settings({"rank": 8, "l2": 0.05830}, {"rank": 8, "l2": 0.05831})
+    False
+    """
+    if isinstance(one, dict) and isinstance(other, dict):
+        return one.keys() == other.keys() and all(same_settings(one[k], other[k]) for k in one)
+    if isinstance(one, list | tuple) and isinstance(other, list | tuple):
+        return len(one) == len(other) and all(map(same_settings, one, other))
+    if isinstance(one, float) and isinstance(other, float):
+        return math.isclose(one, other, rel_tol=ROUNDING)
+    return bool(one == other)
 
 
 def space_of(kind: str, model: str) -> Space:

@@ -22,6 +22,7 @@ from tqdm import tqdm
 
 from noisewise import datasets, storage
 from noisewise.errors import NoisewiseError, SettingError
+from noisewise.experiments.ranges import same_settings
 from noisewise.experiments.ratings import as_json, build, where_and_when
 from noisewise.observations import Observations
 from noisewise.splits import rating_split
@@ -183,7 +184,7 @@ def search(
         raise SettingError(f"{name} has no ranges to draw from: name some, such as rank=8,16,32.")
     rng = np.random.default_rng(0)
     drawn = [draw(space, rng) for _ in range(trials)]
-    if any(one["settings"] != again for one, again in zip(earlier, drawn, strict=False)):
+    if not all(same_settings(one["settings"], d) for one, d in zip(earlier, drawn, strict=False)):
         raise SettingError(f"The earlier trials of {name} have other ranges: start another file.")
     for settings in tqdm(drawn[len(earlier) :], desc=name, disable=None):
         yield trial(observations, model, settings, n_jobs)

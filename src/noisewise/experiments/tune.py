@@ -16,7 +16,15 @@ from typing import Any
 from tqdm import tqdm
 
 from noisewise.errors import SettingError
-from noisewise.experiments.ranges import Range, Settings, Space, as_plain, draw, space_of
+from noisewise.experiments.ranges import (
+    Range,
+    Settings,
+    Space,
+    as_plain,
+    draw,
+    same_settings,
+    space_of,
+)
 from noisewise.experiments.ratings import Result
 from noisewise.experiments.suggest import suggest
 from noisewise.experiments.trials import Task, Trial, run_trial
@@ -128,7 +136,7 @@ def tune(
     for search in searches:
         done = tuned.begin(search.model, search.fixed, as_plain(search.space))
         for k, trial in enumerate(done if method == "random" else []):
-            if trial["settings"] != search.drawn(seed, k):
+            if not same_settings(trial["settings"], search.drawn(seed, k)):
                 raise tuned.foreign(f"draw of settings in trial {k} of {search.model}")
     bar = tqdm(
         total=None if budget.trials is None else sum(s.budget.trials or 0 for s in searches),
