@@ -227,6 +227,40 @@ def test_intervals_that_nothing_held_out_could_calibrate_warn(fitted, named):
         fitted.predict_interval(X)
 
 
+@pytest.mark.parametrize("mode", [0, 1])
+def test_a_folded_row_tells_parts_and_intervals_as_its_model_does(fitted, named, mode):
+    if not isinstance(fitted, Rowwise):
+        pytest.skip("This model has no rows to fold in.")
+    mine = named[0][:, mode] == named[0][0, mode]
+    others = named[0][mine, 1 - mode].tolist()
+    row = fitted.fold_in(others, named[1][mine], mode=mode)
+    asked = [*others, "nothing"]
+    mean, std = row.predict(asked, return_std=True)
+    parts = row.predict_parts(asked)
+    np.testing.assert_array_equal(parts[0], mean)
+    np.testing.assert_allclose(np.hypot(parts[1], parts[2]), std, rtol=1e-5)
+    own_std = fitted.predict(named[0][mine], return_std=True)[1]
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "These intervals are not calibrated")
+        ends = row.predict_interval(asked, coverage=0.8)
+        own_ends = fitted.predict_interval(named[0][mine], coverage=0.8)
+    free = (own_ends[0] > fitted.value_range_[0]) & (own_ends[1] < fitted.value_range_[1])
+    half = np.median(((own_ends[1] - own_ends[0]) / own_std)[free]) / 2
+    low, high = (np.float32(end) for end in fitted.value_range_)
+    np.testing.assert_allclose(ends[0], np.clip(mean - half * std, low, high), atol=1e-3)
+    np.testing.assert_allclose(ends[1], np.clip(mean + half * std, low, high), atol=1e-3)
+
+
+def test_a_folded_row_is_shown_in_a_line(fitted):
+    if not isinstance(fitted, Rowwise):
+        pytest.skip("This model has no rows to fold in.")
+    row = fitted.fold_in(["i1", "i2", "nothing"], [5.0, 3.0, 4.0])
+    name = fitted.ids_[0].name
+    assert repr(row).startswith(f"NewRow({name}, learned from ")
+    assert type(fitted).__name__ in repr(row)
+    assert len(repr(row)) < 80
+
+
 def test_score_is_the_share_of_variance_explained(fitted, named):
     X, y = named
     left = np.mean((y - fitted.predict(X)) ** 2)

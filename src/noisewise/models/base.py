@@ -100,11 +100,15 @@ class Factorizer(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         (split-conformal); the ends are clipped to the range of values.
         """
         mean, std = self.predict(X, return_std=True)
+        return self._interval(mean, std, coverage)
+
+    def _interval(self, mean: Floats, std: Floats, coverage: float) -> tuple[Floats, Floats]:
+        """Interval around each mean, for a method that was called from outside."""
         if self.calibration_ is None and not self._std_is_honest:
             warnings.warn(
                 "These intervals are not calibrated, as nothing was held out: call calibrate(X, y) "
                 "with values that were not trained on, or fit with patience set.",
-                stacklevel=2,
+                stacklevel=3,
             )
         if self.calibration_ is None:
             half = normal_half_width(coverage) * std

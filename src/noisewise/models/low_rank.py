@@ -185,15 +185,16 @@ class Rowwise(Factorizer):
         ]
 
     def _described(self, side: Side, mode: int, codes: Codes, ids: Ids) -> list[Recommendation]:
-        mean, std = self._cells_of(side, mode, codes)
+        mean, noise, ignorance = self._cells_of(side, mode, codes)
+        std = np.sqrt(noise + ignorance)
         triples = zip(ids.labels[codes].tolist(), mean.tolist(), std.tolist(), strict=True)
         return [Recommendation(*triple) for triple in triples]
 
-    def _cells_of(self, side: Side, mode: int, codes: Codes) -> tuple[Floats, Floats]:
-        """Mean and std of one row with some columns."""
+    def _cells_of(self, side: Side, mode: int, codes: Codes) -> Moments:
+        """Moments of one row with some columns, clipped and calibrated."""
         mean, noise, ignorance = self.factors_.cells(mode, side, codes)
-        std = np.float32(self.std_scale_) * np.sqrt(noise + ignorance)
-        return self._clipped(mean), std
+        square = np.float32(self.std_scale_**2)
+        return Moments(self._clipped(mean), square * noise, square * ignorance)
 
     def _moments(self, codes: tuple[Codes, ...]) -> tuple[Moments, npt.NDArray[np.bool_]]:
         known = tuple(self.factors_.known_codes(m, code) for m, code in enumerate(codes))
@@ -251,7 +252,7 @@ class LowRank(Rowwise):
         return factors.Side(row[None], spread, np.array([shrink], dtype=np.float32))
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class NewRow:
     """A new id that ``fold_in`` learned: it predicts and recommends like any other.
 
@@ -272,12 +273,27 @@ class NewRow:
     side: Side
     seen: Codes
 
+    def __repr__(self) -> str:
+        name, seen = self.model.ids_[self.mode].name, self.model.ids_[1 - self.mode].name
+        kind = type(self.model).__name__
+        return f"NewRow({name}, learned from {len(self.seen):,} {seen}, of a {kind})"
+
     def predict(self, others: Sequence[Any], return_std: bool = False) -> Any:
         """Predict the value with each of ``others``, and its std if asked for."""
-        other = 1 - self.mode
-        codes = self.model.factors_.known_codes(other, self.model.ids_[other].lookup(others))
-        mean, std = self.model._cells_of(self.side, self.mode, codes)
-        return (mean, std) if return_std else mean
+        mean, noise, ignorance = self._cells(others)
+        return (mean, np.sqrt(noise + ignorance)) if return_std else mean
+
+    def predict_parts(self, others: Sequence[Any]) -> tuple[Floats, Floats, Floats]:
+        """Predict, and tell noise from ignorance: mean, noise_std and ignorance_std."""
+        mean, noise, ignorance = self._cells(others)
+        return mean, np.sqrt(noise), np.sqrt(ignorance)
+
+    def predict_interval(
+        self, others: Sequence[Any], coverage: float = 0.9
+    ) -> tuple[Floats, Floats]:
+        """Predict an interval that holds the value in ``coverage`` of the cases."""
+        mean, std = self.predict(others, return_std=True)
+        return self.model._interval(mean, std, coverage)
 
     def recommend(
         self,
@@ -291,6 +307,11 @@ class NewRow:
         excluded = [self.seen if exclude_seen else self.seen[:0]]
         (best,) = self.model._ranked(self.side, self.mode, n, risk, excluded, candidates)
         return best
+
+    def _cells(self, others: Sequence[Any]) -> Moments:
+        other = 1 - self.mode
+        codes = self.model.factors_.known_codes(other, self.model.ids_[other].lookup(others))
+        return self.model._cells_of(self.side, self.mode, codes)
 
 
 def _check_n(n: int) -> None:
