@@ -4,7 +4,9 @@ VENV := .venv
 BIN := $(VENV)/bin
 BENCH := .venv-bench
 
-.PHONY: demo test test-portable lint bench bench-bayes bench-peers clean
+N := 20000
+
+.PHONY: demo test test-portable lint fuzz bench bench-bayes bench-peers clean
 
 demo: $(VENV)/ready
 	$(BIN)/noisewise demo --out demo
@@ -26,9 +28,13 @@ test-portable: $(VENV)/ready
 	$(ANY_CPU) $(BIN)/python -m pytest $(COMPILED)
 
 lint: $(VENV)/ready
-	$(BIN)/ruff check src tests bench
-	$(BIN)/ruff format --check src tests bench
+	$(BIN)/ruff check src tests bench fuzz
+	$(BIN)/ruff format --check src tests bench fuzz
 	$(BIN)/mypy
+
+# Hostile files, as many as N says; findings go to fuzz/corpus, which the tests replay.
+fuzz: $(VENV)/ready
+	$(BIN)/python -m fuzz.run --n $(N) --json fuzz/results.json
 
 bench: $(BENCH)/ready
 	$(BENCH)/bin/python bench/run.py --json bench/results/speed.json
