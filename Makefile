@@ -26,6 +26,7 @@ COMPILED = $(addprefix tests/test_,$(addsuffix .py,autorec bayesian choosing con
 test-portable: $(VENV)/ready
 	$(OLD_CPU) $(BIN)/python -m pytest
 	$(ANY_CPU) $(BIN)/python -m pytest $(COMPILED)
+	NOISEWISE_VECTORS=narrow $(BIN)/python -m pytest tests/test_engine.py tests/test_tensor.py tests/test_deviation.py
 
 lint: $(VENV)/ready
 	$(BIN)/ruff check src tests bench fuzz

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numba import njit
 
-from noisewise.engine import cpu, reference
+from noisewise.engine import cpu, narrow, reference, wide
 from noisewise.engine.state import (
     BIAS,
     BIAS_SUM,
@@ -22,7 +22,6 @@ from noisewise.engine.state import (
     initial_state,
     release_deviation,
 )
-from noisewise.engine.vectors import LANES, inverse_root, load, store
 
 
 def make_params(**changed) -> Params:
@@ -113,14 +112,16 @@ def test_kernel_takes_the_steps_of_the_reference(
             np.testing.assert_allclose(got, expected, rtol=near, atol=2e-6 + 0.1 * rough)
 
 
-@njit
-def inverse_roots(x, out):
-    for n in range(len(x)):
-        store(out, np.uintp(n), np.uintp(0), inverse_root(load(x, np.uintp(n), np.uintp(0))))
+@pytest.mark.parametrize("kind", [wide, narrow], ids=lambda kind: kind.__name__)
+def test_an_inverse_root_is_off_by_less_than_a_thousandth_wherever_sums_may_be(kind):
+    inverse_root, load, store = kind.inverse_root, kind.load, kind.store
 
+    @njit
+    def inverse_roots(x, out):
+        for n in range(len(x)):
+            store(out, np.uintp(n), np.uintp(0), inverse_root(load(x, np.uintp(n), np.uintp(0))))
 
-def test_an_inverse_root_is_off_by_less_than_a_thousandth_wherever_sums_may_be():
-    x = np.geomspace(1e-6, 1e12, 16_000, dtype=np.float32).reshape(-1, LANES)
+    x = np.geomspace(1e-6, 1e12, 16_000, dtype=np.float32).reshape(-1, kind.STEP)
     got = np.empty_like(x)
     inverse_roots(x, got)
     np.testing.assert_allclose(got * np.sqrt(x), 1.0, rtol=7e-4)

@@ -18,12 +18,12 @@ import numpy as np
 from numba import njit
 
 from noisewise.engine.state import BIAS, BIAS_SUM, DEVIATION_SUM, LINE, MEAN_SUM, SHARE
-from noisewise.engine.vectors import LANES, inverse_root, load, positive, store, total, zeros
+from noisewise.engine.vectors import CACHE, STEP, inverse_root, load, positive, store, total, zeros
 
 _HEADER, _BIAS, _BIAS_SUM, _MEAN_SUM, _DEVIATION_SUM, _SHARE = (
     np.uintp(k) for k in (LINE, BIAS, BIAS_SUM, MEAN_SUM, DEVIATION_SUM, SHARE)
 )
-_LANES, _NEXT = np.uintp(LANES), np.uintp(1)
+_STEP, _NEXT = np.uintp(STEP), np.uintp(1)
 _ZERO, _QUARTER, _HALF, _ONE, _TWO = (np.float32(x) for x in (0.0, 0.25, 0.5, 1.0, 2.0))
 FARTHEST = np.float32(50.0)  # squared error over variance, as far as a deviation step believes it
 
@@ -43,12 +43,12 @@ def weight_of(s, beta):
 @njit(fastmath=True, error_model="numpy", inline="always")
 def _dot(A, i, B, j, start, end):
     uv = zeros()
-    for d in range(start, end, _LANES):
+    for d in range(start, end, _STEP):
         uv += load(A, i, d) * load(B, j, d)
     return total(uv)
 
 
-@njit(fastmath=True, error_model="numpy", nogil=True, cache=True)
+@njit(fastmath=True, error_model="numpy", nogil=True, cache=CACHE)
 def visit_coordinate(
     stratum, worker, workers, side, starts, row, column, value, A, B, n_mean, n_deviation,
     rate, deviation_rate, l2, bias_l2, l1, delta, beta, variance, learn_deviation, sums,
@@ -87,7 +87,7 @@ def visit_coordinate(
             for m in range(n, after):
                 i, j, g, h = np.uintp(row[m]), np.uintp(column[m]), G[m - n], H[m - n]
                 a, b = l2 * A[i, _SHARE], l2 * B[j, _SHARE]
-                for d in range(_HEADER, p0, _LANES):
+                for d in range(_HEADER, p0, _STEP):
                     u, v = load(A, i, d), load(B, j, d)
                     du, dv = a * u - g * v, b * v - g * u
                     x, y = load(A, i, d + to_sum) + du * du, load(B, j, d + to_sum) + dv * dv
@@ -98,7 +98,7 @@ def visit_coordinate(
                 _step_biases(A, B, i, j, g, rate, bias_l2)
                 if learn_deviation:
                     a, b = l1 * A[i, _SHARE], l1 * B[j, _SHARE]
-                    for d in range(p0, end, _LANES):
+                    for d in range(p0, end, _STEP):
                         p, q = load(A, i, d), load(B, j, d)
                         dp, dq = h * q + a, h * p + b
                         x, y = load(A, i, d + to_sum) + dp * dp, load(B, j, d + to_sum) + dq * dq
@@ -113,7 +113,7 @@ def visit_coordinate(
         sums[block, 0], sums[block, 1] = squared, scaled + log_variance + np.log(product)
 
 
-@njit(fastmath=True, error_model="numpy", nogil=True, cache=True)
+@njit(fastmath=True, error_model="numpy", nogil=True, cache=CACHE)
 def visit_row(
     stratum, worker, workers, side, starts, row, column, value, A, B, n_mean, n_deviation,
     rate, deviation_rate, l2, bias_l2, l1, delta, beta, variance, learn_deviation, sums,
@@ -139,7 +139,7 @@ def visit_row(
             for m in range(n, after):
                 i, j = np.uintp(row[m]), np.uintp(column[m])
                 uv, uu, vv = zeros(), zeros(), zeros()
-                for d in range(_HEADER, p0, _LANES):
+                for d in range(_HEADER, p0, _STEP):
                     u, v = load(A, i, d), load(B, j, d)
                     uv += u * v
                     uu += u * u
@@ -168,7 +168,7 @@ def visit_row(
                 rate_j = rate / np.sqrt(B[j, _MEAN_SUM])
                 keep_i, keep_j = _ONE - rate_i * a, _ONE - rate_j * b
                 pull_i, pull_j = rate_i * g, rate_j * g
-                for d in range(_HEADER, p0, _LANES):
+                for d in range(_HEADER, p0, _STEP):
                     u, v = load(A, i, d), load(B, j, d)
                     store(A, i, d, keep_i * u + pull_i * v)
                     store(B, j, d, keep_j * v + pull_j * u)
@@ -181,7 +181,7 @@ def visit_row(
                     rate_i = deviation_rate / np.sqrt(A[i, _DEVIATION_SUM])
                     rate_j = deviation_rate / np.sqrt(B[j, _DEVIATION_SUM])
                     x, y = zeros(), zeros()
-                    for d in range(p0, end, _LANES):
+                    for d in range(p0, end, _STEP):
                         p, q = load(A, i, d), load(B, j, d)
                         dp, dq = h * q + a, h * p + b
                         x += dp * dp
@@ -207,7 +207,7 @@ def _step_biases(A, B, i, j, g, rate, l2):
     B[j, _BIAS] -= rate * dv / np.sqrt(B[j, _BIAS_SUM])
 
 
-@njit(fastmath=True, error_model="numpy", nogil=True, cache=True)
+@njit(fastmath=True, error_model="numpy", nogil=True, cache=CACHE)
 def predict(row, column, A, B, n_mean, n_deviation, floor, mean, variance):
     """Fill in mean and variance of cells."""
     p0 = _HEADER + np.uintp(n_mean)

@@ -14,16 +14,16 @@ from numba import njit
 
 from noisewise.engine.kernels import FARTHEST, weight_of
 from noisewise.engine.state import BIAS, BIAS_SUM, DEVIATION_SUM, LINE, MEAN_SUM, SHARE
-from noisewise.engine.vectors import LANES, inverse_root, load, positive, store, total, zeros
+from noisewise.engine.vectors import CACHE, STEP, inverse_root, load, positive, store, total, zeros
 
 _HEADER, _BIAS, _BIAS_SUM, _MEAN_SUM, _DEVIATION_SUM, _SHARE = (
     np.uintp(k) for k in (LINE, BIAS, BIAS_SUM, MEAN_SUM, DEVIATION_SUM, SHARE)
 )
-_LANES, _NEXT = np.uintp(LANES), np.uintp(1)
+_STEP, _NEXT = np.uintp(STEP), np.uintp(1)
 _ZERO, _HALF, _ONE, _TINY = (np.float32(x) for x in (0.0, 0.5, 1.0, 1e-12))
 
 
-@njit(fastmath=True, error_model="numpy", nogil=True, cache=True)
+@njit(fastmath=True, error_model="numpy", nogil=True, cache=CACHE)
 def visit_three(
     stratum, worker, workers, side, starts, row, column, layer, value, A, B, C, n_mean, n_deviation,
     rate, deviation_rate, l2, bias_l2, l1, delta, beta, variance, learn_deviation, sums,
@@ -73,7 +73,7 @@ def visit_three(
                     rate_i = rate / np.sqrt(A[i, _MEAN_SUM])
                     rate_j = rate / np.sqrt(B[j, _MEAN_SUM])
                     rate_k = rate / np.sqrt(C[k, _MEAN_SUM])
-                    for d in range(_HEADER, p0, _LANES):
+                    for d in range(_HEADER, p0, _STEP):
                         u, v, t = load(A, i, d), load(B, j, d), load(C, k, d)
                         du, dv, dt = a * u - g * (v * t), b * v - g * (u * t), c * t - g * (u * v)
                         x += du * du
@@ -86,7 +86,7 @@ def visit_three(
                     B[j, _MEAN_SUM] += per_mean * total(y)
                     C[k, _MEAN_SUM] += per_mean * total(z)
                 else:
-                    for d in range(_HEADER, p0, _LANES):
+                    for d in range(_HEADER, p0, _STEP):
                         u, v, t = load(A, i, d), load(B, j, d), load(C, k, d)
                         du, dv, dt = a * u - g * (v * t), b * v - g * (u * t), c * t - g * (u * v)
                         x = load(A, i, d + to_sum) + du * du
@@ -108,7 +108,7 @@ def visit_three(
                         rate_i = deviation_rate / np.sqrt(A[i, _DEVIATION_SUM])
                         rate_j = deviation_rate / np.sqrt(B[j, _DEVIATION_SUM])
                         rate_k = deviation_rate / np.sqrt(C[k, _DEVIATION_SUM])
-                        for d in range(p0, end, _LANES):
+                        for d in range(p0, end, _STEP):
                             p, q, w = load(A, i, d), load(B, j, d), load(C, k, d)
                             dp, dq, dw = h * (q * w) + a, h * (p * w) + b, h * (p * q) + c
                             x += dp * dp
@@ -121,7 +121,7 @@ def visit_three(
                         B[j, _DEVIATION_SUM] += per_deviation * total(y)
                         C[k, _DEVIATION_SUM] += per_deviation * total(z)
                     else:
-                        for d in range(p0, end, _LANES):
+                        for d in range(p0, end, _STEP):
                             p, q, w = load(A, i, d), load(B, j, d), load(C, k, d)
                             dp, dq, dw = h * (q * w) + a, h * (p * w) + b, h * (p * q) + c
                             x = load(A, i, d + to_sum) + dp * dp
@@ -140,7 +140,7 @@ def visit_three(
         sums[block, 0], sums[block, 1] = squared, scaled + log_variance + np.log(product)
 
 
-@njit(fastmath=True, error_model="numpy", nogil=True, cache=True)
+@njit(fastmath=True, error_model="numpy", nogil=True, cache=CACHE)
 def visit_many(
     stratum, worker, workers, side, starts, codes, value, R, first, n_mean, n_deviation,
     rate, deviation_rate, l2, bias_l2, l1, delta, beta, variance, learn_deviation, sums,
@@ -183,7 +183,7 @@ def visit_many(
                 i = at[mode]
                 a, b = l2 * R[i, _SHARE], l1 * R[i, _SHARE]
                 step, x = zeros() + rate / np.sqrt(R[i, _MEAN_SUM]), zeros()
-                for d in range(_HEADER, p0, _LANES):
+                for d in range(_HEADER, p0, _STEP):
                     u, later = load(R, i, d), load(Z, modes, d)
                     du = a * u - g * (load(Z, mode, d) * later)
                     x += du * du
@@ -199,7 +199,7 @@ def visit_many(
                 if learn_deviation:
                     step = zeros() + deviation_rate / np.sqrt(R[i, _DEVIATION_SUM])
                     x = zeros()
-                    for d in range(p0, end, _LANES):
+                    for d in range(p0, end, _STEP):
                         p, later = load(R, i, d), load(Z, modes, d)
                         dp = h * (load(Z, mode, d) * later) + b
                         x += dp * dp
@@ -217,7 +217,7 @@ def visit_many(
         sums[block, 0], sums[block, 1] = squared, scaled + log_variance
 
 
-@njit(fastmath=True, error_model="numpy", nogil=True, cache=True)
+@njit(fastmath=True, error_model="numpy", nogil=True, cache=CACHE)
 def predict_three(row, column, layer, A, B, C, n_mean, n_deviation, floor, mean, variance):
     """Fill in mean and variance of cells of three modes."""
     p0 = _HEADER + np.uintp(n_mean)
@@ -229,16 +229,16 @@ def predict_three(row, column, layer, A, B, C, n_mean, n_deviation, floor, mean,
         variance[n] = floor + _dot(A, i, B, j, C, k, p0, end)
 
 
-@njit(fastmath=True, error_model="numpy", nogil=True, cache=True)
+@njit(fastmath=True, error_model="numpy", nogil=True, cache=CACHE)
 def multiply(x, A, code, n_mean):
     """Multiply every row of x by the mean factors of a row of ``A``."""
     for n in range(np.uintp(len(x))):
         i = np.uintp(code[n])
-        for d in range(np.uintp(0), np.uintp(n_mean), _LANES):
+        for d in range(np.uintp(0), np.uintp(n_mean), _STEP):
             store(x, n, d, load(x, n, d) * load(A, i, d + _HEADER))
 
 
-@njit(fastmath=True, error_model="numpy", nogil=True, cache=True)
+@njit(fastmath=True, error_model="numpy", nogil=True, cache=CACHE)
 def quadratic(x, form):
     """Return ``x' form x`` of every row of x, but not what rounding makes negative.
 
@@ -250,7 +250,7 @@ def quadratic(x, form):
         whole = zeros()
         for a in range(width):
             part = zeros()
-            for d in range(a - a % _LANES, width, _LANES):
+            for d in range(a - a % _STEP, width, _STEP):
                 part += load(form, a, d) * load(x, n, d)
             whole += x[n, a] * part
         out[n] = max(total(whole), _ZERO)
@@ -285,7 +285,7 @@ def halves_in_turn(starts, visit):
 @njit(fastmath=True, error_model="numpy", inline="always")
 def _dot(A, i, B, j, C, k, start, end):
     uvt = zeros()
-    for d in range(start, end, _LANES):
+    for d in range(start, end, _STEP):
         uvt += load(A, i, d) * load(B, j, d) * load(C, k, d)
     return total(uvt)
 
@@ -297,7 +297,7 @@ def _products(R, at, Z, modes, start, end):
     The product of those after each starts with none of them.
     """
     everything = zeros()
-    for d in range(start, end, _LANES):
+    for d in range(start, end, _STEP):
         before = zeros() + _ONE
         store(Z, modes, d, before)
         for m in range(modes):

@@ -1,146 +1,49 @@
-"""Sixteen floats at a time inside numba's loops: one cache line, one register of the widest CPUs.
+"""Vectors inside compiled loops: sixteen floats at a time where numba allows it, else one.
 
-Left to itself, the compiler chooses half that width, and does what does not fill four registers one
-float at a time. Here a loop says what it wants: ``load``, ``+ - *`` among vectors and floats,
-``positive``, ``inverse_root``, ``store``, and ``total`` in the end. A CPU of narrower registers
-takes two or four for each vector.
+``wide`` tells numba of a type of its own, by ways that another version of numba may not have. So it
+is tried once, when this file is imported; where it fails, or gives wrong numbers, ``narrow`` takes
+its place, and a warning says so. ``NOISEWISE_VECTORS=narrow`` asks for that without a trial.
+
+A loop over factors goes on by ``STEP``. Rows are padded to whole ``LANES`` in either case, so that
+a model has the same arrays.
 """
 
-# mypy: allow-untyped-defs, allow-untyped-calls, allow-untyped-decorators, allow-subclassing-any
-# as numba infers the types
+import importlib
+import os
+import warnings
+from types import ModuleType
 
-import operator
-
-import numpy as np
-from llvmlite import ir  # type: ignore[import-untyped]
-from numba import njit, types
-from numba.extending import intrinsic, lower_builtin, models, register_model, type_callable
+import numba
 
 LANES = 16
-_FLOAT, _INT = ir.FloatType(), ir.IntType(32)
-_FLOATS, _INTS = ir.VectorType(_FLOAT, LANES), ir.VectorType(_INT, LANES)
-_NEWTON_A, _NEWTON_B = np.float32(2.3892446), np.float32(0.70395225)
-_ZEROS = ir.Constant(_FLOATS, [0.0] * LANES)
+CHOICES = ("wide", "narrow")
 
 
-class _Vector(types.Type):
-    def __init__(self):
-        super().__init__("Vector")
+def choose() -> ModuleType:
+    """Return the module whose vectors compiled loops use here."""
+    asked = os.environ.get("NOISEWISE_VECTORS", "wide")
+    if asked not in CHOICES:
+        raise ImportError(f"NOISEWISE_VECTORS must be one of {', '.join(CHOICES)}; got {asked!r}.")
+    if asked == "wide":
+        try:
+            wide = importlib.import_module("noisewise.engine.wide")
+            wide.check()
+            return wide
+        except Exception as error:  # what a version of numba to come may raise is unknown
+            warnings.warn(
+                f"Vectors do not work with numba {numba.__version__} ({type(error).__name__}: "
+                f"{error}), so training goes one float at a time, which takes longer. An earlier "
+                "numba helps.",
+                RuntimeWarning,
+                stacklevel=2,
+            )
+    return importlib.import_module("noisewise.engine.narrow")
 
 
-_VECTOR = _Vector()
-_OPERANDS = [(_VECTOR, _VECTOR), (_VECTOR, types.float32), (types.float32, _VECTOR)]
+_chosen = choose()
+STEP: int = _chosen.STEP
+# numba's cache does not know which of the two a loop was compiled with.
+CACHE = "NOISEWISE_VECTORS" not in os.environ
 
-
-@register_model(_Vector)
-class _Model(models.PrimitiveModel):
-    def __init__(self, manager, kind):
-        super().__init__(manager, kind, _FLOATS)
-
-
-def _define(operation, instruction):
-    """Let numba know an operator; a float stands for a vector of it."""
-
-    @type_callable(operation)
-    def type_operation(_):
-        return lambda a, b: _VECTOR if (a, b) in _OPERANDS else None
-
-    def lower(_, builder, signature, args):
-        a, b = (
-            x if kind == _VECTOR else _spread(builder, x)
-            for x, kind in zip(args, signature.args, strict=True)
-        )
-        return getattr(builder, instruction)(a, b)
-
-    for kinds in _OPERANDS:
-        lower_builtin(operation, *kinds)(lower)
-
-
-def _spread(builder, x):
-    first = builder.insert_element(_ZEROS, x, _INT(0))
-    return builder.shuffle_vector(first, _ZEROS, ir.Constant(_INTS, [0] * LANES))
-
-
-_define(operator.add, "fadd")
-_define(operator.iadd, "fadd")
-_define(operator.sub, "fsub")
-_define(operator.mul, "fmul")
-
-
-@intrinsic
-def zeros(_):
-    """Return a vector of zeros."""
-    return _VECTOR(), lambda *_: _ZEROS
-
-
-@intrinsic
-def load(_, matrix, row, column):
-    """Return what stands in a row of a matrix from a column on; the matrix is in C order."""
-
-    def build(context, builder, signature, args):
-        return builder.load(_place(context, builder, signature, args), align=4)
-
-    return _VECTOR(matrix, types.uintp, types.uintp), build
-
-
-@intrinsic
-def store(_, matrix, row, column, x):
-    """Put a vector into a row of a matrix from a column on."""
-
-    def build(context, builder, signature, args):
-        builder.store(args[3], _place(context, builder, signature, args), align=4)
-        return context.get_dummy_value()
-
-    return types.none(matrix, types.uintp, types.uintp, _VECTOR), build
-
-
-def _place(context, builder, signature, args):
-    matrix = context.make_array(signature.args[0])(context, builder, args[0])
-    width = builder.extract_value(matrix.shape, 1)
-    offset = builder.add(builder.mul(args[1], width), args[2])
-    return builder.bitcast(builder.gep(matrix.data, [offset]), _FLOATS.as_pointer())
-
-
-@intrinsic
-def total(_, x):
-    """Return the sum over a vector, as a float."""
-
-    def build(_context, builder, _signature, args):
-        kind = ir.FunctionType(_FLOAT, [_FLOAT, _FLOATS])
-        reduce = builder.module.declare_intrinsic(f"llvm.vector.reduce.fadd.v{LANES}f32", (), kind)
-        return builder.call(reduce, [_FLOAT(-0.0), args[0]], fastmath=("fast",))
-
-    return types.float32(_VECTOR), build
-
-
-@intrinsic
-def positive(_, x):
-    """Return a vector with zeros for what is negative."""
-
-    def build(_context, builder, _signature, args):
-        return builder.select(builder.fcmp_ordered(">", args[0], _ZEROS), args[0], _ZEROS)
-
-    return _VECTOR(_VECTOR), build
-
-
-@njit(fastmath=True, error_model="numpy", inline="always")
-def inverse_root(x):
-    """Return 1 / sqrt(x) to 0.07 %, without a root and a division, which take a CPU long.
-
-    That is plenty for the length of a step. It takes one step of Newton's method, whose constants
-    balance the errors above and below.
-    """
-    y = _rough_inverse_root(x)
-    return _NEWTON_B * y * (_NEWTON_A - x * y * y)
-
-
-@intrinsic
-def _rough_inverse_root(_, x):
-    """Halve the exponent and turn its sign, in the bits of the floats."""
-
-    def build(_context, builder, _signature, args):
-        halved = builder.lshr(builder.bitcast(args[0], _INTS), ir.Constant(_INTS, [1] * LANES))
-        start = ir.Constant(_INTS, [0x5F1FFFF9] * LANES)
-        return builder.bitcast(builder.sub(start, halved), _FLOATS)
-
-    return _VECTOR(_VECTOR), build
+inverse_root, load, positive = _chosen.inverse_root, _chosen.load, _chosen.positive
+store, total, zeros = _chosen.store, _chosen.total, _chosen.zeros
