@@ -104,7 +104,7 @@ def test_a_row_that_is_folded_in_predicts_like_one_that_was_trained(split, orien
         np.testing.assert_allclose(
             np.clip(new.predict(others), *model.value_range_),
             model.predict(cells),
-            atol=1e-3 if encoded else 0.1,  # the network again, or the end of a long training
+            atol=1e-3 if encoded else 0.3,  # the network again, or outputs like those it has
         )
     with pytest.raises(DataError, match="one value for each id"):
         model.fold_in([1, 2], [3.0], mode=1)

@@ -5,7 +5,7 @@ import pickle
 
 import numpy as np
 import pytest
-from conftest import make_world
+from conftest import assert_same_bits, make_world, tensors_of
 
 from noisewise import DataError, DeviationFactorizer, SettingError, observe
 from noisewise.engine import cpu
@@ -533,19 +533,33 @@ def test_fold_in_comes_close_to_a_full_fit(world, mode, settings):
     assert np.corrcoef(folded, full)[0, 1] > 0.9
 
 
-@pytest.mark.parametrize(("penalty", "charged"), [("rating", 4), ("row", 1)])
-def test_fold_in_is_a_ridge_regression_on_the_rows_of_the_others(small_world, penalty, charged):
-    model = make_model(deviation_rank=0, penalty=penalty, l2=0.7, bias_l2=0.2, value_range=None)
+@pytest.mark.parametrize("penalty", ["rating", "row"])
+def test_fold_in_is_the_posterior_of_a_row_of_the_population(small_world, penalty):
+    model = make_model(deviation_rank=0, penalty=penalty, value_range=None)
     model.fit(small_world.X, small_world.y)
     items, values = [3, 5, 7, 11], np.array([5.0, 1.0, 2.0, 4.0])
-    rows, factors = [model.row(item, mode=1) for item in items], model.factors_
-    x = np.array([[*row.mean, 1.0] for row in rows])
-    target = (values - factors.location) / factors.scale - [row.bias for row in rows]
-    weight = factors.state.variance ** (model.beta - 1)
-    ridge = charged * np.diag([model.l2, model.l2, model.bias_l2])
-    fitted = np.linalg.solve(weight * x.T @ x + ridge, weight * x.T @ target)
-    expected = factors.location + factors.scale * (x @ fitted + [row.bias for row in rows])
-    np.testing.assert_allclose(model.fold_in(items, values).predict(items), expected, rtol=1e-4)
+    factors, all_items = model.factors_, model.ids_[1]
+    known = [[model.row(id, mode=m) for id in ids.labels] for m, ids in enumerate(model.ids_)]
+    rows = [np.array([[*row.mean, row.bias] for row in mode]) for mode in known]
+    centre, C = rows[0].mean(axis=0), np.cov(rows[0].T, bias=True)
+    seen = rows[1][all_items.lookup(items)]
+    x = np.column_stack([seen[:, :-1], np.ones(4)])
+    target = (values - factors.location) / factors.scale - seen[:, -1]
+    _, noise, ignorance = model.predict_parts([("nobody", item) for item in items])
+    own = np.einsum("ij,jk,ik->i", x, C, x)  # what not knowing the user adds, in a stranger
+    scale = model.std_scale_ * factors.scale
+    V = np.diag((noise / scale) ** 2 + (ignorance / scale) ** 2 - own)
+    gain = C @ x.T @ np.linalg.inv(x @ C @ x.T + V)
+    row = centre + gain @ (target - x @ centre)
+    left = C - gain @ x @ C
+    new = model.fold_in(items, values)
+    expected = factors.location + factors.scale * (x @ row + seen[:, -1])
+    np.testing.assert_allclose(new.predict(items), expected, rtol=1e-4)
+    looked = np.column_stack([rows[1][:, :-1], np.ones(len(rows[1]))])
+    often = np.array([row.observations for row in known[1]])
+    typical = (looked * often[:, None]).T @ looked
+    share = np.sum(left * typical) / np.sum(C * typical)
+    assert new.side.shrink[0] == pytest.approx(share, rel=1e-4)
 
 
 def test_fold_in_tells_a_noisy_newcomer_from_a_quiet_one(fitted, split):
@@ -560,16 +574,16 @@ def test_fold_in_tells_a_noisy_newcomer_from_a_quiet_one(fitted, split):
 
 
 def test_fold_in_of_more_values_leaves_less_ignorance(fitted):
-    left = [fitted.fold_in(range(n), np.full(n, 3.0)).side.shrink[0] for n in (1, 60, 120)]
-    assert 1 > left[0] > left[1] > left[2] > 0
+    left = [fitted.fold_in(range(n), np.full(n, 3.0)).side.shrink[0] for n in (1, 2, 60, 120)]
+    assert 1 > left[0] > left[1] > left[2] > left[3] > 0
 
 
-def test_fold_in_does_not_change_the_model(fitted):
-    before = pickle.dumps(fitted)
+def test_fold_in_does_not_change_the_model(fitted, tmp_path):
+    before = tensors_of(fitted, tmp_path)
     new = fitted.fold_in([1, 2, 3], [5.0, 1.0, 3.0])
     new.predict([4], return_std=True)
     new.recommend(3)
-    assert pickle.dumps(fitted) == before
+    assert_same_bits(tensors_of(fitted, tmp_path), before)
 
 
 def test_fold_in_takes_items_that_nobody_knows(fitted):

@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from noisewise.engine import cpu
 from noisewise.engine.blas import one_blas_thread
-from noisewise.engine.ignorance import of_cells, of_modes, spread_and_shrink
+from noisewise.engine.ignorance import Population, of_cells, of_modes, spread_and_shrink
 from noisewise.engine.state import (
     BIAS,
     BIAS_SUM,
@@ -112,18 +112,15 @@ class Factors:
         """Whether deviation factors were trained; else every cell has the same noise."""
         return self.params.deviation_rank > 0 and self.state.epoch > self.params.warmup
 
-    def shrink_after(self, mode: int, n: int) -> float:
-        """Shrink of a row with n observations: that of a known row with the next larger count."""
-        counts, shrink = self._shrink_by_count[mode]
-        return float(shrink[min(int(np.searchsorted(counts, n)), len(counts) - 1)])
-
     @cached_property
-    def _shrink_by_count(self) -> list[tuple[Counts, Floats]]:
-        tables = []
-        for count, shrink in zip(self.counts, self.shrink, strict=True):
-            kinds, first = np.unique(count, return_index=True)
-            tables.append((kinds, shrink[first]))
-        return tables
+    def populations(self) -> tuple[Population, ...]:
+        """Of two modes, what the rows of each have in common; measured when first asked for."""
+        rows = [_with_bias(self.state, self.params, m) for m in range(2)]
+        with one_blas_thread():  # the same bits on any machine's threads
+            return tuple(
+                Population.of(rows[m], self.counts[m], rows[1 - m], self.counts[1 - m])
+                for m in range(2)
+            )
 
     def known_codes(self, mode: int, codes: Codes) -> Codes:
         """Send ids never trained on (-1, or without observations) to the last row."""
@@ -329,14 +326,16 @@ def _with_average(rows: Floats, order: Codes, count: Counts) -> Floats:
     return extended
 
 
+def _with_bias(state: State, params: Params, mode: int) -> Floats:
+    """Return the rows of all ids of a mode as ``[mean factors, bias]``."""
+    return np.column_stack([state.mean_factors(mode, params.rank)[:-1], state.biases(mode)[:-1]])
+
+
 def _ignorance(
     state: State, params: Params, counts: tuple[Counts, ...]
 ) -> tuple[tuple[Floats, ...], tuple[Floats, ...]]:
     """Spread and shrink of all modes, the unknown rows included."""
-    rows = [
-        np.column_stack([state.mean_factors(m, params.rank)[:-1], state.biases(m)[:-1]])
-        for m in range(len(counts))
-    ]
+    rows = [_with_bias(state, params, m) for m in range(len(counts))]
     noise = max(state.variance, params.delta, 1e-6)
     if len(rows) > 2:
         return of_modes(rows, counts, noise)

@@ -35,6 +35,33 @@ Counts = npt.NDArray[np.int64]
 CHUNK = 8192  # rows that are worked on in float64 at a time
 
 
+class Population(NamedTuple):
+    """The rows of one mode of two, and what they are looked at through.
+
+    Attributes
+    ----------
+    centre, covariance
+        Of rows that were observed, the bias last.
+    seen_through
+        Mean of x x' over rows x of the other mode, as often as they were observed.
+    """
+
+    centre: Array
+    covariance: Array
+    seen_through: Array
+
+    @classmethod
+    def of(cls, own: Floats, counts: Counts, other: Floats, other_counts: Counts) -> Population:
+        """Measure it; rows and counts as in ``spread_and_shrink``."""
+        known = counts > 0
+        weight = other_counts / max(other_counts.sum(), 1)
+        return cls(
+            known / max(known.sum(), 1) @ own,
+            _covariance(own, counts),
+            _moments(_seen_through(other), weight),
+        )
+
+
 class Ignorance(NamedTuple):
     """What not knowing the rows of one mode means; the last entry is that of an id never seen."""
 

@@ -246,10 +246,7 @@ class LowRank(Rowwise):
         )
 
     def _fold(self, mode: int, codes: Codes, values: Floats) -> factors.Side:
-        row = fold_in(self.factors_, mode, codes, values)
-        shrink = self.factors_.shrink_after(mode, len(values))
-        spread = self.factors_.spread[mode][-1:]
-        return factors.Side(row[None], spread, np.array([shrink], dtype=np.float32))
+        return fold_in(self.factors_, mode, codes, values)
 
 
 @dataclass(frozen=True, eq=False)

@@ -10,8 +10,6 @@ s are those under which the data are likeliest. There is no step size and no pen
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any, ClassVar, Literal, NamedTuple
@@ -22,17 +20,15 @@ from noisewise import storage
 from noisewise.engine.als import grouped
 from noisewise.engine.blas import one_blas_thread
 from noisewise.engine.doubt import as_factors, new_side
-from noisewise.engine.factors import Factors
-from noisewise.engine.state import EpochInfo, Params
+from noisewise.engine.factors import Factors, Side
+from noisewise.engine.state import Codes, EpochInfo, Floats, Params
 from noisewise.engine.variational import Common, Posterior, initial_posterior, sweep
 from noisewise.models.factored import Factored
 from noisewise.models.fitting import count_rows, judged
-from noisewise.models.low_rank import NewRow
 from noisewise.models.robust import Units
 from noisewise.models.settings import Rule, number, whole
 from noisewise.models.trained import RULES, Fit, Plan
 from noisewise.observations import Observations
-from noisewise.observations.tables import check_values
 
 
 class RobustBayesianFactorizer(Factored):
@@ -153,32 +149,12 @@ class RobustBayesianFactorizer(Factored):
         self.random_state = random_state
         self.n_jobs = n_jobs
 
-    def fold_in(self, others: Sequence[Any], y: Any, *, mode: int | str = 0) -> NewRow:
-        """Learn a new id from its own values, all else fixed; the model is not changed.
-
-        The new row gets its posterior as the rows of a sweep do.
-
-        Parameters
-        ----------
-        others : sequence of ids
-            What the new id was seen with: for a new user, items.
-        y : sequence of float
-            The values.
-        mode : int or str
-            The mode of the new id: 0 for a user, 1 for an item, or a column's name.
-
-        Returns
-        -------
-        NewRow
-            Predicts and recommends for the new id.
-        """
-        new = super().fold_in(others, y, mode=mode)  # for its checks, and for what was seen
-        m, factors = new.mode, self.factors_
-        codes = factors.known_codes(1 - m, self.ids_[1 - m].lookup(others))
-        values = (check_values(y, "y") - factors.location) / factors.scale
+    def _fold(self, mode: int, codes: Codes, values: Floats) -> Side:
+        """Give a new row its posterior, as the rows of a sweep get theirs."""
+        factors = self.factors_
+        standardised = (values - factors.location) / factors.scale
         with one_blas_thread():
-            side = new_side(factors, self.common_, m, codes, values, self.max_precision)
-        return replace(new, side=side)
+            return new_side(factors, self.common_, mode, codes, standardised, self.max_precision)
 
     def _learn(
         self, observations: Observations, held_out: Observations | None, plan: Plan, seed: int
