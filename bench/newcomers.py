@@ -22,7 +22,6 @@ import numpy as np
 import numpy.typing as npt
 
 from noisewise import BayesianFactorizer, DeviationFactorizer, metrics
-from noisewise.calibration import normal_half_width
 from noisewise.datasets import read
 from noisewise.experiments.ratings import where_and_when
 from noisewise.observations import Observations
@@ -116,20 +115,18 @@ def measured(
     started = time.perf_counter()
     model = MODELS[name](random_state=seed, n_jobs=n_jobs).fit(train)
     fit_seconds = time.perf_counter() - started
-    half = normal_half_width(COVERAGE)
-    if model.calibration_ is not None:
-        half = model.calibration_.half_width(COVERAGE)
     truth = np.concatenate([newcomer.truth for newcomer in newcomers])
     lines = []
     for n in (0, *RATINGS):
         parts = [_predicted(model, newcomer, n) for newcomer in newcomers]
-        mean, std = (np.concatenate(part) for part in zip(*parts, strict=True))
+        mean, std, low, high = map(np.concatenate, zip(*parts, strict=True))
         lines.append(
             {
                 "ratings": n,
                 "rmse": metrics.rmse(truth, mean),
                 "mean_std": float(std.mean()),
-                "coverage_90": float(np.mean(np.abs(truth - mean) <= half * std)),
+                "coverage_90": metrics.coverage(truth, low, high),
+                "mean_width_90": metrics.width(low, high),
             }
         )
     rmse, std, covered = (
@@ -147,12 +144,14 @@ def measured(
     }
 
 
-def _predicted(model: Any, newcomer: Newcomer, n: int) -> tuple[Array, Array]:
-    if n == 0:
-        cells = [(STRANGER, item) for item in newcomer.asked.tolist()]
-        return model.predict(cells, return_std=True)
-    row = model.fold_in(newcomer.items[:n].tolist(), newcomer.values[:n])
-    return row.predict(newcomer.asked.tolist(), return_std=True)
+def _predicted(model: Any, newcomer: Newcomer, n: int) -> tuple[Array, ...]:
+    """Return mean, std, and the ends of the interval of what a newcomer is asked for."""
+    who, cells = model, [(STRANGER, item) for item in newcomer.asked.tolist()]
+    if n:
+        who = model.fold_in(newcomer.items[:n].tolist(), newcomer.values[:n])
+        cells = newcomer.asked.tolist()
+    interval = who.predict_interval(cells, coverage=COVERAGE)
+    return (*who.predict(cells, return_std=True), *interval)
 
 
 def _kept(path: Path | None) -> dict[str, Any]:

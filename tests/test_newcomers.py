@@ -12,7 +12,6 @@ from noisewise import (
     TrimmedFactorizer,
     metrics,
 )
-from noisewise.calibration import normal_half_width
 from noisewise.engine.foldin import fold_in
 
 QUICK = {"random_state": 0, "n_jobs": 1}
@@ -45,25 +44,21 @@ def fitted(request, world, mode):
 
 def judged(model, world, mode):
     """RMSE, mean std and coverage of 90 % intervals: of a stranger, and by values told."""
-    half = normal_half_width(0.9)
-    if model.calibration_ is not None:
-        half = model.calibration_.half_width(0.9)
     found = []
     for n in (0, *TOLD):
-        truth, mean, std = [], [], []
+        parts = []
         for id in range(LATE):
             mine = world.part(world.X[:, mode] == id)
             told, asked = mine.part(slice(n)), mine.part(slice(TOLD[-1], None))
             if n:
-                row = model.fold_in(told.X[:, 1 - mode], told.y, mode=mode)
-                predicted = row.predict(asked.X[:, 1 - mode], return_std=True)
+                who = model.fold_in(told.X[:, 1 - mode], told.y, mode=mode)
+                cells = asked.X[:, 1 - mode]
             else:
-                predicted = model.predict(asked.X, return_std=True)
-            for so_far, part in zip((mean, std), predicted, strict=True):
-                so_far.append(part)
-            truth.append(asked.y)
-        truth, mean, std = map(np.concatenate, (truth, mean, std))
-        covered = np.mean(np.abs(truth - mean) <= half * std)
+                who, cells = model, asked.X
+            interval = who.predict_interval(cells, coverage=0.9)
+            parts.append((asked.y, *who.predict(cells, return_std=True), *interval))
+        truth, mean, std, low, high = map(np.concatenate, zip(*parts, strict=True))
+        covered = np.mean((low <= truth) & (truth <= high))
         found.append((metrics.rmse(truth, mean), std.mean(), covered))
     return np.array(found).T
 
