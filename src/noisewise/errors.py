@@ -1,4 +1,4 @@
-"""The exceptions noisewise raises on purpose.
+"""The exceptions noisewise raises on purpose, and how it warns.
 
 .. code-block:: text
 
@@ -11,6 +11,11 @@
 
 Each also inherits from the builtin a caller would expect, so ``except ValueError`` keeps working.
 """
+
+import sys
+import warnings
+
+PACKAGE = "noisewise."
 
 
 class NoisewiseError(Exception):
@@ -38,3 +43,11 @@ class MissingExtraError(NoisewiseError, ImportError):
 
     def __init__(self, purpose: str, extra: str) -> None:
         super().__init__(f"{purpose} needs an optional library: pip install 'noisewise[{extra}]'.")
+
+
+def warn(message: str, category: type[Warning] = UserWarning) -> None:
+    """Warn of something at the line outside of this package that led to it."""
+    frame, level = sys._getframe(1), 2
+    while frame.f_back is not None and frame.f_globals.get("__name__", "").startswith(PACKAGE):
+        frame, level = frame.f_back, level + 1
+    warnings.warn(message, category, stacklevel=level)

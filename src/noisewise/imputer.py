@@ -19,6 +19,7 @@ from noisewise.imputing import arrays, files, frames, grids
 from noisewise.imputing.cells import Fitted, Layout, Table, warn_of_unread
 from noisewise.imputing.knowledge import Knowledge
 from noisewise.models.base import Factorizer
+from noisewise.models.changing import at_one_moment, in_one_step
 from noisewise.models.choosing import AutoFactorizer
 from noisewise.models.sensor_models import NEED_COORDINATES, SENSOR_MODELS, build
 from noisewise.models.settings import Rule, check, one_of, random_seed, threads
@@ -139,6 +140,7 @@ class DeviationImputer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):  
         self.random_state = random_state
         self.n_jobs = n_jobs
 
+    @in_one_step
     def fit(self, X: Any, y: Any = None) -> Self:
         """Learn from the readings of a table.
 
@@ -168,6 +170,7 @@ class DeviationImputer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):  
         self._fitted = Fitted.of(table)
         return self
 
+    @at_one_moment
     def transform(self, X: Any, return_std: bool = False) -> Any:
         """Fill the holes of a table.
 
@@ -217,10 +220,12 @@ class DeviationImputer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):  
         return self._knowledge.model
 
     @property
+    @at_one_moment
     def chosen_(self) -> str:
         """The method; for "auto", the one it took."""
         return self.model_.choice_ if isinstance(self.model_, AutoFactorizer) else self.method
 
+    @at_one_moment
     def save(self, path: str | Path) -> None:
         """Write the imputer to one safetensors file, wholly or not at all; nothing in it can run.
 

@@ -13,6 +13,7 @@ import numpy.typing as npt
 from sklearn.utils.validation import check_is_fitted
 
 from noisewise.errors import DataError, SettingError
+from noisewise.models.changing import as_it_is
 from noisewise.models.low_rank import Rowwise
 from noisewise.observations import observe
 
@@ -53,6 +54,7 @@ def noisy_ids(model: Rowwise, *, mode: int | str = 0, n: int | None = 20, fewest
     """
     check_is_fitted(model)
     check_many(n)
+    model = as_it_is(model)
     m = model._mode(mode)
     noise = np.sqrt(model.factors_.noise_by_row(m)) * model.std_scale_
     counts = model.factors_.counts[m]
@@ -86,6 +88,7 @@ def noisy_observations(model: Rowwise, X: Any, y: Any = None, *, n: int | None =
     """
     check_is_fitted(model)
     check_many(n)
+    model = as_it_is(model)
     observations = observe(X, y, duplicates="last", ids=model.ids_)
     if observations.n_modes != len(model.ids_):
         raise DataError(f"X must have {len(model.ids_)} id columns; got {observations.n_modes}.")

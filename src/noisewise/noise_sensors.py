@@ -12,6 +12,7 @@ import numpy.typing as npt
 from scipy import stats
 
 from noisewise.errors import SettingError
+from noisewise.models.changing import as_it_is
 from noisewise.models.sensors import mode_number
 from noisewise.models.temporal import TemporalFactorizer
 from noisewise.noise import Table, check_many
@@ -88,6 +89,7 @@ def noisy_series(model: TemporalFactorizer, *, n: int | None = 20, fewest: int =
     ('room 2', True, True)
     """
     check_many(n)
+    model = as_it_is(model)
     known = model.noise_by_series_
     eligible = np.flatnonzero(known["observations"] >= max(fewest, 1))
     known = {name: column[eligible] for name, column in known.items()}
@@ -136,6 +138,7 @@ def noisy_places(
         observations.
     """
     check_many(n)
+    model = as_it_is(model)
     table = noisy_series(model, n=None, fewest=fewest)
     ids = model.ids_[mode_number(mode, model.ids_, "mode")]
     if ids.name not in table:

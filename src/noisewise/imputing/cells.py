@@ -6,7 +6,6 @@ modes, location and sensor; the rows of a long frame carry all of them.
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal, NamedTuple, NoReturn, TypeAlias
@@ -14,7 +13,7 @@ from typing import Any, Literal, NamedTuple, NoReturn, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from noisewise.errors import DataError, SettingError
+from noisewise.errors import DataError, SettingError, warn
 from noisewise.observations import Codes, Duplicates, Ids, Observations, assemble
 from noisewise.observations.duplicates import group_cells
 
@@ -201,11 +200,10 @@ def warn_of_unread(table: Table, places: NDArray[np.intp]) -> None:
         return
     names = table.series(places)
     more = f" and {len(names) - SHOWN:,} more" if len(names) > SHOWN else ""
-    warnings.warn(
+    warn(
         f"Nothing was ever read of {', '.join(map(repr, names[:SHOWN]))}{more}, nor of any "
         "series of the same type, so the holes there stay: drop these series, or say with sensor= "
         "which others are of their type.",
-        stacklevel=4,
     )
 
 

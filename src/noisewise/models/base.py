@@ -6,7 +6,6 @@ of it afterwards is written once, here.
 
 from __future__ import annotations
 
-import warnings
 from abc import abstractmethod
 from pathlib import Path
 from typing import Any, ClassVar, Self
@@ -21,7 +20,8 @@ from noisewise import storage
 from noisewise.calibration import Calibration, normal_half_width
 from noisewise.engine.factors import Moments
 from noisewise.engine.state import Codes, Floats
-from noisewise.errors import ModelFileError
+from noisewise.errors import ModelFileError, warn
+from noisewise.models.changing import at_one_moment, in_one_step
 from noisewise.observations import Ids, encode_ids, observe
 
 Array = npt.NDArray[Any]
@@ -63,6 +63,7 @@ class Factorizer(RegressorMixin, BaseEstimator):  # type: ignore[misc]
     def _unpack(self, path: str | Path, header: dict[str, Any], tensors: storage.Tensors) -> None:
         """Undo ``_pack``, trusting nothing."""
 
+    @at_one_moment
     def predict(self, X: Any, return_std: bool = False) -> Any:
         """Predict the value of cells.
 
@@ -82,6 +83,7 @@ class Factorizer(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         mean, noise, ignorance = self._predict(X)
         return (mean, np.sqrt(noise + ignorance)) if return_std else mean
 
+    @at_one_moment
     def predict_parts(self, X: Any) -> tuple[Floats, Floats, Floats]:
         """Predict, and tell noise from ignorance.
 
@@ -93,6 +95,7 @@ class Factorizer(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         mean, noise, ignorance = self._predict(X)
         return mean, np.sqrt(noise), np.sqrt(ignorance)
 
+    @at_one_moment
     def predict_interval(self, X: Any, coverage: float = 0.9) -> tuple[Floats, Floats]:
         """Predict an interval that holds the value in ``coverage`` of the cases.
 
@@ -105,10 +108,9 @@ class Factorizer(RegressorMixin, BaseEstimator):  # type: ignore[misc]
     def _interval(self, mean: Floats, std: Floats, coverage: float) -> tuple[Floats, Floats]:
         """Interval around each mean, for a method that was called from outside."""
         if self.calibration_ is None and not self._std_is_honest:
-            warnings.warn(
+            warn(
                 "These intervals are not calibrated, as nothing was held out: call calibrate(X, y) "
                 "with values that were not trained on, or fit with patience set.",
-                stacklevel=3,
             )
         if self.calibration_ is None:
             half = normal_half_width(coverage) * std
@@ -116,6 +118,7 @@ class Factorizer(RegressorMixin, BaseEstimator):  # type: ignore[misc]
             half = np.float32(self.calibration_.half_width(coverage)) * std
         return self._clipped(mean - half), self._clipped(mean + half)
 
+    @in_one_step
     def calibrate(self, X: Any, y: Any = None) -> Self:
         """Learn from values that were not trained on how far std and interval must reach."""
         check_is_fitted(self)
@@ -125,6 +128,7 @@ class Factorizer(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         self.calibration_ = Calibration.measure(held_out.values - mean, std)
         return self
 
+    @at_one_moment
     def save(self, path: str | Path) -> None:
         """Write the model to one safetensors file, wholly or not at all; nothing in it can run."""
         check_is_fitted(self)

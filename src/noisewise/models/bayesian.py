@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import math
 import time as clock
-import warnings
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, ClassVar, Literal, NamedTuple, Self
@@ -30,7 +29,8 @@ from noisewise.engine.gibbs.posterior import Posterior, Side
 from noisewise.engine.gibbs.problem import Model
 from noisewise.engine.state import Codes, EpochInfo, Floats
 from noisewise.engine.training import Callback, Training, train
-from noisewise.errors import DataError, SettingError
+from noisewise.errors import DataError, SettingError, warn
+from noisewise.models.changing import at_one_moment, in_one_step
 from noisewise.models.low_rank import Rowwise
 from noisewise.models.sampling import prepare
 from noisewise.models.settings import Rule, check, either, number, one_of, whole
@@ -128,6 +128,7 @@ class BayesianFactorizer(Learner, Rowwise):
 
     Examples
     --------
+    >>> import warnings
     >>> ratings = [("ann", "Alien", 5), ("ann", "Brazil", 4), ("bob", "Alien", 1), ("bob", "M", 5)]
     >>> model = BayesianFactorizer(rank=2, sweeps=60, burn_in=20, random_state=0)
     >>> with warnings.catch_warnings():
@@ -203,6 +204,7 @@ class BayesianFactorizer(Learner, Rowwise):
         self.random_state = random_state
         self.n_jobs = n_jobs
 
+    @in_one_step
     def fit(
         self,
         X: Any,
@@ -262,6 +264,7 @@ class BayesianFactorizer(Learner, Rowwise):
         return self
 
     @available_if(_has_levels)  # type: ignore[untyped-decorator]
+    @at_one_moment
     def predict_proba(self, X: Any) -> npt.NDArray[np.float64]:
         """Predict the probability of every level; only of ``likelihood="ordinal"``.
 
@@ -273,6 +276,7 @@ class BayesianFactorizer(Learner, Rowwise):
         codes, time = self._encoded(X)
         return self.factors_.probabilities(codes, self._threads(), time)
 
+    @at_one_moment
     def row(self, id: Any, *, mode: int | str = 0) -> RowSummary:
         """Read what was learned of an id: its bias, its noise, how often it was observed.
 
@@ -347,11 +351,10 @@ class BayesianFactorizer(Learner, Rowwise):
     def _warn_unless_converged(self) -> None:
         found = self.convergence_["predictions (median)"]
         if found["rhat"] > WORST_RHAT:
-            warnings.warn(
+            warn(
                 f"Predictions have not settled (split R-hat {found['rhat']:.2f}, which should be "
                 f"below {WORST_RHAT}): raise sweeps (now {self.sweeps}) or burn_in (now "
                 f"{self.burn_in}).",
-                stacklevel=3,
             )
 
     def _encoded(self, X: Any) -> tuple[tuple[Codes, ...], npt.NDArray[Any] | None]:

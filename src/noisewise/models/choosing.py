@@ -22,6 +22,7 @@ from noisewise.engine.factors import Moments
 from noisewise.engine.series import Array, Ints, Series
 from noisewise.errors import ModelFileError, SettingError
 from noisewise.models.base import Factorizer
+from noisewise.models.changing import in_one_step
 from noisewise.models.interpolation import LinearInterpolator
 from noisewise.models.nested import adjusted, pack, unpack
 from noisewise.models.residual import ResidualFactorizer, quick_factorizer
@@ -170,6 +171,7 @@ class AutoFactorizer(Factorizer):
         self.random_state = random_state
         self.n_jobs = n_jobs
 
+    @in_one_step
     def fit(self, X: Any, y: Any = None) -> Self:
         """Try every candidate, and fit the best on everything.
 

@@ -23,6 +23,7 @@ import numpy as np
 from noisewise.engine.factors import Factors
 from noisewise.engine.state import Params
 from noisewise.errors import SettingError
+from noisewise.models.changing import in_one_step
 from noisewise.models.factored import Factored
 from noisewise.models.fitting import continue_factors, fit_factors
 from noisewise.models.settings import Rule, check, number, one_of, whole
@@ -225,6 +226,7 @@ class DeviationFactorizer(Factored):
     def _adopt(self, knowledge: Factors) -> None:
         self.factors_ = knowledge
 
+    @in_one_step
     def partial_fit(self, X: Any, y: Any = None, *, epochs: int = 10) -> Self:
         """Go on learning from new observations, of new ids or old ones, without a restart.
 

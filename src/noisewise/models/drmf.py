@@ -22,6 +22,7 @@ from noisewise.engine import cpu
 from noisewise.engine.factors import Factors
 from noisewise.engine.state import EpochInfo, Params, State
 from noisewise.engine.training import Training
+from noisewise.models.changing import at_one_moment
 from noisewise.models.factored import Factored
 from noisewise.models.robust import ADVICE, Task, biased_mf, positive
 from noisewise.models.settings import Rule, number, whole
@@ -174,6 +175,7 @@ class TrimmedFactorizer(Factored):
         self.random_state = random_state
         self.n_jobs = n_jobs
 
+    @at_one_moment
     def is_outlier(self, X: Any, y: Any = None) -> Flags:
         """Return whether the errors of observations are as large as those of outliers.
 

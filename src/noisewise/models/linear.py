@@ -9,7 +9,6 @@ deviation of every point given, weighted least squares (DLR in Lee, Yang and Lin
 
 from __future__ import annotations
 
-import warnings
 from typing import Any, Literal, NamedTuple, Self
 
 import numpy as np
@@ -18,7 +17,8 @@ from sklearn.base import BaseEstimator, RegressorMixin
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from noisewise.errors import DataError
+from noisewise.errors import DataError, warn
+from noisewise.models.changing import at_one_moment, in_one_step
 from noisewise.models.settings import check, number, one_of, whole
 
 STEPS = 10  # of the variance, for one of the mean
@@ -101,6 +101,7 @@ class DeviationRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         self.max_iter = max_iter
         self.tol = tol
 
+    @in_one_step
     def fit(self, X: Any, y: Any, sample_std: Any = None) -> Self:
         """Learn from rows of numbers and a value for each.
 
@@ -152,6 +153,7 @@ class DeviationRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         mean, noise, ignorance = self.predict_parts(X)
         return (mean, np.hypot(noise, ignorance)) if return_std else mean
 
+    @at_one_moment
     def predict_parts(self, X: Any) -> tuple[Array, Array, Array]:
         """Predict, and tell noise from ignorance.
 
@@ -195,10 +197,9 @@ class DeviationRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
             if len(curve) > 1 and curve[-2] - curve[-1] < self.tol:
                 break
         else:
-            warnings.warn(
+            warn(
                 f"The likelihood still rose after {self.max_iter} turns: raise max_iter or tol.",
                 ConvergenceWarning,
-                stacklevel=3,
             )
         return line, p + np.append(np.zeros(X.shape[1]), floor), variance, curve
 

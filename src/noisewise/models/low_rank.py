@@ -17,6 +17,7 @@ from noisewise.engine.foldin import fold_in
 from noisewise.engine.state import Codes, Floats
 from noisewise.errors import DataError
 from noisewise.models.base import Factorizer
+from noisewise.models.changing import at_one_moment
 from noisewise.observations import Ids
 from noisewise.observations.tables import check_values
 from noisewise.recommend import Knowledge, Seen, Side, similar_rows, top_columns
@@ -95,6 +96,7 @@ class Rowwise(Factorizer):
         )
         return best
 
+    @at_one_moment
     def recommend_many(
         self,
         ids: Sequence[Any],
@@ -119,6 +121,7 @@ class Rowwise(Factorizer):
         side = self.factors_.side(0, self.factors_.known_codes(0, rows))
         return self._ranked(side, 0, n, risk, excluded, candidates)
 
+    @at_one_moment
     def similar(self, id: Any, n: int = 10, *, mode: int | str = 1) -> list[Similar]:
         """Find the n ids of a mode whose mean factors are most like those of ``id``."""
         check_is_fitted(self)
@@ -129,6 +132,7 @@ class Rowwise(Factorizer):
         labels = self.ids_[m].labels[codes].tolist()
         return [Similar(*pair) for pair in zip(labels, cosine.tolist(), strict=True)]
 
+    @at_one_moment
     def fold_in(self, others: Sequence[Any], y: Any, *, mode: int | str = 0) -> NewRow:
         """Learn a new id from its own values, all else fixed; the model is not changed.
 
@@ -233,6 +237,7 @@ class LowRank(Rowwise):
 
     factors_: factors.Factors
 
+    @at_one_moment
     def row(self, id: Any, *, mode: int | str = 0) -> Row:
         """Read what was learned of an id: bias, mean factors, deviation factors."""
         check_is_fitted(self)

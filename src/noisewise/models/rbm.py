@@ -18,6 +18,7 @@ from noisewise.engine.factors import Moments
 from noisewise.engine.state import Codes, Floats
 from noisewise.errors import DataError
 from noisewise.models.boltzmann import Machine, Schedule
+from noisewise.models.changing import at_one_moment
 from noisewise.models.factored import Filed
 from noisewise.models.fitting import count_rows
 from noisewise.models.levels import Levels
@@ -192,6 +193,7 @@ class RBM(Filed):
         check_is_fitted(self)
         return self.knowledge_.values
 
+    @at_one_moment
     def predict_proba(self, X: Any) -> Floats:
         """Predict the chance of every level.
 

@@ -21,6 +21,7 @@ from noisewise import storage
 from noisewise.engine import cpu
 from noisewise.engine.factors import Factors
 from noisewise.engine.state import EpochInfo, Floats, Params, State
+from noisewise.models.changing import at_one_moment
 from noisewise.models.factored import Factored
 from noisewise.models.robust import ADVICE, Task, biased_mf, positive, robust_std
 from noisewise.models.settings import Rule, number, whole
@@ -165,6 +166,7 @@ class HuberFactorizer(Factored):
         self.random_state = random_state
         self.n_jobs = n_jobs
 
+    @at_one_moment
     def weights(self, X: Any, y: Any = None) -> Floats:
         """Return the weight of observations: 1, or less where their error is large.
 

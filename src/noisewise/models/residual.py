@@ -23,6 +23,7 @@ from noisewise.engine.factors import Moments
 from noisewise.errors import ModelFileError
 from noisewise.models.base import Factorizer
 from noisewise.models.bayesian import BayesianFactorizer
+from noisewise.models.changing import in_one_step
 from noisewise.models.nested import adjusted, pack, unpack
 from noisewise.models.sensors import MODE, SHARED
 from noisewise.models.settings import Rule, check, either, number, one_of, random_seed
@@ -193,6 +194,7 @@ class ResidualFactorizer(Factorizer):
         self.random_state = random_state
         self.n_jobs = n_jobs
 
+    @in_one_step
     def fit(self, X: Any, y: Any = None, *, validation: Observations | None = None) -> Self:
         """Learn from a table of ids and a value for each row.
 

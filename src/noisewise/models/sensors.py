@@ -23,6 +23,7 @@ from noisewise.engine.series import Array, Ints, Series
 from noisewise.engine.state import Codes
 from noisewise.errors import DataError, ModelFileError, SettingError
 from noisewise.models.base import Factorizer
+from noisewise.models.changing import at_one_moment, in_one_step
 from noisewise.models.settings import Rule, check, either, number, one_of, span, threads
 from noisewise.models.stamps import checked_stamps, read_stamps
 from noisewise.models.trained import range_of
@@ -153,6 +154,7 @@ class SeriesModel(Factorizer):
     def _noise(self) -> Array:
         """Variance of the noise of every type, and of a type never seen."""
 
+    @in_one_step
     def fit(self, X: Any, y: Any = None) -> Self:
         """Learn from a table of ids and a value for each row.
 
@@ -183,6 +185,7 @@ class SeriesModel(Factorizer):
         self.seconds_ = clock.perf_counter() - started
         return self
 
+    @at_one_moment
     def leave_one_out(self, X: Any, return_std: bool = False) -> Any:
         """Predict cells as if each had not been trained on; what it was is then a fair test.
 

@@ -19,6 +19,7 @@ from noisewise import storage
 from noisewise.engine.series import Array, Ints, Process, Series, log_likelihood, predict, smooth
 from noisewise.engine.state import Floats
 from noisewise.errors import ModelFileError
+from noisewise.models.changing import at_one_moment
 from noisewise.models.sensors import PRIOR, SeriesModel, Units, series_units
 
 LEAST_SHARE, MOST_SHARE = 1e-3, 0.99  # of a variance that is noise
@@ -105,10 +106,12 @@ class OUSmoother(SeriesModel):
         self.n_jobs = n_jobs
 
     @property
+    @at_one_moment
     def phi_(self) -> Array:
         """Per type, the correlation after ``unit_``."""
         return np.asarray(np.exp(-self.unit_ / self.length_))
 
+    @at_one_moment
     def doubt(self, X: Any) -> Floats:
         """Return how much of the variance of a series its readings leave open at cells.
 

@@ -20,6 +20,7 @@ from noisewise.engine.neighbours import Array, Ints, Nearest, Snapshots, nearest
 from noisewise.engine.state import Codes
 from noisewise.errors import DataError, ModelFileError
 from noisewise.models.base import Factorizer
+from noisewise.models.changing import in_one_step
 from noisewise.models.sensors import (
     MODE,
     PRIOR,
@@ -128,6 +129,7 @@ class SpatialNeighbours(Factorizer):
         self.duplicates = duplicates
         self.n_jobs = n_jobs
 
+    @in_one_step
     def fit(self, X: Any, y: Any = None) -> Self:
         """Learn from a table of ids and a value for each row.
 

@@ -26,6 +26,7 @@ from noisewise.engine.series import Array, Series
 from noisewise.engine.state import Codes
 from noisewise.errors import DataError, ModelFileError
 from noisewise.models.base import Factorizer
+from noisewise.models.changing import in_one_step
 from noisewise.models.sensors import (
     MODE,
     PRIOR,
@@ -197,6 +198,7 @@ class TableImputer(Factorizer):
         """The table without gaps; a row per time, a column per series that was observed."""
         return self._filled.table
 
+    @in_one_step
     def fit(self, X: Any, y: Any = None, *, validation: Observations | None = None) -> Self:
         """Learn from a table of ids and a value for each row.
 

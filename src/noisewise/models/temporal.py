@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import math
 import time as clock
-import warnings
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, ClassVar, Literal, Self, cast
@@ -29,9 +28,10 @@ from noisewise.engine.gibbs.chain import Chain, convergence
 from noisewise.engine.gibbs.problem import Model
 from noisewise.engine.state import Codes, EpochInfo
 from noisewise.engine.training import Callback, Training, train
-from noisewise.errors import SettingError
+from noisewise.errors import SettingError, warn
 from noisewise.models.arranging import Arrangement
 from noisewise.models.bayesian import finite
+from noisewise.models.changing import at_one_moment, in_one_step
 from noisewise.models.nested import adjusted
 from noisewise.models.sensors import MODE
 from noisewise.models.settings import Rule, check, either, number, one_of, whole
@@ -179,6 +179,7 @@ class TemporalFactorizer(Learner):
         self.random_state = random_state
         self.n_jobs = n_jobs
 
+    @in_one_step
     def fit(
         self,
         X: Any,
@@ -239,6 +240,7 @@ class TemporalFactorizer(Learner):
         return self
 
     @property
+    @at_one_moment
     def noise_by_series_(self) -> Table:
         """What was learned of every series, as columns of a table.
 
@@ -299,10 +301,9 @@ class TemporalFactorizer(Learner):
             told = f"the mean of a typical one may be off by {unsettled:.2f} of its std"
             if unsettled == math.inf:
                 told = "so few do not tell how far off they are"
-            warnings.warn(
+            warn(
                 f"Predictions have not settled after {self.n_epochs_} sweeps: {told}, and "
                 f"tolerance is {self.tolerance}. Raise sweeps (now {self.sweeps}), or tolerance.",
-                stacklevel=3,
             )
 
     def _cells(self, X: Any) -> tuple[Moments, npt.NDArray[np.bool_]]:

@@ -18,6 +18,7 @@ from noisewise.engine.state import EpochInfo
 from noisewise.engine.training import Callback, Checkpoint, S, Step, Training, Validate, train
 from noisewise.errors import DataError, SettingError
 from noisewise.models.base import Factorizer
+from noisewise.models.changing import in_one_step
 from noisewise.models.settings import (
     Rule,
     check,
@@ -171,6 +172,7 @@ class Trained(Learner):
             raise DataError(f"X must have 2 id columns here; got {observations.n_modes}.")
         return observations
 
+    @in_one_step
     def fit(
         self,
         X: Any,

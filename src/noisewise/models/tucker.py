@@ -20,6 +20,7 @@ from noisewise.engine.state import Codes, EpochInfo, Floats
 from noisewise.engine.training import train
 from noisewise.engine.tucker import Params, State, first_places, places_of
 from noisewise.errors import ModelFileError, SettingError
+from noisewise.models.changing import at_one_moment
 from noisewise.models.fitting import count_rows
 from noisewise.models.sensors import MODE, PRIOR, Units, sensor_modes
 from noisewise.models.settings import Rule, check, either, number, whole
@@ -167,6 +168,7 @@ class TuckerFactorizer(Trained):
         self.n_jobs = n_jobs
 
     @property
+    @at_one_moment
     def core_(self) -> Floats:
         """The core, one axis per mode."""
         return self.knowledge_.core.reshape(self.knowledge_.ranks)

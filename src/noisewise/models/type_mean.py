@@ -13,6 +13,7 @@ from noisewise.engine.factors import Moments
 from noisewise.engine.state import Codes
 from noisewise.errors import ModelFileError
 from noisewise.models.base import Factorizer
+from noisewise.models.changing import in_one_step
 from noisewise.models.sensors import Grouping, Units, sensor_modes
 from noisewise.observations import observe
 
@@ -42,6 +43,7 @@ class TypeMean(Factorizer):
         self.time = time
         self.group = group
 
+    @in_one_step
     def fit(self, X: Any, y: Any = None) -> Self:
         """Learn from a table of ids and a value for each row."""
         seen = observe(X, y)

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import math
 import numbers
-import warnings
 from collections.abc import Sequence
 from decimal import Decimal
 from typing import Any, NamedTuple, NoReturn
@@ -20,7 +19,7 @@ import scipy.sparse
 from numpy.typing import NDArray
 from sklearn.exceptions import DataConversionWarning
 
-from noisewise.errors import DataError
+from noisewise.errors import DataError, warn
 
 # Frame types that turn into a numpy array of numbers without loss.
 _NUMPY_TYPES = (
@@ -169,10 +168,9 @@ def check_values(column: Any, name: str) -> NDArray[np.float32]:
         np.array(column, dtype=object) if isinstance(column, list | tuple) else np.asarray(column)
     )
     if array.ndim == 2 and array.shape[1] == 1:
-        warnings.warn(
+        warn(
             "A column-vector y was passed when a 1d array was expected; pass y.ravel().",
             DataConversionWarning,
-            stacklevel=3,
         )
         array = array.ravel()
     if array.ndim != 1:

@@ -1,0 +1,263 @@
+"""A model changes in one step or not at all, and is asked as it is at one moment."""
+
+import sys
+import threading
+from contextlib import contextmanager
+
+import numpy as np
+import pytest
+from sklearn.base import clone
+from test_sensor_models import PLACES
+from test_sensor_models import QUICK as QUICK_SENSORS
+
+from noisewise import (
+    LLORMA,
+    RBM,
+    AutoRec,
+    BayesianFactorizer,
+    DataError,
+    DeviationFactorizer,
+    DeviationImputer,
+    DeviationRegressor,
+    HuberFactorizer,
+    RobustBayesianFactorizer,
+    TrimmedFactorizer,
+    noisy_ids,
+)
+from noisewise.models.low_rank import Rowwise
+from noisewise.models.sensor_models import NEED_COORDINATES, SENSOR_MODELS, build
+from noisewise.models.type_mean import TypeMean
+
+pytestmark = pytest.mark.filterwarnings("ignore:Predictions have not settled")
+
+QUICK = {"rank": 3, "epochs": 3, "random_state": 0, "n_jobs": 1}
+NETWORK = {"hidden": 3, "epochs": 3, "device": "cpu", "random_state": 0, "n_jobs": 1}
+RATINGS = {
+    "deviation": DeviationFactorizer(deviation_rank=1, **QUICK),
+    "rcf": HuberFactorizer(**QUICK),
+    "rbmf": RobustBayesianFactorizer(**QUICK),
+    "drmf": TrimmedFactorizer(round_epochs=1, **QUICK),
+    "llorma": LLORMA(models=4, global_rank=2, **QUICK),
+    "autorec": AutoRec(**NETWORK),
+    "rbm": RBM(**NETWORK),
+    "bayes": BayesianFactorizer(rank=3, sweeps=8, burn_in=4, random_state=0, n_jobs=1),
+}
+
+
+class Case:
+    """A model, and two worlds of different sizes to fit it to."""
+
+    def __init__(self, make, first, second, asked):
+        self.make, self.first, self.second, self.asked = make, first, second, asked
+
+    def ask(self, model):
+        if isinstance(model, DeviationImputer):
+            return np.array(model.transform(self.asked, return_std=True))
+        return np.array(model.predict(self.asked, return_std=True))
+
+
+def stars(n_users, n_items, seed):
+    rng = np.random.default_rng(seed)
+    cells = np.array(list(np.ndindex(n_users, n_items)))
+    cells = cells[rng.permutation(len(cells))[: len(cells) * 2 // 3]]
+    return cells, rng.integers(1, 6, len(cells)).astype(float)
+
+
+def readings(n_places, n_hours, seed):
+    rng = np.random.default_rng(seed)
+    cells = np.array(list(np.ndindex(n_places, 2, n_hours)))
+    cells = cells[rng.permutation(len(cells))[: len(cells) * 2 // 3]]
+    y = np.sin(cells[:, 2] / 5) + cells[:, 0] + 10.0 * cells[:, 1] + rng.normal(0, 0.1, len(cells))
+    return [(f"p{i}", f"k{j}", t) for i, j, t in cells.tolist()], y
+
+
+def case_of(name):
+    if name in RATINGS:
+        if name in ("autorec", "rbm"):
+            pytest.importorskip("torch")
+        worlds = stars(30, 20, 0), stars(9, 8, 1)
+        return Case(lambda: clone(RATINGS[name]), *worlds, worlds[0][0])
+    if name == "regression":
+        rng = np.random.default_rng(0)
+        worlds = [(X, X @ [1.0, 2.0]) for X in rng.normal(size=(2, 40, 2))]
+        return Case(DeviationRegressor, *worlds, worlds[0][0])
+    if name == "imputer":
+        rng = np.random.default_rng(0)
+        tables = rng.normal(size=(2, 40, 3))
+        tables[:, 5:9, 1] = np.nan
+        return Case(lambda: DeviationImputer("ou"), (tables[0],), (tables[1][:30],), tables[0])
+    worlds = readings(4, 40, 0), readings(3, 25, 1)
+    if name == "type mean":
+        return Case(TypeMean, *worlds, worlds[0][0])
+    where = PLACES if name in NEED_COORDINATES else None
+    make = lambda: build(  # noqa: E731
+        name, time=-1, group=1, coordinates=where, random_state=0, n_jobs=1,
+        settings=QUICK_SENSORS.get(name),
+    )  # fmt: skip
+    return Case(make, *worlds, worlds[0][0])
+
+
+TURNS = 10
+NAMES = (*RATINGS, *SENSOR_MODELS, "type mean", "regression", "imputer")
+
+
+@pytest.fixture(params=NAMES)
+def case(request):
+    return case_of(request.param)
+
+
+@contextmanager
+def failing_at(kind, number, monkeypatch):
+    """Let the assignment of that number, of all attributes of a kind of model, fail."""
+    seen = []
+
+    def assign(model, name, value):
+        seen.append(name)
+        if len(seen) == number:
+            raise ArithmeticError(name)
+        object.__setattr__(model, name, value)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(kind, "__setattr__", assign)
+        yield seen
+
+
+def test_a_fit_that_fails_at_any_point_leaves_the_model_as_it_was(case, monkeypatch):
+    model = case.make().fit(*case.first)
+    before, attributes = case.ask(model), dict(vars(model))
+    with failing_at(type(model), 0, monkeypatch) as seen:
+        clone(model).fit(*case.second)
+    assigned = len(seen) - len(model.get_params(deep=False))  # clone has assigned its settings
+    assert assigned > 1
+    for number in sorted({1, 2, 3, assigned // 2, assigned - 1, assigned}):
+        with (
+            failing_at(type(model), number, monkeypatch),
+            pytest.raises(ArithmeticError),
+        ):
+            model.fit(*case.second)
+        assert vars(model) == attributes
+        np.testing.assert_array_equal(case.ask(model), before)
+    assert model.fit(*case.second) is model
+    fresh = case.make().fit(*case.second)
+    if not isinstance(model, DeviationImputer):  # whose second table has other rows
+        np.testing.assert_array_equal(case.ask(model), case.ask(fresh))
+
+
+def test_a_refit_that_fails_leaves_factors_and_what_was_seen_together(monkeypatch):
+    model = DeviationFactorizer(deviation_rank=1, **QUICK).fit(*stars(30, 20, 0))
+    best, learn = model.recommend(3), DeviationFactorizer._learn
+
+    def fail_in_refit(self, observations, held_out, plan, seed):
+        if plan.label == "refit":
+            raise ArithmeticError
+        return learn(self, observations, held_out, plan, seed)
+
+    monkeypatch.setattr(DeviationFactorizer, "_learn", fail_in_refit)
+    with pytest.raises(ArithmeticError):
+        model.fit(*stars(9, 8, 1))
+    assert model.recommend(3) == best
+
+
+def test_a_partial_fit_that_fails_leaves_the_model_as_it_was(monkeypatch):
+    first, second = stars(30, 20, 0), stars(40, 8, 1)
+    model = DeviationFactorizer(deviation_rank=1, duplicates="last", **QUICK).fit(*first)
+    before, attributes = model.predict(first[0], return_std=True), dict(vars(model))
+
+    def fail(*given):
+        raise ArithmeticError
+
+    monkeypatch.setattr(DeviationFactorizer, "_describe", fail)
+    with pytest.raises(ArithmeticError):
+        model.partial_fit(*second)
+    assert vars(model) == attributes
+    np.testing.assert_array_equal(model.predict(first[0], return_std=True), before)
+
+
+def test_a_calibration_that_fails_leaves_the_old_one(monkeypatch):
+    X, y = stars(30, 20, 0)
+    model = DeviationFactorizer(deviation_rank=1, **QUICK).fit(X, y)
+    old = model.calibration_
+    assert old is not None
+
+    def fail(*given):
+        raise DataError("no")
+
+    monkeypatch.setattr("noisewise.models.base.Calibration.measure", fail)
+    with pytest.raises(DataError):
+        model.calibrate(X, y)
+    assert model.calibration_ is old
+
+
+def test_settings_that_change_during_a_fit_stay_changed():
+    model = DeviationFactorizer(deviation_rank=1, **QUICK)
+
+    def change(info, state):
+        model.set_params(unknown=2.5)
+        model.note = "mine"
+
+    model.fit(*stars(9, 8, 1), callbacks=[change])
+    assert (model.unknown, model.note) == (2.5, "mine")
+    assert model.predict([("nobody", "nothing")]).item() == 2.5
+
+
+def test_a_folded_row_stays_with_the_fit_it_was_made_from():
+    model = DeviationFactorizer(deviation_rank=1, **QUICK).fit(*stars(30, 20, 0))
+    row = model.fold_in([1, 2, 19], [5.0, 3.0, 1.0])
+    before = row.predict(list(range(20)), return_std=True)
+    model.fit(*stars(9, 8, 1))
+    np.testing.assert_array_equal(row.predict(list(range(20)), return_std=True), before)
+
+
+def test_a_warning_points_at_the_line_that_asked():
+    model = DeviationFactorizer(deviation_rank=1, patience=None, **QUICK).fit(*stars(9, 8, 1))
+    with pytest.warns(UserWarning, match="not calibrated") as caught:
+        model.predict_interval([(1, 2)])
+    assert caught[0].filename == __file__
+
+
+@pytest.fixture
+def hasty():
+    """Let threads take turns as often as they can."""
+    before = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    yield
+    sys.setswitchinterval(before)
+
+
+def answers(case, model):
+    """All that can be asked of a model, as things that can be compared."""
+    told = [case.ask(model).tobytes()]
+    if isinstance(model, Rowwise):
+        told.append(repr(model.recommend_many([1, 2, 29])))
+        told.append(repr(model.similar(1)))
+        told.append(repr(model.fold_in([1, 2], [5.0, 3.0]).predict([1, 7], return_std=True)))
+        told.append(repr(noisy_ids(model)))
+    return told
+
+
+def test_asking_while_another_thread_fits_gives_the_answer_of_one_fit(case, hasty):
+    """A large fit and a small one in turns: rows of the one are out of bounds in the other."""
+    worlds = case.first, case.second
+    right = [answers(case, case.make().fit(*world)) for world in worlds]
+    model, done, wrong, asked = case.make().fit(*case.first), threading.Event(), [], []
+
+    def ask():
+        while not done.is_set():
+            try:
+                told = answers(case, model)
+            except Exception as error:
+                wrong.append(error)
+                continue
+            asked.append(1)
+            wrong.extend(k for k, one in enumerate(told) if one not in (right[0][k], right[1][k]))
+
+    threads = [threading.Thread(target=ask) for _ in range(2)]
+    for thread in threads:
+        thread.start()
+    for turn in range(TURNS):
+        model.fit(*worlds[1 - turn % 2])
+    done.set()
+    for thread in threads:
+        thread.join()
+    assert wrong == []
+    assert asked
