@@ -15,6 +15,7 @@ import numpy.typing as npt
 from scipy.special import ndtri
 
 from noisewise.errors import DataError
+from noisewise.showing import brief
 
 MAX_SCORES = 2_000  # kept of a large calibration set: its quantiles, rounded away from zero
 
@@ -36,6 +37,8 @@ class Calibration:
     scale: float
     scores: npt.NDArray[np.float64]
     n: int
+
+    __repr__ = brief
 
     @classmethod
     def measure(cls, error: npt.ArrayLike, std: npt.ArrayLike) -> Calibration:

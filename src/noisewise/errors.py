@@ -15,11 +15,19 @@ Each also inherits from the builtin a caller would expect, so ``except ValueErro
 import sys
 import warnings
 
+from noisewise.showing import printable
+
 PACKAGE = "noisewise."
 
 
 class NoisewiseError(Exception):
-    """Anything noisewise raises on purpose."""
+    """Anything noisewise raises on purpose.
+
+    A message may have ids and names from a file: it is shown so that a terminal cannot misread it.
+    """
+
+    def __str__(self) -> str:
+        return printable(super().__str__())
 
 
 class DataError(NoisewiseError, ValueError):

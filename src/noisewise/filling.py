@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any, Literal, cast
 
 import numpy as np
-from tqdm import tqdm
 
 from noisewise.datasets.gapped import kind_of, read_gapped
 from noisewise.errors import DataError, SettingError
@@ -25,6 +24,7 @@ from noisewise.report.canvas import require_matplotlib
 from noisewise.report.page import Table
 from noisewise.report.series import Trace
 from noisewise.report.series_page import Sensor, check_most, series_page
+from noisewise.showing import progress
 from noisewise.storage import write_bytes
 
 UNREAD = dict.fromkeys(("noise", "white", "drift", "white_std", "drift_std"), np.nan)
@@ -111,7 +111,7 @@ def fill_file(
             lead=_lead(report, len(sensors)),
             method=_method(imputer),
             most=most,
-            progress=partial(tqdm, desc="draw", unit="series", disable=None),
+            progress=partial(progress, desc="draw", unit="series"),
             foot=f"Made by noisewise from {path.name} with seed {seed}.",
         )
         write_bytes(page, html.encode())

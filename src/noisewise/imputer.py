@@ -22,7 +22,7 @@ from noisewise.models.base import Factorizer
 from noisewise.models.changing import at_one_moment, in_one_step
 from noisewise.models.choosing import AutoFactorizer
 from noisewise.models.sensor_models import NEED_COORDINATES, SENSOR_MODELS, build
-from noisewise.models.settings import Rule, check, one_of, random_seed, threads
+from noisewise.models.settings import VERBOSE, Rule, check, one_of, random_seed, threads
 
 METHODS = [name for name in SENSOR_MODELS if name not in NEED_COORDINATES]
 CHUNK = 1_000_000  # holes that are filled at a time
@@ -83,6 +83,8 @@ class DeviationImputer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):  
         The same int gives the same bits, whatever the number of threads.
     n_jobs : int or None
         Threads; -1 uses all cores.
+    verbose : bool or None
+        Show a progress bar: True always, False never; None on a terminal and in a notebook.
 
     Attributes
     ----------
@@ -110,6 +112,7 @@ class DeviationImputer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):  
         "settings": Rule("a dict or None", lambda v: v is None or isinstance(v, Mapping)),
         "random_state": random_seed(),
         "n_jobs": threads(),
+        "verbose": VERBOSE,
     }
 
     _knowledge: Knowledge
@@ -128,6 +131,7 @@ class DeviationImputer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):  
         settings: Mapping[str, Any] | None = None,
         random_state: int | np.random.RandomState | None = None,
         n_jobs: int | None = -1,
+        verbose: bool | None = None,
     ) -> None:
         self.method = method
         self.time = time
@@ -139,6 +143,7 @@ class DeviationImputer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):  
         self.settings = settings
         self.random_state = random_state
         self.n_jobs = n_jobs
+        self.verbose = verbose
 
     @in_one_step
     def fit(self, X: Any, y: Any = None) -> Self:
@@ -164,7 +169,7 @@ class DeviationImputer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):  
             )
         model = build(
             self.method, group=table.group, random_state=self.random_state, n_jobs=self.n_jobs,
-            settings=self.settings,
+            verbose=self.verbose, settings=self.settings,
         )  # fmt: skip
         self._knowledge = Knowledge.learn(seen, table.group, model)
         self._fitted = Fitted.of(table)

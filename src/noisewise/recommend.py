@@ -15,6 +15,7 @@ import scipy.sparse
 from noisewise.engine.factors import Moments
 from noisewise.engine.state import Codes, Floats
 from noisewise.errors import ModelFileError
+from noisewise.showing import brief
 from noisewise.storage import Tensors, take
 
 CHUNK_CELLS = 4_000_000
@@ -67,6 +68,9 @@ class Seen(NamedTuple):
 
     starts: npt.NDArray[np.int64]
     columns: Codes
+
+    def __repr__(self) -> str:
+        return brief(self)
 
     @classmethod
     def of(cls, codes: tuple[Codes, ...], shape: tuple[int, ...]) -> Seen:

@@ -19,6 +19,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from noisewise.errors import DataError
+from noisewise.showing import brief
 
 Rows = NDArray[np.int64]
 
@@ -41,6 +42,8 @@ class Split:
     validation: Rows
     test: Rows
     seed: int | None = None
+
+    __repr__ = brief
 
     @property
     def fit(self) -> Rows:

@@ -110,7 +110,13 @@ def evaluate(
     named, own = chosen(settings, tuned, model, "ratings")
     observations = read(data, id, value, duplicates, time or time_of(own))
     result = ratings.evaluate(
-        observations, named or "dmf", own, splits=splits, seed=seed, protocol=protocol or "paper"
+        observations,
+        named or "dmf",
+        own,
+        splits=splits,
+        seed=seed,
+        protocol=protocol or "paper",
+        verbose=own.get("verbose"),
     )
     keys = ("rmse", "nll", "log_loss", "spearman", "auc", "coverage90", "epochs", "seconds")
     text = aligned(_by_split(result, [key for key in keys if key in result["mean"]]))
@@ -171,6 +177,7 @@ def _measure_sensors(
             name=model,
             earlier=record.under(sensors.protocol_of(kind, share, outage)),
             after_split=record.keep,
+            verbose=settings.get("verbose"),
         )
         record.keep(result)
 

@@ -10,7 +10,6 @@ from __future__ import annotations
 import hashlib
 import os
 import shutil
-import sys
 import tomllib
 import zipfile
 from collections.abc import Callable, Sequence
@@ -19,6 +18,7 @@ from pathlib import Path, PurePosixPath
 from typing import IO, Any, Literal
 
 from noisewise.errors import DataError, MissingExtraError, SettingError
+from noisewise.showing import is_shown
 
 TABLE = Path(__file__).with_name("sources.toml")
 SECONDS = 30  # to wait for a server that says nothing
@@ -207,7 +207,7 @@ def _download(pooch: Any, source: Source, file: File, folder: Path) -> Path:
             fname=place.name,
             path=place.parent,
             downloader=pooch.HTTPDownloader(
-                progressbar=sys.stderr.isatty(), chunk_size=_PIECE, timeout=SECONDS
+                progressbar=is_shown() is not False, chunk_size=_PIECE, timeout=SECONDS
             ),
         )
     except requests.RequestException as error:

@@ -27,12 +27,12 @@ from typing import Any
 import numpy as np
 from numba import njit
 from numpy.typing import NDArray
-from tqdm import tqdm
 
 from noisewise.datasets.columns import choose_columns
 from noisewise.datasets.text import join, named_errors
 from noisewise.errors import DataError
 from noisewise.observations import Codes, Duplicates, Ids, Observations, assemble
+from noisewise.showing import progress
 
 DAY = 86_400
 
@@ -85,9 +85,7 @@ def read(
     with named_errors(path):
         ratings = _Ratings(choose_columns(_COLUMNS, time=time).time is not None)
     size = sum(file.stat().st_size for file in files)
-    bar = tqdm(
-        total=size, desc=path.name, unit="B", unit_scale=True, disable=None, delay=0.5, leave=False
-    )
+    bar = progress(total=size, desc=path.name, unit="B", unit_scale=True, delay=0.5, leave=False)
     with bar:
         for file in files:
             with named_errors(file):

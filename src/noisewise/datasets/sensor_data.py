@@ -20,6 +20,7 @@ from noisewise.errors import DataError
 from noisewise.observations import Codes, Ids, Observations, assemble
 from noisewise.observations.duplicates import Duplicates, check_duplicates, group_cells
 from noisewise.observations.tables import check_values
+from noisewise.showing import brief
 
 Repeats: TypeAlias = Duplicates | Literal["first"]
 Coordinates: TypeAlias = dict[Any, tuple[float, float]]
@@ -58,6 +59,8 @@ class SensorData:
     coordinates: Coordinates | None
     seconds: float
     report: dict[str, int] = field(default_factory=dict)
+
+    __repr__ = brief
 
     def __post_init__(self) -> None:
         seen = self.observations

@@ -17,12 +17,12 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from tqdm import tqdm
 
 from noisewise.datasets.columns import Choice, choose_columns
 from noisewise.datasets.lines import Block, blocks, split_line, text_lines
 from noisewise.errors import DataError
 from noisewise.observations import Codes, Duplicates, Ids, Observations, assemble
+from noisewise.showing import progress
 
 _INTEGER = re.compile(r"0|-?[1-9][0-9]{0,17}")  # as Python writes it, and within int64
 _LARGEST = float(np.finfo(np.float32).max)
@@ -79,7 +79,7 @@ def read_text(
         else:
             body, number = lines, 2
     columns = _Columns(names, choose_columns(names, ids=ids, value=value, time=time))
-    bar = tqdm(desc=path.name, unit=" lines", unit_scale=True, disable=None, delay=0.5, leave=False)
+    bar = progress(desc=path.name, unit=" lines", unit_scale=True, delay=0.5, leave=False)
     with bar:
         for block in blocks(body, delimiter, names, number):
             columns.append(block)

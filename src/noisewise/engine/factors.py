@@ -27,6 +27,7 @@ from noisewise.engine.state import (
     initial_state,
 )
 from noisewise.errors import ModelFileError
+from noisewise.showing import brief
 from noisewise.storage import Tensors, take
 
 Counts = npt.NDArray[np.int64]
@@ -86,6 +87,8 @@ class Factors:
     scale: float
     spread: tuple[Floats, ...]
     shrink: tuple[Floats, ...]
+
+    __repr__ = brief
 
     @classmethod
     def settle(

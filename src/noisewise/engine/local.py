@@ -24,6 +24,7 @@ from numba import njit
 from noisewise.engine.cpu import CHUNK, LEAST_VARIANCE, arrange
 from noisewise.engine.gibbs.problem import in_threads
 from noisewise.engine.state import Codes, EpochInfo, Floats
+from noisewise.showing import brief
 from noisewise.storage import Tensors, take
 
 Kernel = TypeVar("Kernel", bound=Callable[..., Any])
@@ -51,6 +52,8 @@ class LocalState:
     rows: tuple[Floats, Floats]
     epoch: int = 0
     variance: float = 1.0
+
+    __repr__ = brief
 
     @classmethod
     def start(cls, models: int, shape: tuple[int, ...], rank: int, seed: int) -> LocalState:

@@ -19,6 +19,7 @@ import numpy.typing as npt
 from numba import njit
 
 from noisewise.engine.gibbs.problem import CHUNK, TASKS, in_threads
+from noisewise.showing import brief
 
 Array = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
@@ -36,6 +37,8 @@ class Series:
     starts: Ints
     time: Array
     values: Array
+
+    __repr__ = brief
 
     @classmethod
     def group(cls, which: npt.NDArray[Any], time: Array, values: Any, n: int) -> Series:
@@ -80,6 +83,9 @@ class Process(NamedTuple):
     variance: Array
     noise: Array
     rate: Array
+
+    def __repr__(self) -> str:
+        return brief(self)
 
 
 class Smoothed(NamedTuple):

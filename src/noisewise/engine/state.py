@@ -18,6 +18,7 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from noisewise.showing import brief
 from noisewise.storage import Tensors, take
 
 Floats = npt.NDArray[np.float32]
@@ -95,6 +96,8 @@ class State:
     layout: Layout
     epoch: int = 0
     variance: float = 1.0
+
+    __repr__ = brief
 
     def biases(self, mode: int) -> Floats:
         """One bias per row, a view."""

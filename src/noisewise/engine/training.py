@@ -15,10 +15,10 @@ from pathlib import Path
 from typing import Any, Generic, Literal, Protocol, Self, TypeVar
 
 import numpy as np
-from tqdm import tqdm
 
 from noisewise.engine.state import EpochInfo
 from noisewise.errors import DivergedError, ModelFileError
+from noisewise.showing import progress
 from noisewise.storage import Tensors, read, write
 
 
@@ -100,6 +100,7 @@ def train(
     checkpoint: Checkpoint | None = None,
     label: str = "fit",
     unit: str = "epoch",
+    verbose: bool | None = None,
     advice: str = "",
 ) -> Training[S]:
     """Run epochs until there are enough, or until validation no longer improves.
@@ -127,14 +128,16 @@ def train(
         If its file exists, training goes on from there, with the same bits as if never stopped.
     label, unit, advice
         Name and unit on the progress bar; what to try when the numbers blow up.
+    verbose
+        Whether to show the bar: True always, False never; None on a terminal and in a notebook.
     """
     training = Training(state)
     if checkpoint is not None and checkpoint.path.exists():
         training = _resumed(checkpoint, state)
     written = time.monotonic()
-    bar = tqdm(
-        total=epochs, initial=training.state.epoch, desc=label, unit=unit,
-        disable=None, delay=0.5, leave=False, dynamic_ncols=True,
+    bar = progress(
+        total=epochs, initial=training.state.epoch, desc=label, unit=unit, verbose=verbose,
+        delay=0.5, leave=False, dynamic_ncols=True,
     )  # fmt: skip
     with bar:
         try:

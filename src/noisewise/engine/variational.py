@@ -31,6 +31,7 @@ from noisewise.engine.als import Array, Grouped, gathered, inverted, unpacked
 from noisewise.engine.blas import one_blas_thread
 from noisewise.engine.gibbs.problem import in_threads
 from noisewise.errors import ModelFileError
+from noisewise.showing import brief
 from noisewise.storage import Tensors, take
 
 CHUNK = 256  # rows that one task works on
@@ -50,6 +51,8 @@ class Common:
     prior: list[Array]
     shape: list[float]
     tau: float = 1.0
+
+    __repr__ = brief
 
     @property
     def rank(self) -> int:

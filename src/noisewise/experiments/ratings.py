@@ -20,7 +20,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from tqdm import tqdm
 
 from noisewise import metrics
 from noisewise.errors import DataError, SettingError
@@ -35,6 +34,7 @@ from noisewise.models.rbmf import RobustBayesianFactorizer
 from noisewise.models.rcf import HuberFactorizer
 from noisewise.models.trained import Trained
 from noisewise.observations import Observations
+from noisewise.showing import progress
 from noisewise.splits import Split, rating_split, split_by_time, split_by_user
 
 # The best trial of each on validation data (search.py), rounded; "dmf" has the library's defaults,
@@ -68,6 +68,7 @@ MODELS: dict[str, tuple[type[Factorizer], dict[str, Any]]] = {
     "autorec": (AutoRec, {}),
 }
 PAPER_UNKNOWN = 3.0
+UNTOLD = {"random_state", "verbose"}  # settings that a result does not name
 MOST_LEVELS = 50
 
 Result = dict[str, Any]
@@ -101,6 +102,7 @@ def evaluate(
     splits: int = 5,
     seed: int = 0,
     protocol: str = "paper",
+    verbose: bool | None = None,
 ) -> Result:
     """Run a model over splits and report every metric for each, with the mean and its interval.
 
@@ -116,6 +118,8 @@ def evaluate(
         Splits ``seed`` to ``seed + splits - 1``; each is also the model's random state.
     protocol : {"paper", "time", "user"}
         Random tenths; each user's later ratings; users held out whole.
+    verbose : bool or None
+        Show a bar of splits: True always, False never; None on a terminal and in a notebook.
 
     Returns
     -------
@@ -128,7 +132,7 @@ def evaluate(
     chosen = {"unknown": PAPER_UNKNOWN} if protocol == "paper" else {}
     chosen |= settings or {}
     rows, rounds, levels = [], [], _levels(observations)
-    for k in tqdm(range(seed, seed + splits), desc=name, unit="split", disable=None):
+    for k in progress(range(seed, seed + splits), desc=name, unit="split", verbose=verbose):
         split = split_of(observations, k, protocol)
         model = build(name, {**chosen, "random_state": k})
         _fit(model, observations, split)
@@ -139,7 +143,7 @@ def evaluate(
     summaries = {key: metrics.summarise(values) for key, values in measured.items()}
     return {
         "model": name,
-        "settings": {k: v for k, v in model.get_params().items() if k != "random_state"},
+        "settings": {k: v for k, v in model.get_params().items() if k not in UNTOLD},
         "protocol": protocol,
         "data": {"observations": len(observations), "shape": list(observations.shape)},
         "splits": rows,

@@ -18,13 +18,13 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from tqdm import tqdm
 
 from noisewise import datasets, storage
 from noisewise.errors import NoisewiseError, SettingError
 from noisewise.experiments.ranges import same_settings
 from noisewise.experiments.ratings import as_json, build, where_and_when
 from noisewise.observations import Observations
+from noisewise.showing import progress
 from noisewise.splits import rating_split
 
 Space = dict[str, Any]  # a pair is drawn log-uniformly, a list evenly, all else is fixed
@@ -186,7 +186,7 @@ def search(
     drawn = [draw(space, rng) for _ in range(trials)]
     if not all(same_settings(one["settings"], d) for one, d in zip(earlier, drawn, strict=False)):
         raise SettingError(f"The earlier trials of {name} have other ranges: start another file.")
-    for settings in tqdm(drawn[len(earlier) :], desc=name, disable=None):
+    for settings in progress(drawn[len(earlier) :], desc=name):
         yield trial(observations, model, settings, n_jobs)
 
 

@@ -23,7 +23,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from tqdm import tqdm
 
 from noisewise import storage
 from noisewise.datasets.sensor_data import SENSOR, SensorData
@@ -34,6 +33,7 @@ from noisewise.experiments.search import Space, Trial, draw
 from noisewise.models.deviation import DTF, PTF, DeviationFactorizer
 from noisewise.models.sensors import Units
 from noisewise.observations import Observations
+from noisewise.showing import progress
 from noisewise.splits_sensors import share_split
 
 TASKS = (("london-paper-size", 0.05), ("london-paper-size", 0.2), ("intel-2epoch", 0.4))
@@ -131,11 +131,11 @@ def main() -> None:
         trials = done.setdefault(name, [])
         rng = np.random.default_rng(0)
         drawn = [draw(space, rng) for _ in range(given.trials)]
-        for settings in tqdm(drawn[len(trials) :], desc=name, disable=None):
+        for settings in progress(drawn[len(trials) :], desc=name):
             trials.append(trial(tasks, settings, given.jobs))
             keep()
     chosen: dict[str, list[Trial]] = {"ptf": [], "dtf": []}
-    for seed in tqdm(range(SPLITS), desc="chosen", disable=None):
+    for seed in progress(range(SPLITS), desc="chosen"):
         tasks = tasks_of(data, seed)
         for name, settings in (("ptf", PTF), ("dtf", DTF)):
             chosen[name].append({"seed": seed, **trial(tasks, settings, given.jobs)})

@@ -19,7 +19,6 @@ from typing import Any
 from unittest import mock
 
 import numpy as np
-from tqdm import tqdm
 
 from noisewise import storage
 from noisewise.datasets import sensors
@@ -29,6 +28,7 @@ from noisewise.experiments.search import Space, draw
 from noisewise.experiments.sensors import SHARES
 from noisewise.models.tucker import TuckerFactorizer
 from noisewise.observations import Observations
+from noisewise.showing import progress
 from noisewise.splits_sensors import share_split
 
 DATA = "london-paper-size"
@@ -87,7 +87,7 @@ def main() -> None:
     )
     rng = np.random.default_rng(0)
     drawn = [draw(SPACE, rng) for _ in range(given.trials)]
-    for settings in tqdm(drawn[len(trials) :], desc="tucker", disable=None):
+    for settings in progress(drawn[len(trials) :], desc="tucker"):
         trials.append(trial(observations, settings))
         result = {"data": DATA, "shares": ENDS, "split": 0, "best": best_of(trials)}
         result |= {"trials": trials, **where_and_when()}

@@ -21,14 +21,14 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 from scipy import stats
-from tqdm import tqdm
 
 from noisewise import metrics
 from noisewise.datasets.sensor_data import SENSOR, TIME, SensorData
 from noisewise.errors import DataError, SettingError
-from noisewise.experiments.ratings import Result, as_json, where_and_when
+from noisewise.experiments.ratings import UNTOLD, Result, as_json, where_and_when
 from noisewise.models.stamps import checked_stamps
 from noisewise.observations import Ids, Observations
+from noisewise.showing import progress
 from noisewise.splits import Split
 from noisewise.splits_sensors import block_split, share_split
 
@@ -55,6 +55,7 @@ def evaluate(
     name: str | None = None,
     earlier: Result | None = None,
     after_split: Callable[[Result], object] | None = None,
+    verbose: bool | None = None,
 ) -> Result:
     """Run a model over splits and report its errors on each, with the mean and its interval.
 
@@ -83,6 +84,8 @@ def evaluate(
         that it lacks are run.
     after_split : callable, optional
         Called with the result so far after every split.
+    verbose : bool or None
+        Show a bar of splits: True always, False never; None on a terminal and in a notebook.
 
     Returns
     -------
@@ -100,7 +103,7 @@ def evaluate(
         "data": data_of(observations),
     }
     rows = {} if earlier is None else {row["seed"]: row for row in earlier["splits"]}
-    for k in tqdm(range(seed, seed + repeats), desc=name, unit="split", disable=None):
+    for k in progress(range(seed, seed + repeats), desc=name or "", unit="split", verbose=verbose):
         model = build_model(k)
         head = {"model": name or type(model).__name__, "settings": _settings(model), **about}
         if earlier is not None:
@@ -268,7 +271,7 @@ def _number(score: float | None) -> float:
 def _settings(model: Any) -> dict[str, Any]:
     """Return the settings of a model and of models within it, as JSON has them, but for seeds."""
     settings = model.get_params() if hasattr(model, "get_params") else {}
-    kept = {k: _plain(v) for k, v in settings.items() if k.rpartition("__")[2] != "random_state"}
+    kept = {k: _plain(v) for k, v in settings.items() if k.rpartition("__")[2] not in UNTOLD}
     plain: dict[str, Any] = json.loads(as_json(kept))
     return plain
 

@@ -14,11 +14,10 @@ import statistics
 from pathlib import Path
 from typing import Any
 
-from tqdm import tqdm
-
 from noisewise import datasets, metrics, storage
 from noisewise.experiments.ratings import as_json, build, where_and_when
 from noisewise.observations import Observations
+from noisewise.showing import progress
 from noisewise.splits import rating_split
 
 MODELS = ("biased-mf", "dmf", "dmf-paper")
@@ -28,7 +27,7 @@ def fit_times(observations: Observations, *, splits: int, rounds: int) -> list[d
     """Fit every model on every split in turns, ``rounds`` times over."""
     rows = []
     turns = [(r, s, name) for r in range(rounds) for s in range(splits) for name in MODELS]
-    for round_, seed, name in tqdm(turns, desc="time", unit="fit", disable=None):
+    for round_, seed, name in progress(turns, desc="time", unit="fit"):
         split = rating_split(len(observations), seed)
         train, held_out = observations.take(split.train), observations.take(split.validation)
         model = build(name, {"random_state": seed}).fit(train, validation=held_out)

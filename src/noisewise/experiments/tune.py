@@ -13,8 +13,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from tqdm import tqdm
-
 from noisewise.errors import SettingError
 from noisewise.experiments.ranges import (
     Range,
@@ -29,6 +27,7 @@ from noisewise.experiments.ratings import Result
 from noisewise.experiments.suggest import suggest
 from noisewise.experiments.trials import Task, Trial, run_trial
 from noisewise.experiments.tuned import Tuned, error
+from noisewise.showing import progress
 
 METHODS = ("random", "bayes")
 
@@ -138,10 +137,10 @@ def tune(
         for k, trial in enumerate(done if method == "random" else []):
             if not same_settings(trial["settings"], search.drawn(seed, k)):
                 raise tuned.foreign(f"draw of settings in trial {k} of {search.model}")
-    bar = tqdm(
+    bar = progress(
         total=None if budget.trials is None else sum(s.budget.trials or 0 for s in searches),
         initial=sum(len(tuned.trials[search.model]) for search in searches),
-        desc="tune", unit="trial", disable=None, dynamic_ncols=True,
+        desc="tune", unit="trial", dynamic_ncols=True,
     )  # fmt: skip
     with bar:
         for search in _turns(searches, tuned):

@@ -22,8 +22,10 @@ def write(path: str | Path, imputer: Any) -> None:
     """Write a fitted imputer, wholly or not at all."""
     header, tensors = imputer._knowledge.pack()
     names = getattr(imputer, "feature_names_in_", None)
+    settings = imputer.get_params(deep=False)
+    del settings["verbose"]  # how it is watched is no part of it
     header |= {
-        "settings": _plain(imputer.get_params(deep=False)),
+        "settings": _plain(settings),
         "fitted": imputer._fitted,
         "n_features": getattr(imputer, "n_features_in_", None),
         "features": None if names is None else names.tolist(),

@@ -103,6 +103,8 @@ class AutoRec(Factored):
         The same int gives the same bits, whatever the number of threads.
     n_jobs : int or None
         Threads; -1 uses all cores.
+    verbose : bool or None
+        Show a progress bar: True always, False never; None on a terminal and in a notebook.
 
     Attributes
     ----------
@@ -168,6 +170,7 @@ class AutoRec(Factored):
         checkpoint_minutes: float | None = None,
         random_state: int | np.random.RandomState | None = None,
         n_jobs: int | None = -1,
+        verbose: bool | None = None,
     ) -> None:
         self.hidden = hidden
         self.orientation = orientation
@@ -190,6 +193,7 @@ class AutoRec(Factored):
         self.checkpoint_minutes = checkpoint_minutes
         self.random_state = random_state
         self.n_jobs = n_jobs
+        self.verbose = verbose
 
     @property
     def _encoded(self) -> int:

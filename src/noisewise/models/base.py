@@ -242,7 +242,9 @@ def model_class(path: str | Path, name: Any) -> Any:
 
 
 def _settings(model: Factorizer) -> dict[str, Any]:
-    return {name: _plain(value) for name, value in model.get_params(deep=False).items()}
+    """Return settings as a file has them: how a model is watched is not among them."""
+    given = model.get_params(deep=False).items()
+    return {name: _plain(value) for name, value in given if name != "verbose"}
 
 
 def _plain(value: Any) -> Any:

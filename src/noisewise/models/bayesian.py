@@ -42,7 +42,7 @@ NOISE_RANK = {"constant": 0, "rank1": 1}
 WORST_RHAT = 1.2
 SHARED = (
     "value_range", "unknown", "duplicates", "keep_seen", "checkpoint", "checkpoint_epochs",
-    "checkpoint_minutes", "random_state", "n_jobs",
+    "checkpoint_minutes", "random_state", "n_jobs", "verbose",
 )  # fmt: skip
 
 
@@ -109,6 +109,8 @@ class BayesianFactorizer(Learner, Rowwise):
         The same int gives the same bits, whatever the number of threads.
     n_jobs : int or None
         Threads; -1 uses all cores.
+    verbose : bool or None
+        Show a progress bar: True always, False never; None on a terminal and in a notebook.
 
     Attributes
     ----------
@@ -182,6 +184,7 @@ class BayesianFactorizer(Learner, Rowwise):
         checkpoint_minutes: float | None = 5.0,
         random_state: int | np.random.RandomState | None = None,
         n_jobs: int | None = -1,
+        verbose: bool | None = None,
     ) -> None:
         self.rank = rank
         self.deviation = deviation
@@ -203,6 +206,7 @@ class BayesianFactorizer(Learner, Rowwise):
         self.checkpoint_minutes = checkpoint_minutes
         self.random_state = random_state
         self.n_jobs = n_jobs
+        self.verbose = verbose
 
     @in_one_step
     def fit(
@@ -345,6 +349,7 @@ class BayesianFactorizer(Learner, Rowwise):
                 checkpoint=self._checkpoint(_stage(chain), observations, len(observations)),
                 label=label,
                 unit="sweep",
+                verbose=self.verbose,
                 advice="Values far from all others may be errors: look at them.",
             )
 

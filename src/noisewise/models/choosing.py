@@ -24,10 +24,10 @@ from noisewise.errors import ModelFileError, SettingError
 from noisewise.models.base import Factorizer
 from noisewise.models.changing import in_one_step
 from noisewise.models.interpolation import LinearInterpolator
-from noisewise.models.nested import adjusted, pack, unpack
+from noisewise.models.nested import adjusted, pack, shown, unpack
 from noisewise.models.residual import ResidualFactorizer, quick_factorizer
 from noisewise.models.sensors import MODE, SHARED, Units, sensor_modes, series_keys
-from noisewise.models.settings import Rule, check, either, number, random_seed
+from noisewise.models.settings import VERBOSE, Rule, check, either, number, random_seed
 from noisewise.models.smoother import OUSmoother, usual_step
 from noisewise.models.stamps import checked_stamps
 from noisewise.models.temporal import TemporalFactorizer
@@ -105,6 +105,8 @@ class AutoFactorizer(Factorizer):
         The same int gives the same bits, whatever the number of threads.
     n_jobs : int or None
         Threads; -1 uses all cores.
+    verbose : bool or None
+        Show a progress bar: True always, False never; None on a terminal and in a notebook.
 
     Attributes
     ----------
@@ -140,6 +142,7 @@ class AutoFactorizer(Factorizer):
         "group": either(MODE, None),
         "validation_fraction": number(above=0.0, most=0.5),
         "random_state": random_seed(),
+        "verbose": VERBOSE,
     }
 
     choice_: str
@@ -160,6 +163,7 @@ class AutoFactorizer(Factorizer):
         duplicates: Literal["error", "last", "mean"] = "error",
         random_state: int | np.random.RandomState | None = None,
         n_jobs: int | None = -1,
+        verbose: bool | None = None,
     ) -> None:
         self.candidates = candidates
         self.time = time
@@ -170,6 +174,7 @@ class AutoFactorizer(Factorizer):
         self.duplicates = duplicates
         self.random_state = random_state
         self.n_jobs = n_jobs
+        self.verbose = verbose
 
     @in_one_step
     def fit(self, X: Any, y: Any = None) -> Self:
@@ -216,7 +221,7 @@ class AutoFactorizer(Factorizer):
 
     def _candidates(self, seed: int) -> dict[str, Any]:
         """Return unfitted models by name."""
-        shared = {"random_state": seed, "n_jobs": self.n_jobs}
+        shared = {"random_state": seed, "n_jobs": self.n_jobs, **shown(self.verbose)}
         found: dict[str, Any] = {}
         given: Sequence[Any] = [*CANDIDATES] if self.candidates is None else self.candidates
         for one in given:

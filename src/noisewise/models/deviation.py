@@ -116,6 +116,8 @@ class DeviationFactorizer(Factored):
         The same int gives the same bits, whatever the number of threads.
     n_jobs : int or None
         Threads; -1 uses all cores.
+    verbose : bool or None
+        Show a progress bar: True always, False never; None on a terminal and in a notebook.
 
     Attributes
     ----------
@@ -189,6 +191,7 @@ class DeviationFactorizer(Factored):
         checkpoint_minutes: float | None = None,
         random_state: int | np.random.RandomState | None = None,
         n_jobs: int | None = -1,
+        verbose: bool | None = None,
     ) -> None:
         self.rank = rank
         self.deviation_rank = deviation_rank
@@ -217,6 +220,7 @@ class DeviationFactorizer(Factored):
         self.checkpoint_minutes = checkpoint_minutes
         self.random_state = random_state
         self.n_jobs = n_jobs
+        self.verbose = verbose
 
     def _learn(
         self, observations: Observations, held_out: Observations | None, plan: Plan, seed: int
@@ -245,7 +249,7 @@ class DeviationFactorizer(Factored):
                 self.patience, self.epochs = patience, limit
         started = time.perf_counter()
         new = self._checked(observe(X, y, duplicates=self.duplicates, ids=self.ids_))
-        plan = Plan(self.factors_.state.epoch + epochs, label="partial fit")
+        plan = Plan(self.factors_.state.epoch + epochs, label="partial fit", verbose=self.verbose)
         fitted = continue_factors(self.factors_, new, plan, self._threads())
         self._adopt(fitted.knowledge)
         before, self.ids_ = self.seen_, new.ids

@@ -86,6 +86,8 @@ class TrimmedFactorizer(Factored):
         The same int gives the same bits, whatever the number of threads.
     n_jobs : int or None
         Threads; -1 uses all cores.
+    verbose : bool or None
+        Show a progress bar: True always, False never; None on a terminal and in a notebook.
 
     Attributes
     ----------
@@ -153,6 +155,7 @@ class TrimmedFactorizer(Factored):
         checkpoint_minutes: float | None = None,
         random_state: int | np.random.RandomState | None = None,
         n_jobs: int | None = -1,
+        verbose: bool | None = None,
     ) -> None:
         self.rank = rank
         self.outliers = outliers
@@ -174,6 +177,7 @@ class TrimmedFactorizer(Factored):
         self.checkpoint_minutes = checkpoint_minutes
         self.random_state = random_state
         self.n_jobs = n_jobs
+        self.verbose = verbose
 
     @at_one_moment
     def is_outlier(self, X: Any, y: Any = None) -> Flags:

@@ -19,6 +19,7 @@ from noisewise.engine.cpu import LEAST_VARIANCE
 from noisewise.engine.factors import Counts, Moments
 from noisewise.engine.state import Codes, Floats
 from noisewise.errors import ModelFileError
+from noisewise.showing import brief
 from noisewise.storage import Tensors, take
 
 CHUNK_FLOATS = 2_000_000  # gathered or built at a time
@@ -54,6 +55,8 @@ class Levels:
     counts: tuple[Counts, Counts]
     spread: tuple[Floats, Floats]
     shrink: tuple[Floats, Floats]
+
+    __repr__ = brief
 
     @classmethod
     def settle(

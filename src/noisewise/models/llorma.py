@@ -97,6 +97,8 @@ class LLORMA(Filed):
         The same int gives the same bits, whatever the number of threads.
     n_jobs : int or None
         Threads; -1 uses all cores.
+    verbose : bool or None
+        Show a progress bar: True always, False never; None on a terminal and in a notebook.
 
     Attributes
     ----------
@@ -166,6 +168,7 @@ class LLORMA(Filed):
         checkpoint_minutes: float | None = None,
         random_state: int | np.random.RandomState | None = None,
         n_jobs: int | None = -1,
+        verbose: bool | None = None,
     ) -> None:
         self.rank = rank
         self.models = models
@@ -189,14 +192,14 @@ class LLORMA(Filed):
         self.checkpoint_minutes = checkpoint_minutes
         self.random_state = random_state
         self.n_jobs = n_jobs
+        self.verbose = verbose
 
     def _learn(
         self, observations: Observations, held_out: Observations | None, plan: Plan, seed: int
     ) -> Fit:
         n_jobs = self._threads()
-        whole_fit = fit_factors(
-            self._params(seed), observations, None, Plan(GLOBAL_EPOCHS, label="global"), n_jobs
-        )
+        first = Plan(GLOBAL_EPOCHS, label="global", verbose=plan.verbose)
+        whole_fit = fit_factors(self._params(seed), observations, None, first, n_jobs)
         if whole_fit.interrupted:
             raise KeyboardInterrupt
         factors: Factors = whole_fit.knowledge

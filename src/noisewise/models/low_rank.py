@@ -21,6 +21,7 @@ from noisewise.models.changing import at_one_moment
 from noisewise.observations import Ids
 from noisewise.observations.tables import check_values
 from noisewise.recommend import Knowledge, Seen, Side, similar_rows, top_columns
+from noisewise.showing import printable
 
 
 class Recommendation(NamedTuple):
@@ -276,9 +277,9 @@ class NewRow:
     seen: Codes
 
     def __repr__(self) -> str:
-        name, seen = self.model.ids_[self.mode].name, self.model.ids_[1 - self.mode].name
+        name, other = (printable(self.model.ids_[m].name) for m in (self.mode, 1 - self.mode))
         kind = type(self.model).__name__
-        return f"NewRow({name}, learned from {len(self.seen):,} {seen}, of a {kind})"
+        return f"NewRow({name}, learned from {len(self.seen):,} {other}, of a {kind})"
 
     def predict(self, others: Sequence[Any], return_std: bool = False) -> Any:
         """Predict the value with each of ``others``, and its std if asked for."""

@@ -25,6 +25,11 @@ def adjusted(model: Factorizer, **settings: Any) -> Any:
     return copy.set_params(**{name: value for name, value in settings.items() if name in known})
 
 
+def shown(verbose: bool | None) -> dict[str, bool]:
+    """Return ``verbose`` for a model within another, which keeps its own unless told otherwise."""
+    return {} if verbose is None else {"verbose": verbose}
+
+
 def pack(model: Factorizer, name: str) -> tuple[dict[str, Any], storage.Tensors]:
     """Return the part of the header, and the tensors, of a fitted model within another."""
     header, tensors = model._filed()

@@ -91,6 +91,8 @@ class RBM(Filed):
         The same int gives the same bits, whatever the number of threads.
     n_jobs : int or None
         Threads; -1 uses all cores.
+    verbose : bool or None
+        Show a progress bar: True always, False never; None on a terminal and in a notebook.
 
     Attributes
     ----------
@@ -161,6 +163,7 @@ class RBM(Filed):
         checkpoint_minutes: float | None = None,
         random_state: int | np.random.RandomState | None = None,
         n_jobs: int | None = -1,
+        verbose: bool | None = None,
     ) -> None:
         self.hidden = hidden
         self.orientation = orientation
@@ -186,6 +189,7 @@ class RBM(Filed):
         self.checkpoint_minutes = checkpoint_minutes
         self.random_state = random_state
         self.n_jobs = n_jobs
+        self.verbose = verbose
 
     @property
     def levels_(self) -> Floats:

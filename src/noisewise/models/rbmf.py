@@ -74,6 +74,8 @@ class RobustBayesianFactorizer(Factored):
         The same int gives the same bits, whatever the number of threads.
     n_jobs : int or None
         Threads; -1 uses all cores.
+    verbose : bool or None
+        Show a progress bar: True always, False never; None on a terminal and in a notebook.
 
     Attributes
     ----------
@@ -131,6 +133,7 @@ class RobustBayesianFactorizer(Factored):
         checkpoint_minutes: float | None = None,
         random_state: int | np.random.RandomState | None = None,
         n_jobs: int | None = -1,
+        verbose: bool | None = None,
     ) -> None:
         self.rank = rank
         self.max_precision = max_precision
@@ -148,6 +151,7 @@ class RobustBayesianFactorizer(Factored):
         self.checkpoint_minutes = checkpoint_minutes
         self.random_state = random_state
         self.n_jobs = n_jobs
+        self.verbose = verbose
 
     def _fold(self, mode: int, codes: Codes, values: Floats) -> Side:
         """Give a new row its posterior, as the rows of a sweep get theirs."""

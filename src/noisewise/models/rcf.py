@@ -84,6 +84,8 @@ class HuberFactorizer(Factored):
         The same int gives the same bits, whatever the number of threads.
     n_jobs : int or None
         Threads; -1 uses all cores.
+    verbose : bool or None
+        Show a progress bar: True always, False never; None on a terminal and in a notebook.
 
     Attributes
     ----------
@@ -144,6 +146,7 @@ class HuberFactorizer(Factored):
         checkpoint_minutes: float | None = None,
         random_state: int | np.random.RandomState | None = None,
         n_jobs: int | None = -1,
+        verbose: bool | None = None,
     ) -> None:
         self.rank = rank
         self.k = k
@@ -165,6 +168,7 @@ class HuberFactorizer(Factored):
         self.checkpoint_minutes = checkpoint_minutes
         self.random_state = random_state
         self.n_jobs = n_jobs
+        self.verbose = verbose
 
     @at_one_moment
     def weights(self, X: Any, y: Any = None) -> Floats:

@@ -24,9 +24,9 @@ from noisewise.errors import ModelFileError
 from noisewise.models.base import Factorizer
 from noisewise.models.bayesian import BayesianFactorizer
 from noisewise.models.changing import in_one_step
-from noisewise.models.nested import adjusted, pack, unpack
+from noisewise.models.nested import adjusted, pack, shown, unpack
 from noisewise.models.sensors import MODE, SHARED
-from noisewise.models.settings import Rule, check, either, number, one_of, random_seed
+from noisewise.models.settings import VERBOSE, Rule, check, either, number, one_of, random_seed
 from noisewise.models.smoother import OUSmoother
 from noisewise.models.trained import Trained, fixed_seed, hold_out, joined, range_of
 from noisewise.models.type_mean import TypeMean
@@ -125,6 +125,8 @@ class ResidualFactorizer(Factorizer):
         The same int gives the same bits, whatever the number of threads.
     n_jobs : int or None
         Threads; -1 uses all cores.
+    verbose : bool or None
+        Show a progress bar: True always, False never; None on a terminal and in a notebook.
 
     Attributes
     ----------
@@ -162,6 +164,7 @@ class ResidualFactorizer(Factorizer):
         "group": either(MODE, None),
         "validation_fraction": number(above=0.0, most=0.5),
         "random_state": random_seed(),
+        "verbose": VERBOSE,
     }
 
     near_: Layer | None
@@ -182,6 +185,7 @@ class ResidualFactorizer(Factorizer):
         duplicates: Literal["error", "last", "mean"] = "error",
         random_state: int | np.random.RandomState | None = None,
         n_jobs: int | None = -1,
+        verbose: bool | None = None,
     ) -> None:
         self.factorizer = factorizer
         self.base = base
@@ -193,6 +197,7 @@ class ResidualFactorizer(Factorizer):
         self.duplicates = duplicates
         self.random_state = random_state
         self.n_jobs = n_jobs
+        self.verbose = verbose
 
     @in_one_step
     def fit(self, X: Any, y: Any = None, *, validation: Observations | None = None) -> Self:
@@ -219,7 +224,8 @@ class ResidualFactorizer(Factorizer):
         kept, held_out = hold_out(everything, validation, self.validation_fraction, seed)
         given = quick_factorizer() if self.factorizer is None else self.factorizer
         factorizers = [
-            adjusted(given, random_state=seed, n_jobs=self.n_jobs) for _ in self._bases()
+            adjusted(given, random_state=seed, n_jobs=self.n_jobs, **shown(self.verbose))
+            for _ in self._bases()
         ]
         layers = self._learned(factorizers, kept, held_out)
         power, calibration = 1.0, None

@@ -51,6 +51,7 @@ def build(
     coordinates: Any = None,
     random_state: Any = None,
     n_jobs: int | None = -1,
+    verbose: bool | None = None,
     settings: Mapping[str, Any] | None = None,
 ) -> Factorizer:
     """Make a model of sensors, ready to be fitted.
@@ -71,6 +72,9 @@ def build(
         The same int gives the same bits.
     n_jobs : int or None
         Threads; -1 uses all cores.
+    verbose : bool or None
+        Show a progress bar where there is one: True always, False never; None on a terminal and in
+        a notebook.
     settings : dict, optional
         Other parameters of the model, or of the factorization inside it. For "auto" the candidates
         may be given by name.
@@ -94,7 +98,10 @@ def build(
             f"{name!r} needs to know where locations are: pass coordinates={{id: (x, y)}}, or take "
             f"another model; got None."
         )
-    shared = {"time": time, "group": group, "random_state": random_state, "n_jobs": n_jobs}
+    shared = {
+        "time": time, "group": group, "random_state": random_state, "n_jobs": n_jobs,
+        "verbose": verbose,
+    }  # fmt: skip
     model: Factorizer = adjusted(_PROTOTYPES[name], coordinates=coordinates, **shared)
     known, chosen = model.get_params(), {}
     for key, value in (settings or {}).items():

@@ -87,6 +87,9 @@ def threads() -> Rule:
     )
 
 
+VERBOSE = one_of(True, False, None)  # whether a progress bar is shown
+
+
 def check(model: Any, rules: dict[str, Rule]) -> None:
     """Raise for the first setting of ``model`` that does not obey its rule."""
     for name, rule in rules.items():

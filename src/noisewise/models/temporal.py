@@ -41,7 +41,7 @@ from noisewise.observations import Observations, observe
 Table = dict[str, npt.NDArray[Any]]
 SHARED = (
     "value_range", "unknown", "duplicates", "checkpoint", "checkpoint_epochs",
-    "checkpoint_minutes", "random_state", "n_jobs",
+    "checkpoint_minutes", "random_state", "n_jobs", "verbose",
 )  # fmt: skip
 
 
@@ -94,6 +94,8 @@ class TemporalFactorizer(Learner):
         The same int gives the same bits, whatever the number of threads.
     n_jobs : int or None
         Threads; -1 uses all cores.
+    verbose : bool or None
+        Show a progress bar: True always, False never; None on a terminal and in a notebook.
 
     Attributes
     ----------
@@ -160,6 +162,7 @@ class TemporalFactorizer(Learner):
         checkpoint_minutes: float | None = 5.0,
         random_state: int | np.random.RandomState | None = None,
         n_jobs: int | None = -1,
+        verbose: bool | None = None,
     ) -> None:
         self.rank = rank
         self.noise = noise
@@ -178,6 +181,7 @@ class TemporalFactorizer(Learner):
         self.checkpoint_minutes = checkpoint_minutes
         self.random_state = random_state
         self.n_jobs = n_jobs
+        self.verbose = verbose
 
     @in_one_step
     def fit(
@@ -293,6 +297,7 @@ class TemporalFactorizer(Learner):
                 checkpoint=self._checkpoint("fit", seen, len(seen)),
                 label="sample",
                 unit="sweep",
+                verbose=self.verbose,
                 advice="Values far from all others may be errors: look at them.",
             )
 

@@ -20,6 +20,7 @@ from noisewise.errors import DataError, SettingError
 from noisewise.models.base import Factorizer
 from noisewise.models.changing import in_one_step
 from noisewise.models.settings import (
+    VERBOSE,
     Rule,
     check,
     either,
@@ -52,6 +53,7 @@ RULES = {
     "checkpoint_minutes": either(number(above=0.0), None),
     "random_state": random_seed(),
     "n_jobs": threads(),
+    "verbose": VERBOSE,
 }
 
 
@@ -65,6 +67,7 @@ class Plan(NamedTuple):
     callbacks: Sequence[Callback] = ()
     checkpoint: Checkpoint | None = None
     label: str = "fit"
+    verbose: bool | None = None
 
     def train(
         self, state: S, step: Step[S], validate: Validate[S] | None, *, advice: str, **more: Any
@@ -73,7 +76,7 @@ class Plan(NamedTuple):
         return train(
             state, step, validate=validate, epochs=self.epochs, patience=self.patience,
             monitor=self.monitor, callbacks=self.callbacks, checkpoint=self.checkpoint,
-            label=self.label, advice=advice, **more,
+            label=self.label, verbose=self.verbose, advice=advice, **more,
         )  # fmt: skip
 
 
@@ -109,6 +112,7 @@ class Learner(Factorizer):
     checkpoint_minutes: float | None
     random_state: int | np.random.RandomState | None
     value_range: Literal["auto"] | tuple[float, float] | None
+    verbose: bool | None
 
     learning_curve_: dict[str, list[Any]]
     n_epochs_: int
@@ -132,7 +136,10 @@ class Learner(Factorizer):
             return None
         if not isinstance(self.random_state, int | np.integer):
             raise SettingError("checkpoint needs random_state to be an int, to go on with it.")
-        neutral = {"n_jobs", "checkpoint", "checkpoint_epochs", "checkpoint_minutes", "keep_seen"}
+        neutral = {
+            "n_jobs", "verbose", "checkpoint", "checkpoint_epochs", "checkpoint_minutes",
+            "keep_seen",
+        }  # fmt: skip
         settings = {k: v for k, v in self.get_params().items() if k not in neutral}
         digest = hashlib.sha256(json.dumps([stage, settings, n_kept], default=str).encode())
         for array in (*observations.codes, observations.values, observations.time):
@@ -211,7 +218,7 @@ class Trained(Learner):
 
         plan = Plan(
             self.epochs, self.patience, self.monitor, value_range, callbacks,
-            self._checkpoint("fit", everything, len(kept)), "fit",
+            self._checkpoint("fit", everything, len(kept)), "fit", self.verbose,
         )  # fmt: skip
         fitted = self._learn(kept, held_out, plan, seed)
         curve, epochs, interrupted = fitted.curve, fitted.epochs, fitted.interrupted
@@ -222,7 +229,7 @@ class Trained(Learner):
             self.calibrate(held_out)
         if held_out is not None and self.refit and not interrupted:
             again = Plan(
-                epochs, callbacks=callbacks, label="refit",
+                epochs, callbacks=callbacks, label="refit", verbose=self.verbose,
                 checkpoint=self._checkpoint("refit", everything, len(kept)),
             )  # fmt: skip
             del kept, held_out, observations, fitted

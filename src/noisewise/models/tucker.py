@@ -26,6 +26,7 @@ from noisewise.models.sensors import MODE, PRIOR, Units, sensor_modes
 from noisewise.models.settings import Rule, check, either, number, whole
 from noisewise.models.trained import RULES, Fit, Plan, Trained
 from noisewise.observations import Ids, Observations
+from noisewise.showing import brief
 
 LEAST = 1e-6  # share of a type's variance that is noise at least
 ADVICE = "Try a smaller learning_rate (now {0.learning_rate}) or a larger l2 (now {0.l2})."
@@ -55,6 +56,9 @@ class Knowledge(NamedTuple):
     units: Units
     noise: Array
     ignorance: Array
+
+    def __repr__(self) -> str:
+        return brief(self)
 
 
 class TuckerFactorizer(Trained):
@@ -90,6 +94,8 @@ class TuckerFactorizer(Trained):
         The same int gives the same bits.
     n_jobs : int or None
         Threads that predict; -1 uses all cores. Training visits one observation after another.
+    verbose : bool or None
+        Show a progress bar: True always, False never; None on a terminal and in a notebook.
 
     Attributes
     ----------
@@ -147,6 +153,7 @@ class TuckerFactorizer(Trained):
         checkpoint_minutes: float | None = None,
         random_state: int | np.random.RandomState | None = None,
         n_jobs: int | None = -1,
+        verbose: bool | None = None,
     ) -> None:
         self.rank = rank
         self.time = time
@@ -166,6 +173,7 @@ class TuckerFactorizer(Trained):
         self.checkpoint_minutes = checkpoint_minutes
         self.random_state = random_state
         self.n_jobs = n_jobs
+        self.verbose = verbose
 
     @property
     @at_one_moment
@@ -222,7 +230,7 @@ class TuckerFactorizer(Trained):
             tucker.initial_state(params, observations.codes, values, shape), step,
             epochs=plan.epochs, validate=validate, patience=plan.patience, monitor=plan.monitor,
             callbacks=plan.callbacks, checkpoint=plan.checkpoint, label=plan.label,
-            advice=ADVICE.format(params),
+            verbose=plan.verbose, advice=ADVICE.format(params),
         )  # fmt: skip
         chosen = training.chosen
         known = np.concatenate([np.append(n > 0, False) for n in count_rows(observations)])

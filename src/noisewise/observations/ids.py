@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from noisewise.observations.tables import check_ids
+from noisewise.showing import printable
 
 Codes: TypeAlias = NDArray[np.int32]
 
@@ -137,7 +138,7 @@ class Ids:
         return self.name == other.name and np.array_equal(self.labels, other.labels)
 
     def __repr__(self) -> str:
-        return f"Ids({len(self):,} {self.name})"
+        return f"Ids({len(self):,} {printable(self.name)})"
 
     def __getstate__(self) -> dict[str, Any]:
         return {"labels": self.labels, "name": self.name}  # the caches below stay at home

@@ -19,6 +19,7 @@ from noisewise.errors import DataError
 from noisewise.observations.duplicates import Duplicates, Groups, check_duplicates, group_cells
 from noisewise.observations.ids import Codes, Ids
 from noisewise.observations.tables import TIME, Column, check_seconds, check_values, split_table
+from noisewise.showing import printable
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
@@ -107,7 +108,7 @@ class Observations:
         return list(zip(*(ids.labels[codes[index]].tolist() for ids, codes in modes), strict=True))
 
     def __repr__(self) -> str:
-        modes = " x ".join(f"{len(ids):,} {ids.name}" for ids in self.ids)
+        modes = " x ".join(f"{len(ids):,} {printable(ids.name)}" for ids in self.ids)
         return f"Observations({len(self):,} of {modes})"
 
 

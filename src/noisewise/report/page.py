@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from html import escape
 from itertools import groupby
 
+from noisewise.showing import printable
+
 STYLE = """
 :root { color-scheme: light dark; --ink: #23272f; --quiet: #5d6572; --paper: #fbfaf8;
   --card: #ffffff; --line: #e3e0da; --blue: #0072b2; --orange: #d55e00; }
@@ -135,16 +137,21 @@ def page(
     >>> "&lt;b&gt;mine&lt;/b&gt;" in page("Results", [Section("All", [table])])
     True
     """
-    parts = [HEAD.format(title=escape(title), style=STYLE + style), "<body>\n<main>\n"]
-    parts += [f"<header>\n<h1>{escape(title)}</h1>\n", _paragraph(lead, "lead"), "</header>\n"]
+    parts = [HEAD.format(title=_safe(title), style=STYLE + style), "<body>\n<main>\n"]
+    parts += [f"<header>\n<h1>{_safe(title)}</h1>\n", _paragraph(lead, "lead"), "</header>\n"]
     for section in sections:
-        parts += [f"<section>\n<h2>{escape(section.title)}</h2>\n", *_blocks(section.blocks)]
+        parts += [f"<section>\n<h2>{_safe(section.title)}</h2>\n", *_blocks(section.blocks)]
         parts += ["</section>\n"]
     parts += [
         f"<footer>{_paragraph(foot)}</footer>\n" if foot else "",
         "</main>\n</body>\n</html>\n",
     ]
     return "".join(parts)
+
+
+def _safe(text: str) -> str:
+    """Return text as HTML has it, with nothing in it that a reader would not see."""
+    return escape(printable(text, keep="\n"))
 
 
 def _blocks(blocks: Sequence[str | Table | Picture]) -> list[str]:
@@ -164,23 +171,23 @@ def _block(block: str | Table | Picture) -> str:
 def _paragraph(text: str, kind: str = "") -> str:
     if not text:
         return ""
-    return f'<p class="{kind}">{escape(text)}</p>\n' if kind else f"<p>{escape(text)}</p>\n"
+    return f'<p class="{kind}">{_safe(text)}</p>\n' if kind else f"<p>{_safe(text)}</p>\n"
 
 
 def _picture(picture: Picture) -> str:
-    label = f'<svg role="img" aria-label="{escape(picture.alt)}"'
-    caption = f"<figcaption>{escape(picture.caption)}</figcaption>\n" if picture.caption else ""
+    label = f'<svg role="img" aria-label="{_safe(picture.alt)}"'
+    caption = f"<figcaption>{_safe(picture.caption)}</figcaption>\n" if picture.caption else ""
     return f"<figure>\n{picture.svg.replace('<svg', label, 1)}\n{caption}</figure>\n"
 
 
 def _table(table: Table) -> str:
-    head = "".join(f'<th scope="col">{escape(name)}</th>' for name in table.columns)
-    caption = f"<figcaption>{escape(table.caption)}</figcaption>\n" if table.caption else ""
+    head = "".join(f'<th scope="col">{_safe(name)}</th>' for name in table.columns)
+    caption = f"<figcaption>{_safe(table.caption)}</figcaption>\n" if table.caption else ""
     kind = ' class="words"' if table.words else ""
     body = []
     for name, *cells in table.rows:
-        numbers = "".join(f"<td>{escape(cell)}</td>" for cell in cells)
-        body.append(f'<tr><th scope="row">{escape(name)}</th>{numbers}</tr>\n')
+        numbers = "".join(f"<td>{_safe(cell)}</td>" for cell in cells)
+        body.append(f'<tr><th scope="row">{_safe(name)}</th>{numbers}</tr>\n')
     return (
         f'<figure>\n<div class="wide" role="region" tabindex="0" aria-label="table">\n'
         f"<table{kind}>\n<thead><tr>{head}</tr></thead>\n<tbody>\n{''.join(body)}</tbody>\n</table>\n"

@@ -22,6 +22,7 @@ from noisewise.engine.gibbs.problem import CHUNK, Model, in_threads
 from noisewise.engine.series import Array, Ints, Series
 from noisewise.engine.state import Floats
 from noisewise.errors import ModelFileError
+from noisewise.showing import brief
 from noisewise.storage import Tensors, take
 
 SETTINGS = "lengths", "amplitudes", "variances"  # that every series has
@@ -71,6 +72,8 @@ class DriftPosterior:
     codes: npt.NDArray[np.int32]
     values: Floats
     stamps: Array
+
+    __repr__ = brief
 
     def __len__(self) -> int:
         return len(self.rows)

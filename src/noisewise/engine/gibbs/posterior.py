@@ -16,6 +16,7 @@ from noisewise.engine.gibbs.problem import Floats64, Ints, Model, in_threads
 from noisewise.engine.gibbs.snapshot import Snapshot, gap_variance, path_variance
 from noisewise.engine.gibbs.timeline import Timeline
 from noisewise.engine.state import Codes, Floats
+from noisewise.showing import brief
 
 CHUNK = 16_384  # cells predicted by one task
 
@@ -105,6 +106,8 @@ class Posterior:
     counts: tuple[Counts, ...]
     draws: Snapshot
     timeline: Timeline | None = None
+
+    __repr__ = brief
 
     def __len__(self) -> int:
         return len(self.draws["level"])

@@ -21,10 +21,10 @@ from noisewise.errors import DataError
 from noisewise.experiments.ratings import as_json
 from noisewise.storage import write_bytes
 
-# Settings that change no number: threads, files, and what is remembered beside the model.
+# Settings that change no number: threads, bars, files, and what is remembered beside the model.
 NEUTRAL = {
-    "n_jobs", "checkpoint", "checkpoint_epochs", "checkpoint_minutes", "keep_seen", "coordinates",
-    "random_state",
+    "n_jobs", "verbose", "checkpoint", "checkpoint_epochs", "checkpoint_minutes", "keep_seen",
+    "coordinates", "random_state",
 }  # fmt: skip
 
 Numbers = dict[str, Any]

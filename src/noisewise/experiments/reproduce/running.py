@@ -12,12 +12,11 @@ from contextlib import contextmanager, redirect_stderr
 from multiprocessing import get_context
 from typing import Any, NoReturn
 
-from tqdm import tqdm
-
 from noisewise.engine.blas import one_blas_thread
 from noisewise.errors import MissingExtraError, SettingError
 from noisewise.experiments.ratings import where_and_when
 from noisewise.experiments.reproduce.cells import Cell, Store
+from noisewise.showing import progress
 
 ALL_CORES = -1
 
@@ -48,9 +47,9 @@ def run(cells: Sequence[Cell], store: Store, *, jobs: int = 1) -> dict[str, str]
     others = [cell for cell in missing if not cell.alone]
     if jobs == 1:
         alone, others = others + alone, []
-    bar = tqdm(
+    bar = progress(
         total=len(every), initial=len(every) - len(missing), desc="reproduce", unit="cell",
-        disable=None, smoothing=0.0, dynamic_ncols=True,
+        smoothing=0.0, dynamic_ncols=True,
     )  # fmt: skip
     left_out: dict[str, str] = {}
     with bar:
