@@ -14,9 +14,8 @@ import scipy.sparse
 
 from noisewise.engine.factors import Moments
 from noisewise.engine.state import Codes, Floats
-from noisewise.errors import ModelFileError
 from noisewise.showing import brief
-from noisewise.storage import Tensors, take
+from noisewise.storage import Tensors, check_codes, take, take_starts
 
 CHUNK_CELLS = 4_000_000
 
@@ -83,11 +82,9 @@ class Seen(NamedTuple):
     @classmethod
     def unpack(cls, path: Any, tensors: Tensors, shape: tuple[int, ...]) -> Seen:
         """Read back what a file remembers; the file is not trusted."""
-        starts = take(path, tensors, "seen.starts", "int64", shape[0] + 1)
-        columns = take(path, tensors, "seen.columns", "int32", -1)
-        rising = starts[0] == 0 and (np.diff(starts) >= 0).all() and starts[-1] == len(columns)
-        if not rising or (columns < 0).any() or (columns >= shape[1]).any():
-            raise ModelFileError(f"{path} is damaged: the cells it has seen make no sense.")
+        starts = take_starts(path, tensors, "seen.starts", shape[0])
+        columns = take(path, tensors, "seen.columns", "int32", int(starts[-1]))
+        check_codes(path, "seen.columns", columns, shape[1])
         return cls(starts, columns)
 
     def cells(self) -> tuple[Codes, Codes]:

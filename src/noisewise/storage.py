@@ -1,17 +1,25 @@
 """One safetensors file with a JSON header: nothing in it can run.
 
 A file is written beside its final name, flushed to the disk and then renamed, so that a crash
-leaves either the old file or the new one. Reading checks everything before anything is used.
+leaves either the old file or the new one. Reading checks everything before anything is used: sizes
+before memory is taken, and every index against its bounds, by comparison, as differences of forged
+numbers overflow.
 """
 
 from __future__ import annotations
 
-import datetime
+import glob
 import json
+import math
 import os
-import tempfile
+import reprlib
+import secrets
+import stat
+import sys
+import time
 import zlib
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -20,38 +28,80 @@ import numpy.typing as npt
 from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save
 
-from noisewise.errors import DataError, ModelFileError
-from noisewise.observations import Ids
+from noisewise.errors import DataError, ModelFileError, NoisewiseError
 
 FORMAT_VERSION = 1
-MAX_HEADER_BYTES = 64 * 2**20  # of JSON; ids are tensors, so an honest header is far smaller
+MAX_HEADER_BYTES = 16 * 2**20  # of JSON; ids are tensors, so an honest header is far smaller
+MAX_BRACKETS = 100_000  # lists and dicts in a header, each of which takes 30 times its own size
+MAX_TENSORS = 10_000
 TYPES = ("F16", "F32", "F64", "I32", "I64", "U8")  # that are written; of others, numpy lacks some
+MOST_OBSERVED = 2**53  # observations of a row, so that sums of them stay exact
+ANY = None  # stands for any length of a tensor
+SAVING = ".saving"  # how the name of a file ends while it is written
+ABANDONED = 600.0  # seconds after the last write when such a file has no writer any more
 
 Tensors = dict[str, npt.NDArray[Any]]
+
+# What parts of a file lead to that are not what they should be.
+BROKEN = (
+    ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError,
+)  # fmt: skip
 
 
 def write(path: str | Path, kind: str, header: Mapping[str, Any], tensors: Tensors) -> None:
     """Write ``tensors`` and a JSON ``header`` to ``path``, wholly or not at all."""
     document = json.dumps({"version": FORMAT_VERSION, "kind": kind, **header}, allow_nan=False)
+    _check_size(path, document)
     contiguous = {name: np.ascontiguousarray(tensor) for name, tensor in tensors.items()}
     checksum = _checksum(document, contiguous)
     write_bytes(path, save(contiguous, metadata={"noisewise": document, "checksum": checksum}))
 
 
 def write_bytes(path: str | Path, content: bytes) -> None:
-    """Write a file beside its final name and rename it, so that it is never seen half written."""
-    path = Path(path)
-    handle, beside = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
+    """Write a file beside its final name and rename it, so that it is never seen half written.
+
+    A link is followed, a file that is there keeps its mode, and what writers that were killed left
+    behind is removed.
+    """
+    target = destination(path)
+    old = target.stat() if target.exists() else None
+    _remove_abandoned(target)
+    beside = _beside(target)
+    # The system takes the umask off the mode of a new file; a private one is private all the time.
+    handle = os.open(beside, _NEW, 0o666 if old is None else 0o600)
     try:
         with os.fdopen(handle, "wb") as file:
+            if old is not None:
+                _take_after(old, beside)
             file.write(content)
             file.flush()
             os.fsync(file.fileno())
-        os.chmod(beside, 0o666 & ~_umask())
-        os.replace(beside, path)
+        os.replace(beside, target)
     except BaseException:
-        os.unlink(beside)
+        with suppress(FileNotFoundError):
+            os.unlink(beside)
         raise
+
+
+def destination(path: str | Path) -> Path:
+    """Return the file that a path stands for, links followed; raise for what is no plain file."""
+    target = Path(os.path.realpath(path))
+    if target.exists() and not target.is_file():
+        kind = "folder" if target.is_dir() else "device, a pipe or a socket"
+        raise DataError(f"{path} cannot be written: it is a {kind}; give the name of a file.")
+    return target
+
+
+def check_writable(path: str | Path) -> None:
+    """Raise unless a file can be written there, so that nobody works for hours and then fails."""
+    try:
+        target = destination(path)
+        beside = _beside(target)
+        os.close(os.open(beside, _NEW, 0o600))
+        os.unlink(beside)
+    except OSError as error:
+        why = f"there is no folder {target.parent}" if error.errno == 2 else error.strerror
+        raise DataError(f"{path} cannot be written: {why}.") from error
 
 
 def read(path: str | Path, kind: str) -> tuple[dict[str, Any], Tensors]:
@@ -75,72 +125,104 @@ def read_header(path: str | Path, kind: str) -> dict[str, Any]:
 
 
 def take(
-    path: str | Path, tensors: Tensors, name: str, dtype: str, *shape: int
+    path: str | Path, tensors: Tensors, name: str, dtype: str, *shape: int | None
 ) -> npt.NDArray[Any]:
-    """Return a tensor of the type and shape that the header promises; -1 stands for any length."""
+    """Return a tensor of the type and shape that the header promises; ANY is any length."""
     tensor = tensors.get(name)
     if tensor is None:
         raise ModelFileError(f"{path} is damaged: {name} is missing.")
     fits = len(shape) == tensor.ndim and all(
-        want in (-1, got) for want, got in zip(shape, tensor.shape, strict=True)
+        want in (ANY, got) for want, got in zip(shape, tensor.shape, strict=True)
     )
     if tensor.dtype != np.dtype(dtype) or not fits:
+        wanted = ", ".join("any" if length is ANY else str(length) for length in shape)
         raise ModelFileError(
-            f"{path} is damaged: {name} must be {dtype} of shape {shape}; "
+            f"{path} is damaged: {name} must be {dtype} of shape ({wanted}); "
             f"got {tensor.dtype} of shape {tensor.shape}."
         )
     return tensor
 
 
-def pack_ids(ids: Ids, prefix: str) -> tuple[dict[str, Any], Tensors]:
-    """Turn ids into a header entry and tensors: whole numbers, text, or JSON with type names."""
-    entry = {"name": ids.name, "length": len(ids)}
-    if ids.labels.dtype == np.int64:
-        return {**entry, "type": "int"}, {f"{prefix}.ids": ids.labels}
-    labels = ids.labels.tolist()
-    if all(type(label) is str for label in labels):
-        return {**entry, "type": "str"}, _pack_texts(labels, prefix)
-    texts = [json.dumps(_tagged(label)) for label in labels]
-    for label, text in zip(labels, texts, strict=True):
-        if _untagged(json.loads(text)) != label:
-            _refuse(label)
-    return {**entry, "type": "json"}, _pack_texts(texts, prefix)
+def take_starts(path: str | Path, tensors: Tensors, name: str, n: int) -> npt.NDArray[np.int64]:
+    """Return where each of n parts of something starts, and at the end how long it is."""
+    starts = take(path, tensors, name, "int64", n + 1)
+    check_starts(path, name, starts)
+    return starts
 
 
-def unpack_ids(path: str | Path, entry: Any, tensors: Tensors, prefix: str) -> Ids:
-    """Undo ``pack_ids``."""
-    try:
-        name, length, kind = str(entry["name"]), int(entry["length"]), entry["type"]
-        if kind == "int":
-            labels = take(path, tensors, f"{prefix}.ids", "int64", length)
-        elif kind == "str":
-            labels = _objects(_unpack_texts(path, tensors, prefix, length))
-        elif kind == "json":
-            texts = _unpack_texts(path, tensors, prefix, length)
-            labels = _objects([_untagged(json.loads(text)) for text in texts])
-        else:
-            raise ModelFileError(f"{path} is damaged: ids of the unknown type {kind!r}.")
-        ids = Ids(labels, name)
-        different = len(set(labels.tolist()))
-    except (KeyError, TypeError, ValueError, OverflowError, RecursionError) as error:
-        if isinstance(error, ModelFileError):
-            raise
-        raise ModelFileError(f"{path} is damaged: its ids cannot be read ({error!r}).") from error
-    if different != length:
-        raise ModelFileError(f"{path} is damaged: {length} ids, but only {different} different.")
-    return ids
+def take_counts(path: str | Path, tensors: Tensors, name: str, n: int) -> npt.NDArray[np.int64]:
+    """Return how often each of n rows was observed."""
+    counts = take(path, tensors, name, "int64", n)
+    if not (len(counts) and counts.min() >= 0 and 0 < counts.max() <= MOST_OBSERVED):
+        raise ModelFileError(f"{path} is damaged: {name} makes no sense.")
+    return counts
+
+
+def check_starts(path: str | Path, name: str, starts: npt.NDArray[Any]) -> None:
+    """Raise unless starts begin at 0 and never fall."""
+    if not (len(starts) and starts[0] == 0 and rises(starts)):
+        raise ModelFileError(f"{path} is damaged: {name} makes no sense.")
+
+
+def check_codes(path: str | Path, name: str, codes: npt.NDArray[Any], n: int) -> None:
+    """Raise unless every code is one of 0 to n - 1."""
+    if codes.size and not (codes.min() >= 0 and codes.max() < n):
+        raise ModelFileError(f"{path} is damaged: {name} is out of bounds.")
+
+
+def rises(numbers: npt.NDArray[Any], *, strictly: bool = False) -> bool:
+    """Tell whether no number is below the one before it, or strictly, all are above."""
+    before, after = numbers[:-1], numbers[1:]
+    return bool((after > before).all() if strictly else (after >= before).all())
+
+
+def whole(path: str | Path, header: Any, name: str, least: int = 0, most: int = 2**53) -> int:
+    """Return a whole number of a header that must be within bounds."""
+    value = header[name]
+    if type(value) is not int or not least <= value <= most:
+        raise ModelFileError(f"{path} is damaged: {name} is {shown(value)}.")
+    return value
+
+
+def real(path: str | Path, header: Any, name: str, above: float = -math.inf) -> float:
+    """Return a number of a header that must be finite, and above a bound."""
+    value = header[name]
+    sound = type(value) in (int, float) and abs(value) <= sys.float_info.max and value > above
+    if not sound:
+        raise ModelFileError(f"{path} is damaged: {name} is {shown(value)}.")
+    return float(value)
+
+
+def shown(value: object) -> str:
+    """Return a value of a file for people to read, cut short where it is long."""
+    return cut(reprlib.repr(value))
+
+
+def cut(text: str) -> str:
+    """Return at most the beginning of a text."""
+    return text if len(text) <= 300 else f"{text[:300]}..."
+
+
+def damaged(path: str | Path, error: Exception) -> ModelFileError:
+    """Return what to raise for an error that a file led to."""
+    told = str(error) if isinstance(error, NoisewiseError) else f"{error!r}."
+    return ModelFileError(f"{path} is damaged: {cut(told)}")
 
 
 def _open(path: str | Path, kind: str, *, with_tensors: bool) -> tuple[dict[str, Any], Tensors]:
     if not Path(path).is_file():
         raise ModelFileError(f"There is no file {path}.")
     try:
+        _check_length(path)
         with safe_open(path, "np") as file:
             metadata = file.metadata() or {}
             header = _header(path, metadata.get("noisewise"), kind)
             if not with_tensors:
                 return header, {}
-            tensors = {name: _tensor(path, file, name) for name in file.keys()}  # noqa: SIM118
+            names = file.keys()
+            if len(names) > MAX_TENSORS:
+                raise ModelFileError(f"{path} has {len(names):,} tensors; that is not honest.")
+            tensors = {name: _tensor(path, file, name) for name in names}
     except (SafetensorError, OSError) as error:
         raise ModelFileError(
             f"{path} is not a noisewise file, or it is cut short or damaged ({error})."
@@ -148,6 +230,14 @@ def _open(path: str | Path, kind: str, *, with_tensors: bool) -> tuple[dict[str,
     if metadata.get("checksum") != _checksum(metadata["noisewise"], tensors):
         raise ModelFileError(f"{path} is damaged: its content does not match its checksum.")
     return header, tensors
+
+
+def _check_length(path: str | Path) -> None:
+    """Refuse a file whose header would take much memory before anything of it is parsed."""
+    with open(path, "rb") as file:
+        length = int.from_bytes(file.read(8), "little")
+    if 2 * MAX_HEADER_BYTES < length < os.path.getsize(path):  # quotes in it are escaped
+        raise ModelFileError(f"{path} has a header of {length:,} bytes; that is not honest.")
 
 
 def _tensor(path: str | Path, file: Any, name: str) -> npt.NDArray[Any]:
@@ -166,99 +256,61 @@ def _checksum(document: str, tensors: Tensors) -> str:
     return f"{crc:08x}"
 
 
+def _check_size(path: str | Path, document: str) -> None:
+    if len(document) > MAX_HEADER_BYTES:
+        raise ModelFileError(f"{path} has a header of {len(document):,} bytes; that is not honest.")
+    brackets = document.count("[") + document.count("{")
+    if brackets > MAX_BRACKETS:
+        raise ModelFileError(f"{path} has {brackets:,} brackets in its header; that is not honest.")
+
+
 def _header(path: str | Path, document: str | None, kind: str) -> dict[str, Any]:
     if document is None:
         raise ModelFileError(f"{path} is a safetensors file, but noisewise did not write it.")
-    if len(document) > MAX_HEADER_BYTES:
-        raise ModelFileError(f"{path} has a header of {len(document):,} bytes; that is not honest.")
+    _check_size(path, document)
     try:
-        header = json.loads(document)
+        header = json.loads(document, parse_constant=_refuse, parse_float=_finite)
         version, found = header["version"], header["kind"]
     except (ValueError, KeyError, TypeError, RecursionError) as error:
         raise ModelFileError(
-            f"{path} is damaged: its header cannot be read ({error!r})."
+            f"{path} is damaged: its header cannot be read ({cut(repr(error))})."
         ) from error
     if not isinstance(version, int) or version > FORMAT_VERSION:
         raise ModelFileError(
-            f"{path} was written by a newer noisewise (format {version}; this one reads up to "
-            f"{FORMAT_VERSION}): pip install --upgrade noisewise."
+            f"{path} was written by a newer noisewise (format {shown(version)}; this one reads up "
+            f"to {FORMAT_VERSION}): pip install --upgrade noisewise."
         )
     if found != kind:
-        raise ModelFileError(f"{path} holds a {found!r}, not a {kind!r}.")
+        raise ModelFileError(f"{path} holds a {shown(found)}, not a {kind!r}.")
     return dict(header)
 
 
-def _pack_texts(texts: list[str], prefix: str) -> Tensors:
-    encoded = [text.encode("utf-8", "surrogatepass") for text in texts]
-    ends = np.cumsum([len(text) for text in encoded], dtype=np.int64)
-    return {
-        f"{prefix}.ids": np.frombuffer(b"".join(encoded), dtype=np.uint8),
-        f"{prefix}.id_ends": ends,
-    }
+def _finite(text: str) -> float:
+    return float(text) if math.isfinite(float(text)) else _refuse(text)
 
 
-def _unpack_texts(path: str | Path, tensors: Tensors, prefix: str, length: int) -> list[str]:
-    blob = take(path, tensors, f"{prefix}.ids", "uint8", -1).tobytes()
-    ends = take(path, tensors, f"{prefix}.id_ends", "int64", length)
-    bounds = np.concatenate([[0], ends])
-    if (np.diff(bounds) < 0).any() or bounds[-1] != len(blob):
-        raise ModelFileError(f"{path} is damaged: its ids do not match their lengths.")
-    pairs = zip(bounds[:-1].tolist(), bounds[1:].tolist(), strict=True)
-    return [blob[start:end].decode("utf-8", "surrogatepass") for start, end in pairs]
+def _refuse(text: str) -> NoReturn:
+    raise ValueError(f"{text} is not a finite number")
 
 
-def _tagged(label: object) -> Any:
-    """JSON that remembers the type of an id."""
-    if label is None or isinstance(label, bool | str):
-        return label
-    if isinstance(label, int):
-        return {"int": str(label)}
-    if isinstance(label, float):
-        return {"float": label.hex()}
-    if isinstance(label, bytes):
-        return {"bytes": label.hex()}
-    if isinstance(label, tuple):
-        return {"tuple": [_tagged(part) for part in label]}
-    for kind in (datetime.datetime, datetime.date, datetime.time):
-        if isinstance(label, kind):
-            return {kind.__name__: label.isoformat()}
-    if isinstance(label, np.datetime64):
-        return {"datetime64": str(label)}
-    return _refuse(label)
+_NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_BINARY", 0)
 
 
-def _refuse(label: object) -> NoReturn:
-    raise DataError(
-        f"Ids of type {type(label).__name__} cannot be saved, e.g. {label!r}; "
-        "use int, str, float, bool, bytes, dates, or tuples of these."
-    )
+def _beside(target: Path) -> Path:
+    return target.with_name(f".{target.name[:50]}.{secrets.token_hex(4)}{SAVING}")
 
 
-def _untagged(value: Any) -> Any:
-    if not isinstance(value, dict):
-        return value
-    ((tag, content),) = value.items()
-    if tag == "tuple":
-        return tuple(_untagged(part) for part in content)
-    readers: dict[str, Callable[[str], Any]] = {
-        "int": int,
-        "float": float.fromhex,
-        "bytes": bytes.fromhex,
-        "date": datetime.date.fromisoformat,
-        "datetime": datetime.datetime.fromisoformat,
-        "time": datetime.time.fromisoformat,
-        "datetime64": np.datetime64,
-    }
-    return readers[tag](content)
+def _take_after(old: os.stat_result, new: Path) -> None:
+    """Give a file the owner, if that is allowed, and the mode of the one that it will replace."""
+    if (old.st_uid, old.st_gid) != (new.stat().st_uid, new.stat().st_gid):
+        with suppress(PermissionError, AttributeError):
+            os.chown(new, old.st_uid, old.st_gid)
+    os.chmod(new, stat.S_IMODE(old.st_mode))
 
 
-def _objects(values: list[Any]) -> npt.NDArray[Any]:
-    array = np.empty(len(values), dtype=object)
-    array[:] = values
-    return array
-
-
-def _umask() -> int:
-    mask = os.umask(0)
-    os.umask(mask)
-    return mask
+def _remove_abandoned(target: Path) -> None:
+    """Remove what writers that were killed have left of this file."""
+    for left in target.parent.glob(f".{glob.escape(target.name[:50])}.*{SAVING}"):
+        with suppress(OSError):
+            if time.time() - left.stat().st_mtime > ABANDONED:
+                left.unlink()

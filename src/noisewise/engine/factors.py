@@ -28,7 +28,7 @@ from noisewise.engine.state import (
 )
 from noisewise.errors import ModelFileError
 from noisewise.showing import brief
-from noisewise.storage import Tensors, take
+from noisewise.storage import Tensors, real, take, take_counts, whole
 
 Counts = npt.NDArray[np.int64]
 SUMS = [BIAS_SUM, MEAN_SUM, DEVIATION_SUM]
@@ -244,31 +244,25 @@ class Factors:
     ) -> Factors:
         """Undo ``pack``; the file is not trusted."""
         layout = params.layout
-        epoch, variance = int(header["epoch"]), float(header["variance"])
-        location, scale = float(header["location"]), float(header["scale"])
-        if not (
-            epoch >= 0
-            and variance > 0
-            and scale > 0
-            and np.isfinite([location, scale, variance]).all()
-        ):
-            raise ModelFileError(f"{path} is damaged: its training record makes no sense.")
+        epoch, variance = whole(path, header, "epoch"), real(path, header, "variance", above=0.0)
+        location, scale = real(path, header, "location"), real(path, header, "scale", above=0.0)
         empty = State((), layout, epoch, variance)
+        kept = cls(params, empty, (), location, scale, (), ())._parts()
         all_rows: list[Floats] = []
         counts: list[Counts] = []
         spread: list[Floats] = []
         shrink: list[Floats] = []
         for m, n in enumerate(shape):
-            rows = aligned_zeros(n, layout.width)
-            for name, part in cls(params, empty, (), location, scale, (), ())._parts().items():
-                width = rows[:, part].shape[1]
-                rows[:, part] = take(path, tensors, f"mode{m}.{name}", "float32", n, width)
-            start = layout.deviation_start
-            if (rows[:, start : start + layout.deviation] < 0).any():
+            parts = {
+                name: take(path, tensors, f"mode{m}.{name}", "float32", n, _width(part))
+                for name, part in kept.items()
+            }
+            if (parts["deviation"] < 0).any():
                 raise ModelFileError(f"{path} is damaged: mode{m}.deviation must not be negative.")
-            count = take(path, tensors, f"mode{m}.counts", "int64", n)
-            if (count < 0).any() or not count.any():
-                raise ModelFileError(f"{path} is damaged: mode{m}.counts makes no sense.")
+            count = take_counts(path, tensors, f"mode{m}.counts", n)
+            rows = aligned_zeros(n, layout.width)  # the tensors are as large, or take would raise
+            for name, part in kept.items():
+                rows[:, part] = parts[name]
             all_rows.append(_with_average(rows, np.arange(n, dtype=np.int32), count))
             counts.append(count)
             matrices = (2, params.rank + 1, params.rank + 1)
@@ -319,6 +313,10 @@ class Factors:
     def _in_units(self, mean: Floats, noise: Floats, ignorance: Floats) -> Moments:
         scale, square = np.float32(self.scale), np.float32(self.scale**2)
         return Moments(np.float32(self.location) + scale * mean, square * noise, square * ignorance)
+
+
+def _width(part: list[int] | slice) -> int:
+    return len(part) if isinstance(part, list) else part.stop - part.start
 
 
 def _with_average(rows: Floats, order: Codes, count: Counts) -> Floats:

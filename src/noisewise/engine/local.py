@@ -25,7 +25,7 @@ from noisewise.engine.cpu import CHUNK, LEAST_VARIANCE, arrange
 from noisewise.engine.gibbs.problem import in_threads
 from noisewise.engine.state import Codes, EpochInfo, Floats
 from noisewise.showing import brief
-from noisewise.storage import Tensors, take
+from noisewise.storage import Tensors, real, take, whole
 
 Kernel = TypeVar("Kernel", bound=Callable[..., Any])
 _compiled: Callable[[Kernel], Kernel] = njit(
@@ -83,11 +83,27 @@ class LocalState:
 
     def restored(self, path: Any, header: dict[str, Any], tensors: Tensors) -> LocalState:
         """Return a state like this one with what ``pack`` gave; the file is not trusted."""
+        models, _, width = self.rows[0].shape
+        shape = tuple(part.shape[1] for part in self.rows)
+        return self.unpack(path, header, tensors, models, shape, width - 1)
+
+    @classmethod
+    def unpack(
+        cls,
+        path: Any,
+        header: dict[str, Any],
+        tensors: Tensors,
+        models: int,
+        shape: tuple[int, ...],
+        rank: int,
+    ) -> LocalState:
+        """Undo ``pack``; the file is not trusted."""
         first, second = (
-            take(path, tensors, f"local{mode}", "float32", *part.shape)
-            for mode, part in enumerate(self.rows)
+            take(path, tensors, f"local{mode}", "float32", models, n, 1 + rank)
+            for mode, n in enumerate(shape)
         )
-        return LocalState((first, second), int(header["epoch"]), float(header["variance"]))
+        variance = real(path, header, "variance", above=0.0)
+        return cls((first, second), whole(path, header, "epoch"), variance)
 
 
 @dataclass(frozen=True)

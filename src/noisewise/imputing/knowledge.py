@@ -16,6 +16,7 @@ import numpy as np
 from noisewise import storage
 from noisewise.engine.series import Ints
 from noisewise.errors import ModelFileError
+from noisewise.filed_ids import pack_ids, unpack_ids
 from noisewise.imputing.cells import Floats
 from noisewise.imputing.times import as_integers
 from noisewise.models.base import Factorizer
@@ -108,7 +109,7 @@ class Knowledge:
     def pack(self) -> tuple[dict[str, Any], storage.Tensors]:
         """Return what a file must keep."""
         header, tensors = pack(self.model, "model")
-        packed = [storage.pack_ids(ids, f"mode{m}") for m, ids in enumerate(self.seen.ids)]
+        packed = [pack_ids(ids, f"mode{m}") for m, ids in enumerate(self.seen.ids)]
         tensors["values"] = self.seen.values
         for mode, (_, id_tensors) in enumerate(packed):
             tensors |= id_tensors | {f"mode{mode}.codes": self.seen.codes[mode]}
@@ -120,12 +121,13 @@ class Knowledge:
         cls, path: str | Path, header: dict[str, Any], tensors: storage.Tensors
     ) -> Knowledge:
         """Undo ``pack``, trusting nothing."""
-        values: Any = storage.take(path, tensors, "values", "float64", -1)
+        values: Any = storage.take(path, tensors, "values", "float64", storage.ANY)
         ids, codes = [], []
         for mode, entry in enumerate(header["ids"]):
-            own = storage.unpack_ids(path, entry, tensors, f"mode{mode}")
+            own = unpack_ids(path, entry, tensors, f"mode{mode}")
             code = storage.take(path, tensors, f"mode{mode}.codes", "int32", len(values))
-            if not len(code) or not np.array_equal(np.unique(code), np.arange(len(own))):
+            storage.check_codes(path, f"mode{mode}.codes", code, len(own))
+            if len(np.unique(code)) < len(own):
                 raise ModelFileError(f"{path} is damaged: its readings do not match its ids.")
             ids.append(own)
             codes.append(code)

@@ -56,6 +56,8 @@ def load(path: str | Path) -> Factorizer:
         If the file is broken, foreign, or of a model that this version does not have.
     """
     name = storage.read_header(path, "model").get("model")
-    if name not in MODELS:
-        raise ModelFileError(f"{path} holds a model that this version does not have: {name!r}.")
+    if not isinstance(name, str) or name not in MODELS:
+        raise ModelFileError(
+            f"{path} holds a model that this version does not have: {storage.shown(name)}."
+        )
     return MODELS[name].load(path)

@@ -21,10 +21,14 @@ from noisewise.calibration import Calibration, normal_half_width
 from noisewise.engine.factors import Moments
 from noisewise.engine.state import Codes, Floats
 from noisewise.errors import ModelFileError, warn
+from noisewise.filed_ids import pack_ids, unpack_ids
 from noisewise.models.changing import at_one_moment, in_one_step
+from noisewise.models.settings import Rule, check
 from noisewise.observations import Ids, encode_ids, observe
 
 Array = npt.NDArray[Any]
+
+OF_THE_MACHINE = ("checkpoint", "verbose")  # settings that no file keeps or decides
 
 
 class Factorizer(RegressorMixin, BaseEstimator):  # type: ignore[misc]
@@ -46,6 +50,7 @@ class Factorizer(RegressorMixin, BaseEstimator):  # type: ignore[misc]
     unknown: float | str
     n_jobs: int | None
     _std_is_honest: ClassVar[bool] = False  # without held-out data to learn its scale from
+    _rules: ClassVar[dict[str, Rule]] = {}  # what settings must be, those of a file too
 
     @abstractmethod
     def fit(self, X: Any, y: Any = None) -> Self:
@@ -61,7 +66,7 @@ class Factorizer(RegressorMixin, BaseEstimator):  # type: ignore[misc]
 
     @abstractmethod
     def _unpack(self, path: str | Path, header: dict[str, Any], tensors: storage.Tensors) -> None:
-        """Undo ``_pack``, trusting nothing."""
+        """Undo ``_pack``, trusting nothing; settings and ids were checked."""
 
     @at_one_moment
     def predict(self, X: Any, return_std: bool = False) -> Any:
@@ -142,7 +147,7 @@ class Factorizer(RegressorMixin, BaseEstimator):  # type: ignore[misc]
     def _filed(self) -> tuple[dict[str, Any], storage.Tensors]:
         """Return all that a file of this model holds."""
         header, tensors = self._pack()
-        packed = [storage.pack_ids(ids, f"mode{m}") for m, ids in enumerate(self.ids_)]
+        packed = [pack_ids(ids, f"mode{m}") for m, ids in enumerate(self.ids_)]
         for _, id_tensors in packed:
             tensors |= id_tensors
         header |= {
@@ -163,27 +168,22 @@ class Factorizer(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         if header.get("model") != cls.__name__:
             raise ModelFileError(f"{path} holds a {header.get('model')}, not a {cls.__name__}.")
         try:
-            model = cls(**_given(path, header["settings"]))
+            model: Self = _made(path, cls, header["settings"])
             model.ids_ = tuple(
-                storage.unpack_ids(path, entry, tensors, f"mode{m}")
+                unpack_ids(path, entry, tensors, f"mode{m}")
                 for m, entry in enumerate(header["ids"])
             )
-            span = header["value_range"]
-            model.value_range_ = None if span is None else (float(span[0]), float(span[1]))
-            if (
-                model.value_range_ is not None
-                and not model.value_range_[0] <= model.value_range_[1]
-            ):
-                raise ModelFileError(f"{path} is damaged: its range of values is {span}.")
+            if len(model.ids_) < 2:
+                raise ModelFileError(
+                    f"{path} is damaged: it must have 2 modes, but has {len(model.ids_)}."
+                )
+            model.value_range_ = _value_range(path, header["value_range"])
             model.calibration_ = _calibration(path, header["calibration"], tensors)
             model._unpack(path, header, tensors)
         except ModelFileError:
             raise
-        except (
-            KeyError, TypeError, ValueError, IndexError, AttributeError, OverflowError,
-            RecursionError,
-        ) as error:  # fmt: skip
-            raise ModelFileError(f"{path} is damaged: {error!r}.") from error
+        except storage.BROKEN as error:
+            raise storage.damaged(path, error) from error
         return model
 
     def _predict(self, X: Any) -> Moments:
@@ -223,28 +223,40 @@ class Factorizer(RegressorMixin, BaseEstimator):  # type: ignore[misc]
 def _calibration(path: str | Path, entry: Any, tensors: storage.Tensors) -> Calibration | None:
     if entry is None:
         return None
-    scores = storage.take(path, tensors, "calibration.scores", "float64", -1)
-    scale, n = float(entry["scale"]), int(entry["n"])
-    in_order = len(scores) > 0 and scores[0] >= 0 and (np.diff(scores) >= 0).all()
+    scores = storage.take(path, tensors, "calibration.scores", "float64", storage.ANY)
+    scale, n = float(entry["scale"]), storage.whole(path, entry, "n")
+    in_order = len(scores) > 0 and scores[0] >= 0 and storage.rises(scores)
     if not (in_order and scale > 0 and len(scores) <= n):
         raise ModelFileError(f"{path} is damaged: its calibration makes no sense.")
     return Calibration(scale, scores, n)
 
 
+def _value_range(path: str | Path, entry: Any) -> tuple[float, float] | None:
+    if entry is None:
+        return None
+    low, high = (float(end) for end in entry)
+    if not low <= high:
+        raise ModelFileError(f"{path} is damaged: its range of values is {storage.shown(entry)}.")
+    return low, high
+
+
 def model_class(path: str | Path, name: Any) -> Any:
-    """Return the class of this package that a file names."""
+    """Return the class of this package that a file names; base classes have no settings."""
     found: list[Any] = [Factorizer]
     for kind in found:
-        if kind.__name__ == name and kind.__module__.startswith("noisewise."):
+        own = kind.__module__.startswith("noisewise.") and "__init__" in vars(kind)
+        if own and kind.__name__ == name:
             return kind
         found += kind.__subclasses__()
-    raise ModelFileError(f"{path} holds a model that this version does not have: {name!r}.")
+    raise ModelFileError(
+        f"{path} holds a model that this version does not have: {storage.shown(name)}."
+    )
 
 
 def _settings(model: Factorizer) -> dict[str, Any]:
-    """Return settings as a file has them: how a model is watched is not among them."""
-    given = model.get_params(deep=False).items()
-    return {name: _plain(value) for name, value in given if name != "verbose"}
+    """Return settings as a file has them: where and how a fit runs is not among them."""
+    params = model.get_params(deep=False)
+    return {name: _plain(params[name]) for name in params if name not in OF_THE_MACHINE}
 
 
 def _plain(value: Any) -> Any:
@@ -260,8 +272,12 @@ def _plain(value: Any) -> Any:
     return None if isinstance(value, np.random.RandomState | np.random.Generator) else str(value)
 
 
-def _given(path: str | Path, settings: dict[str, Any]) -> dict[str, Any]:
-    return {name: _setting(path, value) for name, value in settings.items()}
+def _made(path: str | Path, kind: Any, settings: dict[str, Any]) -> Any:
+    """Return a model with the settings of a file, which obey the same rules as those of a user."""
+    given = {name: _setting(path, v) for name, v in settings.items() if name not in OF_THE_MACHINE}
+    model = kind(**given)
+    check(model, model._rules)
+    return model
 
 
 def _setting(path: str | Path, value: Any) -> Any:
@@ -269,5 +285,5 @@ def _setting(path: str | Path, value: Any) -> Any:
     if isinstance(value, list):
         return tuple(_setting(path, part) for part in value)
     if isinstance(value, dict):
-        return model_class(path, value["model"])(**_given(path, value["settings"]))
+        return _made(path, model_class(path, value["model"]), value["settings"])
     return value

@@ -404,7 +404,6 @@ class BayesianFactorizer(Learner, Rowwise):
         return {"posterior": header, "record": finite(record)}, tensors
 
     def _unpack(self, path: str | Path, header: dict[str, Any], tensors: storage.Tensors) -> None:
-        check(self, self._rules)
         shape = tuple(map(len, self.ids_))
         entry = header["posterior"]
         model = self._model(len(shape), int(entry["seed"]))

@@ -290,7 +290,6 @@ class AutoFactorizer(Factorizer):
         return header | {"seconds": self.seconds_}, tensors
 
     def _unpack(self, path: str | Path, header: dict[str, Any], tensors: storage.Tensors) -> None:
-        check(self, self._rules)
         self._candidates(0)
         self.model_ = unpack(path, header, tensors, "model_")
         if self.model_.ids_ != self.ids_:

@@ -11,7 +11,6 @@ from noisewise.engine.factors import Factors
 from noisewise.engine.state import Params
 from noisewise.errors import ModelFileError
 from noisewise.models.low_rank import LowRank
-from noisewise.models.settings import check
 from noisewise.models.trained import Trained
 from noisewise.observations import Observations
 from noisewise.recommend import Seen
@@ -37,7 +36,6 @@ class Filed(Trained):
         return {"record": record}, tensors
 
     def _unpack(self, path: str | Path, header: dict[str, Any], tensors: storage.Tensors) -> None:
-        check(self, self._rules)
         shape = tuple(map(len, self.ids_))
         if len(shape) < 2 or (len(shape) > 2 and not self._any_modes):
             raise ModelFileError(f"{path} is damaged: it must have 2 modes, but has {len(shape)}.")

@@ -20,7 +20,7 @@ from noisewise.engine.factors import Counts, Moments
 from noisewise.engine.state import Codes, Floats
 from noisewise.errors import ModelFileError
 from noisewise.showing import brief
-from noisewise.storage import Tensors, take
+from noisewise.storage import ANY, Tensors, rises, take, take_counts
 
 CHUNK_FLOATS = 2_000_000  # gathered or built at a time
 SAMPLE = 256  # rows over which the spread of means is measured
@@ -123,17 +123,15 @@ class Levels:
     @classmethod
     def unpack(cls, path: Any, tensors: Tensors, shape: tuple[int, int], hidden: int) -> Levels:
         """Undo ``pack``; the file is not trusted."""
-        values = take(path, tensors, "levels", "float32", -1)
-        if len(values) < 1 or not (np.diff(values) > 0).all():
+        values = take(path, tensors, "levels", "float32", ANY)
+        if len(values) < 1 or not rises(values, strictly=True):
             raise ModelFileError(f"{path} is damaged: its levels are not sorted.")
         n, m = shape
         size = len(values)
         counts = (
-            take(path, tensors, "counts0", "int64", n),
-            take(path, tensors, "counts1", "int64", m),
+            take_counts(path, tensors, "counts0", n),
+            take_counts(path, tensors, "counts1", m),
         )
-        if any((count < 0).any() or not count.any() for count in counts):
-            raise ModelFileError(f"{path} is damaged: its counts make no sense.")
         parts: dict[str, list[Floats]] = {}
         for name in ("spread", "shrink"):
             parts[name] = [

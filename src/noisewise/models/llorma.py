@@ -293,7 +293,7 @@ class LLORMA(Filed):
         shape = tuple(map(len, self.ids_))
         params = self._params(int(header["factors"]["seed"]))
         self.factors_ = Factors.unpack(path, params, header["factors"], tensors, shape)
-        models = len(storage.take(path, tensors, "weights0", "float32", -1, shape[0] + 1))
+        models = len(storage.take(path, tensors, "weights0", "float32", storage.ANY, shape[0] + 1))
         first, second = (
             storage.take(path, tensors, f"weights{mode}", "float32", models, n + 1)
             for mode, n in enumerate(shape)
@@ -301,8 +301,7 @@ class LLORMA(Filed):
         if min(first.min(), second.min()) < 0 or first[:, -1].any() or second[:, -1].any():
             raise ModelFileError(f"{path} is damaged: its neighbourhoods make no sense.")
         self.weights_ = first, second
-        blank = LocalState.start(models, shape, self.rank, 0)
-        self.local_ = blank.restored(path, header["local"], tensors)
+        self.local_ = LocalState.unpack(path, header["local"], tensors, models, shape, self.rank)
         self._alone = self.loss == "local"
 
 

@@ -274,7 +274,6 @@ class ResidualFactorizer(Factorizer):
         return header, tensors
 
     def _unpack(self, path: str | Path, header: dict[str, Any], tensors: storage.Tensors) -> None:
-        check(self, self._rules)
         layers = []
         for name, base in zip(("far", "near"), self._bases(), strict=False):
             parts = [unpack(path, header, tensors, f"{name}.{part}") for part in Layer._fields]

@@ -251,18 +251,17 @@ class SeriesModel(Factorizer):
         }
 
     def _unpack(self, path: str | Path, header: dict[str, Any], tensors: storage.Tensors) -> None:
-        check(self, self._rules)
         time, group = self._modes(self.ids_)
-        keys = storage.take(path, tensors, "series.keys", "int64", -1)
-        starts = storage.take(path, tensors, "series.starts", "int64", len(keys) + 1)
+        shape = tuple(map(len, self.ids_))
+        keys = take_keys(path, tensors, "series.keys", n_keys(shape, time))
+        starts = storage.take_starts(path, tensors, "series.starts", len(keys))
         times = storage.take(path, tensors, "series.time", "float64", int(starts[-1]))
         values = storage.take(path, tensors, "series.values", "float64", len(times))
-        shape = tuple(map(len, self.ids_))
-        in_order = starts[0] == 0 and (np.diff(starts) > 0).all() and (np.diff(keys) > 0).all()
-        if not (in_order and len(keys) and keys[0] >= 0 and keys[-1] < n_keys(shape, time)):
-            raise ModelFileError(f"{path} is damaged: its series make no sense.")
+        if not storage.rises(starts, strictly=True):
+            raise ModelFileError(f"{path} is damaged: it has a series without observations.")
         series = Series(starts, times, values)
-        if (np.diff(times)[np.diff(series.which) == 0] < 0).any():
+        inside = series.which[1:] == series.which[:-1]
+        if (times[1:] < times[:-1])[inside].any():
             raise ModelFileError(f"{path} is damaged: its series are not in the order of time.")
         self._keep(series, Grouping(time, group, shape, keys))
         self.seconds_ = float(header["seconds"])
@@ -309,6 +308,15 @@ def series_keys(
 def n_keys(shape: tuple[int, ...], *without: int) -> int:
     """Return how many combinations of ids of all modes but some there can be."""
     return math.prod(n for mode, n in enumerate(shape) if mode not in without)
+
+
+def take_keys(path: str | Path, tensors: storage.Tensors, name: str, most: int) -> Ints:
+    """Return numbers of combinations that a file has: sorted, each once, and below ``most``."""
+    keys = storage.take(path, tensors, name, "int64", storage.ANY)
+    sound = len(keys) and keys[0] >= 0 and storage.rises(keys, strictly=True) and keys[-1] < most
+    if not sound:
+        raise ModelFileError(f"{path} is damaged: {name} makes no sense.")
+    return keys
 
 
 def key_places(keys: Ints, asked: Ints, known: npt.NDArray[np.bool_]) -> Ints:

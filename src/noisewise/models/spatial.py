@@ -19,6 +19,7 @@ from noisewise.engine.factors import Moments
 from noisewise.engine.neighbours import Array, Ints, Nearest, Snapshots, nearest
 from noisewise.engine.state import Codes
 from noisewise.errors import DataError, ModelFileError
+from noisewise.filed_ids import pack_ids, unpack_ids
 from noisewise.models.base import Factorizer
 from noisewise.models.changing import in_one_step
 from noisewise.models.sensors import (
@@ -31,6 +32,7 @@ from noisewise.models.sensors import (
     mode_number,
     n_keys,
     series_keys,
+    take_keys,
 )
 from noisewise.models.settings import Rule, check, either, number, whole
 from noisewise.models.trained import range_of
@@ -255,7 +257,7 @@ class SpatialNeighbours(Factorizer):
         return Moments(*(part.astype(np.float32) for part in parts)), unseen
 
     def _pack(self) -> tuple[dict[str, Any], storage.Tensors]:
-        entry, tensors = storage.pack_ids(self._places, "places")
+        entry, tensors = pack_ids(self._places, "places")
         tensors |= {
             "position": self._snapshots.position,
             "keys": self._keys,
@@ -272,39 +274,32 @@ class SpatialNeighbours(Factorizer):
         return {"places": entry, "chosen": chosen, "seconds": self.seconds_}, tensors
 
     def _unpack(self, path: str | Path, header: dict[str, Any], tensors: storage.Tensors) -> None:
-        check(self, self._rules)
 
-        def take(name: str, dtype: str, *shape: int) -> npt.NDArray[Any]:
+        def take(name: str, dtype: str, *shape: int | None) -> npt.NDArray[Any]:
             return storage.take(path, tensors, name, dtype, *shape)
 
-        self._places = storage.unpack_ids(path, header["places"], tensors, "places")
-        position = take("position", "float64", len(self._places), -1)
+        self._places = unpack_ids(path, header["places"], tensors, "places")
+        position = take("position", "float64", len(self._places), storage.ANY)
         pairs = zip(self._places.labels.tolist(), position.tolist(), strict=True)
         self.coordinates = {label: tuple(row) for label, row in pairs}
         time, self.location_ = self._modes(self.ids_, self._places)
-        self.n_neighbours_ = int(header["chosen"]["n_neighbours"])
-        self.power_ = float(header["chosen"]["power"])
-        self._keys, self._kinds = take("keys", "int64", -1), take("kinds", "int64", -1)
-        starts = take("starts", "int64", len(self._keys) + 1)
+        most = max(len(position) - 1, 1)
+        self.n_neighbours_ = storage.whole(path, header["chosen"], "n_neighbours", 1, most)
+        self.power_ = storage.real(path, header["chosen"], "power")
+        shape = tuple(map(len, self.ids_))
+        self._keys = take_keys(path, tensors, "keys", n_keys(shape, self.location_))
+        self._kinds = take_keys(path, tensors, "kinds", n_keys(shape, self.location_, time))
+        starts = storage.take_starts(path, tensors, "starts", len(self._keys))
         seen = take("seen", "int64", int(starts[-1]))
+        storage.check_codes(path, "seen", seen, len(position))
         values = take("values", "float64", len(seen))
         self._snapshots = Snapshots(starts, seen, values, position)
         n_types = len(self._kinds) + 1
         self._units = Units(take("mean", "float64", n_types), take("variance", "float64", n_types))
         self._factor = take("factor", "float64", n_types)
         self._spread = take("spread", "float64", self.n_neighbours_ + 1)
-        shape = tuple(map(len, self.ids_))
-        sane = (
-            _sorted_below(self._keys, n_keys(shape, self.location_))
-            and _sorted_below(self._kinds, n_keys(shape, self.location_, time))
-            and starts[0] == 0
-            and (np.diff(starts) >= 0).all()
-            and (not len(seen) or (seen.min() >= 0 and seen.max() < len(position)))
-            and min(map(np.min, (self._units.variance, self._factor, self._spread))) > 0
-            and self.n_neighbours_ >= 1
-            and self.power_ >= 0
-        )
-        if not sane:
+        positive = min(map(np.min, (self._units.variance, self._factor, self._spread))) > 0
+        if not (positive and self.power_ >= 0):
             raise ModelFileError(f"{path} is damaged: its neighbours make no sense.")
         self.n_features_in_ = len(shape)
         self.seconds_ = float(header["seconds"])
@@ -349,7 +344,3 @@ def read_coordinates(coordinates: Any) -> tuple[Ids, Array]:
     in_order = np.empty_like(position)
     in_order[codes] = position
     return places, in_order
-
-
-def _sorted_below(keys: Ints, most: int) -> bool:
-    return bool(len(keys) and keys[0] >= 0 and (np.diff(keys) > 0).all() and keys[-1] < most)

@@ -37,6 +37,7 @@ from noisewise.models.sensors import (
     sensor_modes,
     series_keys,
     series_units,
+    take_keys,
 )
 from noisewise.models.settings import Rule, check, either, number, one_of, random_seed, whole
 from noisewise.models.trained import fixed_seed, hold_out, joined, range_of
@@ -293,7 +294,6 @@ class TableImputer(Factorizer):
         }
 
     def _unpack(self, path: str | Path, header: dict[str, Any], tensors: storage.Tensors) -> None:
-        check(self, self._rules)
 
         def take(name: str, dtype: str, *shape: int) -> npt.NDArray[Any]:
             return storage.take(path, tensors, name, dtype, *shape)
@@ -302,8 +302,9 @@ class TableImputer(Factorizer):
             return Units(take(f"{name}.mean", "float64", n), take(f"{name}.variance", "float64", n))
 
         shape = tuple(map(len, self.ids_))
-        keys = take("keys", "int64", -1)
-        grouping = Grouping(*sensor_modes(self.time, self.group, self.ids_), shape, keys)
+        time, group = sensor_modes(self.time, self.group, self.ids_)
+        keys = take_keys(path, tensors, "keys", n_keys(shape, time))
+        grouping = Grouping(time, group, shape, keys)
         n_types = grouping.n_types + 1
         self._filled = Filled(
             take("table", "float32", shape[grouping.time], len(keys)),
@@ -315,8 +316,7 @@ class TableImputer(Factorizer):
         self._factor = take("factor", "float64", len(keys))
         variances = self._filled.series.variance, self._filled.types.variance
         positive = min(map(np.min, (*variances, self._share, self._factor))) > 0
-        in_order = keys[0] >= 0 and (np.diff(keys) > 0).all()
-        if not (positive and in_order and keys[-1] < n_keys(shape, grouping.time)):
+        if not positive:
             raise ModelFileError(f"{path} is damaged: its table makes no sense.")
         self.n_features_in_ = len(shape)
         self.seconds_ = float(header["seconds"])

@@ -333,7 +333,6 @@ class TemporalFactorizer(Learner):
         )
 
     def _unpack(self, path: str | Path, header: dict[str, Any], tensors: storage.Tensors) -> None:
-        check(self, self._rules)
         entry, record = header["posterior"], header["record"]
         bare = Arrangement.unpack(path, tensors, self.ids_, self.time, self.group)
         model = self._model(int(entry["seed"]))

@@ -23,7 +23,7 @@ from noisewise.errors import ModelFileError, SettingError
 from noisewise.models.changing import at_one_moment
 from noisewise.models.fitting import count_rows
 from noisewise.models.sensors import MODE, PRIOR, Units, sensor_modes
-from noisewise.models.settings import Rule, check, either, number, whole
+from noisewise.models.settings import Rule, either, number, whole
 from noisewise.models.trained import RULES, Fit, Plan, Trained
 from noisewise.observations import Ids, Observations
 from noisewise.showing import brief
@@ -289,7 +289,6 @@ class TuckerFactorizer(Trained):
         }
 
     def _unpack(self, path: str | Path, header: dict[str, Any], tensors: storage.Tensors) -> None:
-        check(self, self._rules)
 
         def take(name: str, dtype: str, *shape: int) -> npt.NDArray[Any]:
             return storage.take(path, tensors, name, dtype, *shape)

@@ -23,7 +23,7 @@ from noisewise.engine.series import Array, Ints, Series
 from noisewise.engine.state import Floats
 from noisewise.errors import ModelFileError
 from noisewise.showing import brief
-from noisewise.storage import Tensors, take
+from noisewise.storage import ANY, Tensors, check_codes, take
 
 SETTINGS = "lengths", "amplitudes", "variances"  # that every series has
 
@@ -235,12 +235,14 @@ def unpack(
 ) -> DriftPosterior:
     """Undo ``pack``, given the model that the settings of the file describe; trust nothing."""
     rows = keeping.unpack(path, model, header, tensors, shape)
-    codes = take(path, tensors, "codes", "int32", len(shape), -1)
+    codes = take(path, tensors, "codes", "int32", len(shape), ANY)
     n = codes.shape[1]
     values = take(path, tensors, "values", "float32", n)
-    if not n or (codes < 0).any() or (codes >= np.array(shape)[:, None]).any():
-        raise ModelFileError(f"{path} is damaged: its observations make no sense.")
-    steps = np.diff(codes, axis=1)
+    if not n:
+        raise ModelFileError(f"{path} is damaged: it has no observations.")
+    for mode, size in enumerate(shape):
+        check_codes(path, "codes", codes[mode], size)
+    steps = np.diff(codes, axis=1)  # of codes within their bounds, none overflows
     first = (steps != 0).argmax(axis=0)
     if (np.take_along_axis(steps, first[None], axis=0) <= 0).any():
         raise ModelFileError(f"{path} is damaged: its observations are not in order.")

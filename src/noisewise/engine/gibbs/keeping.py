@@ -5,14 +5,12 @@ from __future__ import annotations
 import math
 from typing import Any
 
-import numpy as np
-
 from noisewise.engine.gibbs.draw import PATHS
 from noisewise.engine.gibbs.posterior import Posterior, Scale
 from noisewise.engine.gibbs.problem import Model
 from noisewise.engine.gibbs.timeline import Timeline
 from noisewise.errors import ModelFileError
-from noisewise.storage import Tensors, take
+from noisewise.storage import ANY, Tensors, real, rises, take, take_counts, whole
 
 
 def pack(posterior: Posterior) -> tuple[dict[str, Any], Tensors]:
@@ -39,18 +37,16 @@ def unpack(
     path: Any, model: Model, header: dict[str, Any], tensors: Tensors, shape: tuple[int, ...]
 ) -> Posterior:
     """Undo ``pack``, given the model that the settings of the file describe."""
-    levels = take(path, tensors, "levels", "float32", -1)
-    location, spread = float(header["location"]), float(header["scale"])
+    levels = take(path, tensors, "levels", "float32", ANY)
+    location, spread = real(path, header, "location"), real(path, header, "scale", above=0.0)
     low, high = (
         default if end is None else float(end)
         for end, default in zip(header["range"], (-math.inf, math.inf), strict=True)
     )
-    anchor, n = int(header["anchor"]), int(header["draws"])
-    sound = n >= 1 and spread > 0 and low < high and math.isfinite(location + spread)
+    anchor, n = whole(path, header, "anchor"), whole(path, header, "draws", least=1)
+    sound = low <= high  # the same where all values were
     if model.ordinal:
-        sound &= (
-            len(levels) >= 2 and 1 <= anchor < len(levels) and bool((np.diff(levels) > 0).all())
-        )
+        sound &= len(levels) >= 2 and 1 <= anchor < len(levels) and rises(levels, strictly=True)
     if not sound:
         raise ModelFileError(f"{path} is damaged: its scale of values makes no sense.")
     timeline = Timeline.unpack(path, tensors, shape) if model.time else None
@@ -60,14 +56,11 @@ def unpack(
     }
     if (draws["noise"] <= 0).any() or (draws["level"] <= 0).any():
         raise ModelFileError(f"{path} is damaged: its noise must be positive.")
-    counts = []
-    for mode, rows in enumerate(shape):
-        count = take(path, tensors, f"mode{mode}.counts", "int64", rows)
-        if (count < 0).any() or not count.any():
-            raise ModelFileError(f"{path} is damaged: mode{mode}.counts makes no sense.")
-        counts.append(count)
+    counts = tuple(
+        take_counts(path, tensors, f"mode{m}.counts", rows) for m, rows in enumerate(shape)
+    )
     scale = Scale(location, spread, low, high, levels, anchor)
-    return Posterior(model, scale, shape, tuple(counts), draws, timeline)
+    return Posterior(model, scale, shape, counts, draws, timeline)
 
 
 def _sizes(

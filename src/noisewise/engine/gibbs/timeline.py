@@ -10,8 +10,7 @@ from numba import njit
 
 from noisewise.engine.gibbs.problem import Ints, Problem
 from noisewise.engine.state import Codes
-from noisewise.errors import ModelFileError
-from noisewise.storage import Tensors, take
+from noisewise.storage import Tensors, check_codes, take, take_starts
 
 _U = np.uintp
 
@@ -75,12 +74,11 @@ class Timeline(NamedTuple):
         """Undo ``pack``; the file is not trusted."""
         parts: list[tuple[Any, ...]] = []
         for mode in (0, 1):
-            starts = take(path, tensors, f"timeline{mode}.starts", "int64", shape[mode] + 1)
+            starts = take_starts(path, tensors, f"timeline{mode}.starts", shape[mode])
             n = int(starts[-1])
             times = take(path, tensors, f"timeline{mode}.times", "float64", n)
             others = take(path, tensors, f"timeline{mode}.others", "int32", n)
-            if starts[0] != 0 or (np.diff(starts) < 0).any():
-                raise ModelFileError(f"{path} is damaged: its timeline makes no sense.")
+            check_codes(path, f"timeline{mode}.others", others, shape[1 - mode])
             parts.append((starts, times, others))
         return cls(*zip(*parts, strict=True))
 
