@@ -57,7 +57,7 @@ def results() -> str:
                 f"{mean['rmse']:.4f} ± {(high - low) / 2:.4f}",
                 f"{PAPER[model]:.3f}" if model in PAPER else "",
                 f"{mean['nll']:.4f}",
-                f"{mean['constant_nll']:.4f}",
+                f"{mean['constant_nll']:.4f}" if "constant_std" in mean else "",
                 f"{mean['spearman']:.3f}",
                 f"{100 * mean['coverage90']:.1f} %",
                 f"{mean['epochs']:.0f}",

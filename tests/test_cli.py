@@ -166,7 +166,7 @@ def test_evaluate_writes_every_split_and_tests_models_in_pairs(folder, capsys):
     for key in ("rmse", "nll", "spearman", "coverage90", "epochs", "seconds"):
         expected = np.mean([row[key] for row in result["splits"]])
         assert result["mean"][key] == pytest.approx(expected)
-    assert result["settings"]["unknown"] == 3.0
+    assert result["settings"]["unknown"] == "default"
     assert {"machine", "date", "data", "against"} <= set(result)
 
 

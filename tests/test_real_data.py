@@ -9,7 +9,9 @@ from noisewise.experiments.ratings import compare, evaluate
 @pytest.fixture(scope="module")
 def results(data_folder):
     ratings = read(data_folder / "ml1m.npz")
-    return {name: evaluate(ratings, name, splits=1) for name in ("dmf", "biased-mf")}
+    return {
+        name: evaluate(ratings, name, splits=1, protocol="paper") for name in ("dmf", "biased-mf")
+    }
 
 
 def test_dmf_reaches_its_error_on_movielens(results):

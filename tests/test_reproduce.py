@@ -240,7 +240,7 @@ def test_cells_that_are_timed_run_alone_and_use_all_cores(store, tmp_path):
 def test_a_rating_cell_has_the_numbers_of_evaluate(source, store):
     one = rating_cell(source, chosen(**QUICK), 1)
     run([one], store)
-    (row,) = ratings.evaluate(source.ratings(), "dmf", QUICK, splits=1, seed=1)["splits"]
+    (row,) = evaluated(source, "dmf", QUICK, splits=1, seed=1)["splits"]
     assert store.read(one)["numbers"]["scores"]["rmse"] == row["rmse"]
     assert one.about["settings"]["unknown"] == 3.0
     assert "n_jobs" not in one.about["settings"]
@@ -271,12 +271,16 @@ def test_zeros_are_counted_over_ids_that_were_trained_on(world):
     assert found["both"] == pytest.approx(200 / 3 / 350, rel=1e-6)
 
 
+def evaluated(source, *words, **options):
+    return ratings.evaluate(source.ratings(), *words, **options, protocol="paper")
+
+
 def written(folder, name, result):
     (folder / name).write_text(as_json(result))
 
 
 def test_a_result_of_evaluate_is_adopted_with_the_same_numbers(source, store, tmp_path):
-    result = ratings.evaluate(source.ratings(), "dmf", QUICK, splits=2)
+    result = evaluated(source, "dmf", QUICK, splits=2)
     written(tmp_path, "mine.json", result)
     (tmp_path / "search.json").write_text('{"trials": []}')
     cells = [rating_cell(source, chosen(**QUICK), seed) for seed in range(3)]
@@ -291,7 +295,7 @@ def test_a_result_of_evaluate_is_adopted_with_the_same_numbers(source, store, tm
 
 def test_rounds_are_adopted_too(source, store, tmp_path):
     settings = {"rank": 4, "epochs": 4, "round_epochs": 2, "patience": 4, "refit": False}
-    result = ratings.evaluate(source.ratings(), "drmf", settings, splits=1)
+    result = evaluated(source, "drmf", settings, splits=1)
     written(tmp_path, "drmf.json", result)
     one = rating_cell(source, chosen("drmf", **settings), 0)
     assert adopt([one], store, tmp_path).cells == 1
@@ -301,7 +305,7 @@ def test_rounds_are_adopted_too(source, store, tmp_path):
 
 @pytest.mark.parametrize("change", ["rank", "protocol", "data", "model", "unknown setting"])
 def test_a_result_of_something_else_is_not_adopted(source, store, tmp_path, change):
-    result = ratings.evaluate(source.ratings(), "dmf", QUICK, splits=1)
+    result = evaluated(source, "dmf", QUICK, splits=1)
     if change == "rank":
         result["settings"]["rank"] = 5
     elif change == "unknown setting":
@@ -313,7 +317,7 @@ def test_a_result_of_something_else_is_not_adopted(source, store, tmp_path, chan
 
 
 def test_a_setting_that_did_not_exist_then_must_have_its_default_now(source, store, tmp_path):
-    result = ratings.evaluate(source.ratings(), "dmf", QUICK, splits=1)
+    result = evaluated(source, "dmf", QUICK, splits=1)
     del result["settings"]["biases"]
     written(tmp_path, "old.json", result)
     changed = rating_cell(source, chosen(**QUICK, biases=False), 0)

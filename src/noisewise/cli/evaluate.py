@@ -1,4 +1,4 @@
-"""Models measured: ratings by the paper's protocol, sensors by single readings and by outages."""
+"""Models measured: on ratings by several protocols, on sensors by single readings and outages."""
 
 from __future__ import annotations
 
@@ -50,8 +50,9 @@ def evaluate(
     protocol: Annotated[
         str | None,
         typer.Option(
-            help="Ratings: paper (random tenths; the default), time (later ratings) or user. "
-            "Sensors: cells (single readings; the default) or blocks (outages)."
+            help="Ratings: random (random tenths; the default), paper (the same, but unknown ids "
+            "get the rating 3), time (later ratings) or user. Sensors: cells (single readings; the "
+            "default) or blocks (outages)."
         ),
     ] = None,
     dataset: Dataset = None,
@@ -77,13 +78,13 @@ def evaluate(
     ] = None,
     report: Json = None,
 ) -> None:
-    """Measure a model: ratings the way the paper does, sensors by readings they have not seen.
+    """Measure a model, as `fit` makes it, on ratings or readings that it has not seen.
 
     For sensors, the file of --json is written after every split. If it is there already, splits
     that it has are kept: a run that was stopped is taken up again. Results of several shares or
     protocols are kept in it as a list.
 
-    Example: `noisewise evaluate ml1m.npz --model biased-mf --splits 5 --json biased-mf.json`
+    Example: `noisewise evaluate ml1m.npz --model biased-mf --protocol paper --json biased-mf.json`
 
     Example: `noisewise evaluate intel.npz --dataset intel-2epoch --model bayes --protocol blocks`
     """
@@ -115,7 +116,7 @@ def evaluate(
         own,
         splits=splits,
         seed=seed,
-        protocol=protocol or "paper",
+        protocol=protocol or "random",
         verbose=own.get("verbose"),
     )
     keys = ("rmse", "nll", "log_loss", "spearman", "auc", "coverage90", "epochs", "seconds")

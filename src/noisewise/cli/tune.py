@@ -64,7 +64,7 @@ def tune(
     validation: Annotated[
         str | None,
         typer.Option(
-            help="Ratings: paper (random ones; the default), time (later ones) or user. Sensors: "
+            help="Ratings: random (random ones; the default), time (later ones) or user. Sensors: "
             "cells (single readings; the default) or blocks (outages)."
         ),
     ] = None,
@@ -126,7 +126,7 @@ def tune(
     else:
         refuse("is for sensors: add --dataset, or --validation cells or blocks", share=share,
                outage=outage)  # fmt: skip
-        kind = validation or "paper"
+        kind = validation or "random"
         column = time or time_of(fixed) or ("timestamp" if kind == "time" else None)
         observations = read(data, id, value, duplicates, column)
         task = rating_task(observations, protocol=kind, seed=seed)

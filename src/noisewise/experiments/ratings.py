@@ -1,8 +1,9 @@
-"""The paper's protocol for ratings: random 90/10 splits, epochs chosen on a tenth of the rest.
+"""The protocols for ratings: random 90/10 splits, epochs chosen on a tenth of the rest; and others.
 
 For split s a permutation drawn from s puts the first tenth into the test part and a tenth of the
-rest into validation. The number of epochs is chosen on validation, the model is trained again on
-all 90 %, and a test pair whose user or item was not trained on is given the rating 3.
+rest into validation. The number of epochs is chosen on validation, and the model is trained again
+on all 90 %. The protocol "random" measures the model that ``fit`` makes. That of the paper does the
+same, but gives the rating 3 to a test pair whose user or item was not trained on.
 """
 
 from __future__ import annotations
@@ -67,6 +68,7 @@ MODELS: dict[str, tuple[type[Factorizer], dict[str, Any]]] = {
     "llorma": (LLORMA, {}),
     "autorec": (AutoRec, {}),
 }
+PROTOCOLS = ("random", "paper", "time", "user")
 PAPER_UNKNOWN = 3.0
 UNTOLD = {"random_state", "verbose"}  # settings that a result does not name
 MOST_LEVELS = 50
@@ -101,7 +103,7 @@ def evaluate(
     *,
     splits: int = 5,
     seed: int = 0,
-    protocol: str = "paper",
+    protocol: str = "random",
     verbose: bool | None = None,
 ) -> Result:
     """Run a model over splits and report every metric for each, with the mean and its interval.
@@ -116,8 +118,9 @@ def evaluate(
         Settings that differ from the model's own.
     splits, seed : int
         Splits ``seed`` to ``seed + splits - 1``; each is also the model's random state.
-    protocol : {"paper", "time", "user"}
-        Random tenths; each user's later ratings; users held out whole.
+    protocol : {"random", "paper", "time", "user"}
+        Random tenths; the same, with a 3 for ids that were not trained on, as the paper has it;
+        each user's later ratings; users held out whole.
     verbose : bool or None
         Show a bar of splits: True always, False never; None on a terminal and in a notebook.
 
@@ -129,8 +132,7 @@ def evaluate(
     """
     if splits < 1:
         raise SettingError(f"splits must be 1 or more; got {splits}.")
-    chosen = {"unknown": PAPER_UNKNOWN} if protocol == "paper" else {}
-    chosen |= settings or {}
+    chosen = {**settings_under(protocol, observations), **(settings or {})}
     rows, rounds, levels = [], [], _levels(observations)
     for k in progress(range(seed, seed + splits), desc=name, unit="split", verbose=verbose):
         split = split_of(observations, k, protocol)
@@ -154,8 +156,25 @@ def evaluate(
     }
 
 
+def settings_under(protocol: str, observations: Observations) -> dict[str, Any]:
+    """Return the settings that a protocol has of its own."""
+    if protocol != "paper":
+        return {}
+    low, high = observations.values.min(), observations.values.max()
+    if not low <= PAPER_UNKNOWN <= high:
+        raise SettingError(
+            f"The paper's protocol gives unknown ids the rating {PAPER_UNKNOWN:g}, but these "
+            f"ratings go from {low:g} to {high:g}: use the protocol 'random'."
+        )
+    return {"unknown": PAPER_UNKNOWN}
+
+
 def score(model: Any, test: Observations, levels: Any = None) -> dict[str, float]:
     """Every metric of a fitted model on ratings that it has not seen.
+
+    ``constant_nll`` is the NLL of the same mean with one std for all, ``constant_std``: the error
+    on the validation part when the number of epochs was chosen; or the root mean square of its own
+    std, for a model that was shown no validation part.
 
     With the ``levels`` that ratings can have, ``log_loss`` is that of the level: of the model's own
     probabilities where it has some, else of its normal distribution.
@@ -163,7 +182,9 @@ def score(model: Any, test: Observations, levels: Any = None) -> dict[str, float
     mean, std = model.predict(test, return_std=True)
     low, high = model.predict_interval(test, coverage=0.9)
     measured = metrics.evaluate(test.values, mean, std, low=low, high=high, coverage=0.9)
-    measured["constant_nll"] = metrics.constant_nll(test.values, mean, test.values - mean)
+    one = _validation_rmse(model) if isinstance(model, Trained) else metrics.sharpness(std)
+    measured["constant_std"] = one
+    measured["constant_nll"] = metrics.constant_nll(test.values, mean, [one])
     if levels is not None:
         measured["log_loss"] = _log_loss(model, test, mean, std, levels)
     measured |= {"epochs": model.n_epochs_, "seconds": model.seconds_}
@@ -174,7 +195,8 @@ def score(model: Any, test: Observations, levels: Any = None) -> dict[str, float
 def compare(a: Result, b: Result, metric: str = "rmse") -> metrics.PairedTest:
     """Test two results on the same splits against each other, in pairs."""
     values = [{row["seed"]: row[metric] for row in result["splits"]} for result in (a, b)]
-    if values[0].keys() != values[1].keys() or a["data"] != b["data"]:
+    alike = all(a[key] == b[key] for key in ("data", "protocol"))
+    if not alike or values[0].keys() != values[1].keys():
         raise DataError("Results can only be compared over the same data and the same splits.")
     return metrics.paired_test(*(list(v.values()) for v in values))
 
@@ -209,6 +231,10 @@ def _fit(model: Any, observations: Observations, split: Split) -> None:
         model.fit(observations.take(np.append(split.train, split.validation)))
 
 
+def _validation_rmse(model: Any) -> float:
+    return float(model.learning_curve_["validation_rmse"][model.n_epochs_ - 1])
+
+
 def _levels(observations: Observations) -> Any:
     """Return the levels that ratings have; None if they have too many to be levels."""
     levels = np.unique(observations.values)
@@ -228,12 +254,13 @@ def _log_loss(model: Any, test: Observations, mean: Any, std: Any, levels: Any) 
 def split_of(observations: Observations, seed: int, protocol: str) -> Split:
     """Return a split of a protocol."""
     splitters: dict[str, Callable[[], Split]] = {
+        "random": lambda: rating_split(len(observations), seed),
         "paper": lambda: rating_split(len(observations), seed),
         "time": lambda: split_by_time(_time(observations), users=observations.codes[0]),
         "user": lambda: split_by_user(observations.codes[0], seed=seed),
     }
-    if protocol not in splitters:
-        raise SettingError(f"protocol must be one of {', '.join(splitters)}; got {protocol!r}.")
+    if protocol not in PROTOCOLS:
+        raise SettingError(f"protocol must be one of {', '.join(PROTOCOLS)}; got {protocol!r}.")
     return splitters[protocol]()
 
 

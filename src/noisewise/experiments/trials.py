@@ -59,23 +59,24 @@ class Task:
     score: Callable[[Factorizer], dict[str, float]]
 
 
-def rating_task(observations: Observations, *, protocol: str = "paper", seed: int = 0) -> Task:
+def rating_task(observations: Observations, *, protocol: str = "random", seed: int = 0) -> Task:
     """Judge models of ratings on the validation part of a split.
 
     Parameters
     ----------
     observations : Observations
         All ratings; the protocol "time" needs them with their time.
-    protocol : {"paper", "time", "user"}
+    protocol : {"random", "paper", "time", "user"}
         As for `noisewise.experiments.ratings.evaluate`.
     seed : int
         Which split.
     """
     split = ratings.split_of(observations, seed, protocol)
     held_out = observations.take(split.validation)
+    under = ratings.settings_under(protocol, observations)
 
     def build(name: str, settings: Settings, random_state: int, n_jobs: int) -> Factorizer:
-        own = {"random_state": random_state, "n_jobs": n_jobs}
+        own = {**under, "random_state": random_state, "n_jobs": n_jobs}
         model: Factorizer = ratings.build(name, {**own, **settings})
         return model
 

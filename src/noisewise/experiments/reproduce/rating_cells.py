@@ -25,7 +25,7 @@ def rating_cell(source: Source, chosen: Chosen, seed: int, protocol: str = "pape
 
     Its numbers are "scores", and for DRMF "rounds".
     """
-    unknown = {"unknown": ratings.PAPER_UNKNOWN} if protocol == "paper" else {}
+    unknown = ratings.settings_under(protocol, source.ratings())
     return _cell(
         "rating",
         source,
