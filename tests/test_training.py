@@ -2,14 +2,18 @@
 
 import json
 import math
+import shutil
 
 import numpy as np
 import pytest
+from sklearn.base import clone
 
-from noisewise import storage
+from noisewise import BayesianFactorizer, observe, storage
+from noisewise.engine.checkpoints import Checkpoint
 from noisewise.engine.state import EpochInfo, Layout, State
-from noisewise.engine.training import Checkpoint, train
-from noisewise.errors import DivergedError, ModelFileError
+from noisewise.engine.training import train
+from noisewise.errors import DataError, DivergedError, ModelFileError
+from noisewise.models import trained
 from noisewise.models.deviation import DeviationFactorizer
 
 
@@ -234,8 +238,69 @@ def test_a_checkpoint_without_a_part_is_refused(tmp_path, lost):
     header, tensors = storage.read(checkpoint.path, "checkpoint")
     del header[lost]
     storage.write(checkpoint.path, "checkpoint", json.loads(json.dumps(header)), tensors)
-    with pytest.raises(ModelFileError, match=f"is damaged .*{lost}"):
+    with pytest.raises(ModelFileError, match=f"is damaged: .*{lost}"):
         train(make_state(), count_up, epochs=2, checkpoint=checkpoint)
+
+
+def rewritten(checkpoint, change):
+    """Change the header of a checkpoint, and write it anew with a right checksum."""
+    header, tensors = storage.read(checkpoint.path, "checkpoint")
+    change(header)
+    del header["kind"]
+    storage.write(checkpoint.path, "checkpoint", header, tensors)
+
+
+LIES = {
+    "a best epoch of its own": lambda header: header["best"].update(epoch=10**18),
+    "a best epoch that was not": lambda header: header["best"].update(epoch=1),
+    "more epochs than the curve": lambda header: header["state"].update(epoch=5),
+    "epochs below zero": lambda header: header["state"].update(epoch=-1),
+    "epochs in no order": lambda header: header["curve"].update(epoch=[1, 3, 2, 4]),
+    "a curve cut short": lambda header: header["curve"]["train_nll"].pop(),
+    "a curve of text": lambda header: header["curve"].update(train_nll=["1", "2", "3", "4"]),
+    "a curve of lists": lambda header: header["curve"].update(seconds=[[], [], [], []]),
+    "no curve": lambda header: header.update(curve=None),
+    "stopped, maybe": lambda header: header.update(stopped="yes"),
+    "no variance": lambda header: header["state"].update(variance=0.0),
+}
+
+
+@pytest.mark.parametrize("lie", LIES.values(), ids=LIES.keys())
+def test_a_checkpoint_that_makes_no_sense_is_refused(tmp_path, lie):
+    checkpoint = Checkpoint(tmp_path / "checkpoint", "these data")
+    how = {"epochs": 9, "patience": 3, "validate": curve(5, 1, 4, 3, 3)}
+    with pytest.raises(Killed):
+        train(make_state(), killed_at(4), **how, checkpoint=checkpoint)
+    rewritten(checkpoint, lie)
+    with pytest.raises(ModelFileError, match="is damaged"):
+        train(make_state(), count_up, **how, checkpoint=checkpoint)
+
+
+def test_what_could_not_be_measured_yet_survives_a_checkpoint(tmp_path):
+    checkpoint = Checkpoint(tmp_path / "checkpoint", "these data")
+    how = {"epochs": 3, "validate": curve(math.nan, 2, 1), "keep_best": False}
+    with pytest.raises(Killed):
+        train(make_state(), killed_at(2), **how, checkpoint=checkpoint)
+    training = train(make_state(), count_up, **how, checkpoint=checkpoint)
+    held_out = [info.validation_rmse for info in training.curve]
+    assert math.isnan(held_out[0])
+    assert held_out[1:] == [2, 1]
+
+
+def test_a_checkpoint_that_fails_does_not_end_the_training(tmp_path):
+    folder = tmp_path / "folder"
+    folder.mkdir()
+
+    def vanish(info, state):
+        if info.epoch == 2:
+            shutil.rmtree(folder)
+
+    with pytest.warns(UserWarning, match=r"could not be written .*training goes on"):
+        training = train(
+            make_state(), count_up, epochs=4, callbacks=[vanish],
+            checkpoint=Checkpoint(folder / "checkpoint", "these data"),
+        )  # fmt: skip
+    assert_is_of_epoch(training.chosen, 4)
 
 
 # The same, seen from a model.
@@ -295,7 +360,6 @@ def test_the_warning_of_an_interrupt_points_at_the_line_that_called_fit(small_wo
 
 @pytest.mark.parametrize("change", ["settings", "values", "cells", "held out"])
 def test_a_model_refuses_the_checkpoint_of_another(small_world, tmp_path, change):
-    from noisewise import observe
 
     X, y = small_world.X, small_world.y
     seen = observe(X, y)
@@ -327,3 +391,76 @@ def test_other_threads_and_other_intervals_may_go_on_with_a_checkpoint(small_wor
         model.fit(X, y, callbacks=[interrupt_at(2)])
     model.set_params(n_jobs=2, checkpoint_epochs=3, keep_seen=False).fit(X, y)
     np.testing.assert_array_equal(model.predict(X), quick().fit(X, y).predict(X))
+
+
+def test_a_fit_leaves_the_files_of_others_alone(small_world, tmp_path):
+    other = tmp_path / "v.refit"
+    other.write_text("a diary")
+    quick(checkpoint=tmp_path / "v", refit=False).fit(small_world.X, small_world.y)
+    assert other.read_text() == "a diary"
+    with pytest.raises(ModelFileError, match=r"v\.refit is not a noisewise file"):
+        quick(checkpoint=tmp_path / "v").fit(small_world.X, small_world.y)
+    assert list(tmp_path.iterdir()) == [other]
+    assert other.read_text() == "a diary"
+
+
+@pytest.mark.parametrize("place", ["nowhere/checkpoint", "."], ids=["no folder", "a folder"])
+@pytest.mark.parametrize("model", [quick(), BayesianFactorizer(2, random_state=0)], ids=repr)
+def test_a_checkpoint_that_cannot_be_written_is_refused_before_training(
+    small_world, tmp_path, model, place
+):
+    model = clone(model).set_params(checkpoint=tmp_path / place)
+
+    def never(info, state):
+        pytest.fail("it trained")
+
+    with pytest.raises(DataError, match="cannot be written"):
+        model.fit(small_world.X, small_world.y, callbacks=[never])
+
+
+def test_a_checkpoint_is_kept_through_a_link(small_world, tmp_path):
+    (tmp_path / "scratch").mkdir()
+    target, link = tmp_path / "scratch" / "kept", tmp_path / "checkpoint"
+    link.symlink_to(target)
+    model = quick(checkpoint=link)
+    with pytest.warns(UserWarning, match="interrupted"):
+        model.fit(small_world.X, small_world.y, callbacks=[interrupt_at(3)])
+    assert target.is_file()
+    model.fit(small_world.X, small_world.y)
+    assert link.is_symlink()
+    assert not target.exists()
+
+
+def test_a_checkpoint_of_another_version_is_refused(small_world, tmp_path, monkeypatch):
+    model = quick(checkpoint=tmp_path / "checkpoint")
+    with pytest.warns(UserWarning, match="interrupted"):
+        model.fit(small_world.X, small_world.y, callbacks=[interrupt_at(3)])
+    monkeypatch.setattr(trained, "VERSION", "0.0.9")
+    with pytest.raises(ModelFileError, match="another version of noisewise"):
+        model.fit(small_world.X, small_world.y)
+
+
+@pytest.mark.filterwarnings("ignore:Predictions have not settled")
+@pytest.mark.parametrize("moment", [2, 7])
+def test_a_watched_chain_goes_on_from_its_checkpoint(small_world, tmp_path, moment):
+    seen = observe(small_world.X, small_world.y)
+    kept, held_out = seen.take(slice(300)), seen.take(slice(300, None))
+    settings = {"rank": 2, "sweeps": 12, "burn_in": 4, "random_state": 0, "n_jobs": 1}
+    whole = BayesianFactorizer(**settings).fit(kept, validation=held_out)
+
+    def kill(info, state):
+        if info.epoch == moment + 1:
+            raise Killed
+
+    model = BayesianFactorizer(**settings, checkpoint=tmp_path / "kept", checkpoint_epochs=1)
+    with pytest.raises(Killed):
+        model.fit(kept, validation=held_out, callbacks=[kill])
+    with pytest.raises(ModelFileError, match="belongs to other data"):
+        model.fit(kept, validation=held_out.take(slice(50)))
+    with pytest.raises(ModelFileError, match="belongs to other data"):
+        model.fit(kept)
+    model.fit(kept, validation=held_out)
+    np.testing.assert_array_equal(model.predict(kept), whole.predict(kept))
+    for name in ("validation_rmse", "validation_nll"):
+        np.testing.assert_array_equal(model.learning_curve_[name], whole.learning_curve_[name])
+    assert list(tmp_path.iterdir()) == []

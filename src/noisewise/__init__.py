@@ -32,8 +32,10 @@ from noisewise.models.tucker import TuckerFactorizer
 from noisewise.noise import noisy_ids, noisy_observations
 from noisewise.noise_sensors import noise_model, noisy_places, noisy_series
 from noisewise.observations import Ids, Observations, observe
+from noisewise.version import VERSION
 
-__version__ = "0.1.0"
+__version__ = VERSION
+del VERSION
 
 __all__ = [
     "LLORMA",

@@ -14,7 +14,7 @@ import numpy.typing as npt
 from noisewise.errors import DataError, ModelFileError
 from noisewise.observations import Ids
 from noisewise.observations.tables import check_ids
-from noisewise.storage import ANY, Tensors, check_starts, cut, shown, take, whole
+from noisewise.storage import ANY, Tensors, check_starts, cut, shown, take, take_whole
 
 
 def pack_ids(ids: Ids, prefix: str) -> tuple[dict[str, Any], Tensors]:
@@ -36,7 +36,7 @@ def unpack_ids(path: str | Path, entry: Any, tensors: Tensors, prefix: str) -> I
     """Undo ``pack_ids``; ids obey the rules of any table, as the file is not trusted."""
     try:
         name, kind = entry["name"], entry["type"]
-        length = whole(path, entry, "length", least=1, most=2**31 - 1)
+        length = take_whole(path, entry, "length", least=1, most=2**31 - 1)
         if not isinstance(name, str):
             raise ModelFileError(f"{path} is damaged: a mode is called {shown(name)}.")
         if kind == "int":

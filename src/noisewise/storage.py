@@ -176,7 +176,7 @@ def rises(numbers: npt.NDArray[Any], *, strictly: bool = False) -> bool:
     return bool((after > before).all() if strictly else (after >= before).all())
 
 
-def whole(path: str | Path, header: Any, name: str, least: int = 0, most: int = 2**53) -> int:
+def take_whole(path: str | Path, header: Any, name: str, least: int = 0, most: int = 2**53) -> int:
     """Return a whole number of a header that must be within bounds."""
     value = header[name]
     if type(value) is not int or not least <= value <= most:
@@ -184,13 +184,22 @@ def whole(path: str | Path, header: Any, name: str, least: int = 0, most: int = 
     return value
 
 
-def real(path: str | Path, header: Any, name: str, above: float = -math.inf) -> float:
+def take_real(path: str | Path, header: Any, name: str, above: float = -math.inf) -> float:
     """Return a number of a header that must be finite, and above a bound."""
     value = header[name]
     sound = type(value) in (int, float) and abs(value) <= sys.float_info.max and value > above
     if not sound:
         raise ModelFileError(f"{path} is damaged: {name} is {shown(value)}.")
     return float(value)
+
+
+def finite(value: Any) -> Any:
+    """Return a record as JSON has it: what could not be measured is null."""
+    if isinstance(value, dict):
+        return {key: finite(part) for key, part in value.items()}
+    if isinstance(value, list):
+        return [finite(part) for part in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
 def shown(value: object) -> str:

@@ -28,7 +28,7 @@ from noisewise.engine.state import (
 )
 from noisewise.errors import ModelFileError
 from noisewise.showing import brief
-from noisewise.storage import Tensors, real, take, take_counts, whole
+from noisewise.storage import Tensors, take, take_counts, take_real, take_whole
 
 Counts = npt.NDArray[np.int64]
 SUMS = [BIAS_SUM, MEAN_SUM, DEVIATION_SUM]
@@ -244,8 +244,9 @@ class Factors:
     ) -> Factors:
         """Undo ``pack``; the file is not trusted."""
         layout = params.layout
-        epoch, variance = whole(path, header, "epoch"), real(path, header, "variance", above=0.0)
-        location, scale = real(path, header, "location"), real(path, header, "scale", above=0.0)
+        epoch = take_whole(path, header, "epoch")
+        variance, scale = (take_real(path, header, k, above=0.0) for k in ("variance", "scale"))
+        location = take_real(path, header, "location")
         empty = State((), layout, epoch, variance)
         kept = cls(params, empty, (), location, scale, (), ())._parts()
         all_rows: list[Floats] = []

@@ -25,7 +25,7 @@ from noisewise.engine.cpu import CHUNK, LEAST_VARIANCE, arrange
 from noisewise.engine.gibbs.problem import in_threads
 from noisewise.engine.state import Codes, EpochInfo, Floats
 from noisewise.showing import brief
-from noisewise.storage import Tensors, real, take, whole
+from noisewise.storage import Tensors, take, take_real, take_whole
 
 Kernel = TypeVar("Kernel", bound=Callable[..., Any])
 _compiled: Callable[[Kernel], Kernel] = njit(
@@ -102,8 +102,8 @@ class LocalState:
             take(path, tensors, f"local{mode}", "float32", models, n, 1 + rank)
             for mode, n in enumerate(shape)
         )
-        variance = real(path, header, "variance", above=0.0)
-        return cls((first, second), whole(path, header, "epoch"), variance)
+        variance = take_real(path, header, "variance", above=0.0)
+        return cls((first, second), take_whole(path, header, "epoch"), variance)
 
 
 @dataclass(frozen=True)

@@ -19,7 +19,7 @@ import numpy as np
 import numpy.typing as npt
 
 from noisewise.showing import brief
-from noisewise.storage import Tensors, take
+from noisewise.storage import Tensors, take, take_real, take_whole
 
 Floats = npt.NDArray[np.float32]
 Codes = npt.NDArray[np.int32]
@@ -131,7 +131,8 @@ class State:
         copy = self.copy()
         for mode, rows in enumerate(copy.rows):
             rows[:] = take(path, tensors, f"rows{mode}", "float32", *rows.shape)
-        copy.epoch, copy.variance = int(header["epoch"]), float(header["variance"])
+        copy.epoch = take_whole(path, header, "epoch")
+        copy.variance = take_real(path, header, "variance", above=0.0)
         return copy
 
 

@@ -10,80 +10,21 @@ import sys
 import time
 import warnings
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass, field, replace
-from pathlib import Path
-from typing import Any, Generic, Literal, Protocol, Self, TypeVar
+from dataclasses import replace
+from typing import Any, Literal
 
 import numpy as np
 
+from noisewise.engine.checkpoints import Carried, Checkpoint, S, Training
 from noisewise.engine.state import EpochInfo
-from noisewise.errors import DivergedError, ModelFileError
+from noisewise.errors import DivergedError
 from noisewise.showing import progress
-from noisewise.storage import Tensors, read, write
 
-
-class Carried(Protocol):
-    """What a backend carries from epoch to epoch, and a checkpoint keeps."""
-
-    @property
-    def epoch(self) -> int:
-        """Number of finished epochs."""
-
-    def copy(self) -> Self:
-        """Return a state of its own, to be kept while training goes on."""
-
-    def is_finite(self) -> bool:
-        """Whether every number is finite."""
-
-    def pack(self) -> tuple[dict[str, Any], Tensors]:
-        """Header and tensors of a checkpoint."""
-
-    def restored(self, path: Path, header: dict[str, Any], tensors: Tensors) -> Self:
-        """Return a state like this one with what ``pack`` gave; the file is not trusted."""
-
-
-S = TypeVar("S", bound=Carried)
 Step = Callable[[S], EpochInfo]
 Validate = Callable[[S], tuple[float, float]]
 Callback = Callable[[EpochInfo, Any], bool | None]
 
 PACKAGE = "noisewise."
-
-
-@dataclass(frozen=True)
-class Checkpoint:
-    """Where and how often to keep the state of a training that may be killed.
-
-    Attributes
-    ----------
-    path
-        File to write, wholly or not at all.
-    fingerprint
-        Identifies data and settings: a checkpoint of others is refused.
-    epochs, minutes
-        Write after so many epochs, or after so many minutes, whichever comes first.
-    """
-
-    path: Path
-    fingerprint: str
-    epochs: int | None = 1
-    minutes: float | None = None
-
-
-@dataclass
-class Training(Generic[S]):
-    """What a training has come to: the last state, the best one, and the curve up to here."""
-
-    state: S
-    curve: list[EpochInfo] = field(default_factory=list)
-    best: S | None = None
-    stopped: bool = False  # by a callback
-    interrupted: bool = False
-
-    @property
-    def chosen(self) -> S:
-        """The best state where one was looked for, else the last."""
-        return self.state if self.best is None else self.best
 
 
 def train(
@@ -133,7 +74,9 @@ def train(
     """
     training = Training(state)
     if checkpoint is not None and checkpoint.path.exists():
-        training = _resumed(checkpoint, state)
+        watched = validate is not None
+        best = (lambda curve: _best(curve, monitor).epoch) if watched and keep_best else None
+        training = checkpoint.resumed(state, epochs, watched, best)
     written = time.monotonic()
     bar = progress(
         total=epochs, initial=training.state.epoch, desc=label, unit=unit, verbose=verbose,
@@ -157,7 +100,7 @@ def train(
                 for callback in callbacks:
                     training.stopped |= bool(callback(info, training.state))
                 if checkpoint is not None and _is_due(checkpoint, info.epoch, written):
-                    _keep(checkpoint, training)
+                    checkpoint.keep(training)
                     written = time.monotonic()
         except KeyboardInterrupt:
             if not training.curve:
@@ -169,7 +112,7 @@ def train(
                 stacklevel=_levels_up(),
             )
     if checkpoint is not None and not training.interrupted:
-        _keep(checkpoint, training)
+        checkpoint.keep(training)
     return training
 
 
@@ -217,40 +160,3 @@ def _is_due(checkpoint: Checkpoint, epoch: int, written: float) -> bool:
     by_epochs = checkpoint.epochs is not None and epoch % checkpoint.epochs == 0
     waited = time.monotonic() - written
     return by_epochs or (checkpoint.minutes is not None and waited >= 60 * checkpoint.minutes)
-
-
-def _keep(checkpoint: Checkpoint, training: Training[S]) -> None:
-    tensors: Tensors = {}
-    header: dict[str, Any] = {
-        "fingerprint": checkpoint.fingerprint,
-        "curve": [asdict(info) for info in training.curve],
-        "stopped": training.stopped,
-    }
-    for name, state in (("state", training.state), ("best", training.best)):
-        if state is not None:
-            header[name], packed = state.pack()
-            tensors |= {f"{name}.{key}": tensor for key, tensor in packed.items()}
-    write(checkpoint.path, "checkpoint", header, tensors)
-
-
-def _resumed(checkpoint: Checkpoint, state: S) -> Training[S]:
-    header, tensors = read(checkpoint.path, "checkpoint")
-    if header.get("fingerprint") != checkpoint.fingerprint:
-        raise ModelFileError(
-            f"The checkpoint {checkpoint.path} belongs to other data or other settings; "
-            "delete it, or name another file."
-        )
-
-    def restored(name: str) -> S:
-        start = f"{name}."
-        own = {k.removeprefix(start): v for k, v in tensors.items() if k.startswith(start)}
-        return state.restored(checkpoint.path, header[name], own)
-
-    try:
-        curve = [EpochInfo(**info) for info in header["curve"]]
-        best = restored("best") if "best" in header else None
-        return Training(restored("state"), curve, best, bool(header["stopped"]))
-    except (KeyError, TypeError, ValueError, OverflowError) as error:
-        if isinstance(error, ModelFileError):
-            raise
-        raise ModelFileError(f"The checkpoint {checkpoint.path} is damaged ({error!r}).") from error

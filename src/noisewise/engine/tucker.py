@@ -21,7 +21,7 @@ from scipy.sparse.linalg import svds
 from noisewise.engine.blas import one_blas_thread
 from noisewise.engine.gibbs.problem import CHUNK, in_threads
 from noisewise.engine.state import ADAGRAD_START, EpochInfo, Floats
-from noisewise.storage import Tensors, take
+from noisewise.storage import Tensors, take, take_real, take_whole
 
 Places = npt.NDArray[np.int32]
 
@@ -90,7 +90,8 @@ class State:
         copy = self.copy()
         for name, array in copy._arrays.items():
             array[:] = take(path, tensors, name, "float32", *array.shape)
-        copy.epoch, copy.variance = int(header["epoch"]), float(header["variance"])
+        copy.epoch = take_whole(path, header, "epoch")
+        copy.variance = take_real(path, header, "variance", above=0.0)
         return copy
 
 

@@ -32,7 +32,7 @@ from noisewise.engine.blas import one_blas_thread
 from noisewise.engine.gibbs.problem import in_threads
 from noisewise.errors import ModelFileError
 from noisewise.showing import brief
-from noisewise.storage import Tensors, take
+from noisewise.storage import Tensors, take, take_real, take_whole
 
 CHUNK = 256  # rows that one task works on
 START_SHARE = 0.2  # of the variance of values: what factors explain of it at the start
@@ -167,7 +167,7 @@ class Posterior:
         }
         common = Common.unpack(path, header["common"], tensors, self.rank)
         bounds = [float(b) for b in header["bounds"]]
-        squares, epoch = float(header["squares"]), int(header["epoch"])
+        squares, epoch = take_real(path, header, "squares"), take_whole(path, header, "epoch")
         return replace(self, **arrays, common=common, squares=squares, epoch=epoch, bounds=bounds)
 
 

@@ -13,6 +13,7 @@ from noisewise import storage
 from noisewise.errors import ModelFileError, SettingError
 from noisewise.imputing.cells import CLOCKS, Fitted
 from noisewise.imputing.knowledge import Knowledge
+from noisewise.models.base import OF_THE_MACHINE
 from noisewise.models.settings import check
 
 _KIND = "imputer"
@@ -24,6 +25,7 @@ def write(path: str | Path, imputer: Any) -> None:
     names = getattr(imputer, "feature_names_in_", None)
     settings = imputer.get_params(deep=False)
     del settings["verbose"]  # how it is watched is no part of it
+    settings["settings"] = _kept(settings["settings"])
     header |= {
         "settings": _plain(settings),
         "fitted": imputer._fitted,
@@ -47,8 +49,8 @@ def read(path: str | Path, kind: type[Any]) -> Any:
             imputer.feature_names_in_ = np.array(list(map(str, header["features"])), dtype=object)
     except ModelFileError:
         raise
-    except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:
-        raise ModelFileError(f"{path} is damaged: {error!r}.") from error
+    except storage.BROKEN as error:
+        raise storage.damaged(path, error) from error
     return imputer
 
 
@@ -58,6 +60,13 @@ def _fitted(path: str | Path, entry: Any, knowledge: Knowledge) -> Fitted:
     if fitted.names != knowledge.seen.names or clock not in CLOCKS:
         raise ModelFileError(f"{path} is damaged: its readings are of another table.")
     return fitted
+
+
+def _kept(settings: Any) -> Any:
+    """Return settings of the model without those that no file decides."""
+    if settings is None:
+        return None
+    return {name: value for name, value in settings.items() if name not in OF_THE_MACHINE}
 
 
 def _plain(settings: dict[str, Any]) -> dict[str, Any]:
@@ -83,7 +92,7 @@ def _given(settings: dict[str, Any]) -> dict[str, Any]:
     for name in ("location", "sensor"):
         if isinstance(settings[name], list):
             settings[name] = dict(settings[name])
-    inside = settings["settings"]
+    inside = _kept(settings["settings"])
     if inside is not None:
         settings["settings"] = {
             name: tuple(value) if isinstance(value, list) else value

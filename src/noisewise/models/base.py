@@ -224,7 +224,7 @@ def _calibration(path: str | Path, entry: Any, tensors: storage.Tensors) -> Cali
     if entry is None:
         return None
     scores = storage.take(path, tensors, "calibration.scores", "float64", storage.ANY)
-    scale, n = float(entry["scale"]), storage.whole(path, entry, "n")
+    scale, n = float(entry["scale"]), storage.take_whole(path, entry, "n")
     in_order = len(scores) > 0 and scores[0] >= 0 and storage.rises(scores)
     if not (in_order and scale > 0 and len(scores) <= n):
         raise ModelFileError(f"{path} is damaged: its calibration makes no sense.")

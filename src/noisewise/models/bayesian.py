@@ -21,6 +21,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from noisewise import storage
 from noisewise.engine.blas import one_blas_thread
+from noisewise.engine.checkpoints import Checkpoint, Training
 from noisewise.engine.factors import Moments
 from noisewise.engine.gibbs.chain import Chain, Sampling, Schedule, convergence
 from noisewise.engine.gibbs.fold import fold_in
@@ -28,7 +29,7 @@ from noisewise.engine.gibbs.keeping import pack, unpack
 from noisewise.engine.gibbs.posterior import Posterior, Side
 from noisewise.engine.gibbs.problem import Model
 from noisewise.engine.state import Codes, EpochInfo, Floats
-from noisewise.engine.training import Callback, Training, train
+from noisewise.engine.training import Callback, train
 from noisewise.errors import DataError, SettingError, warn
 from noisewise.models.changing import at_one_moment, in_one_step
 from noisewise.models.low_rank import Rowwise
@@ -243,6 +244,8 @@ class BayesianFactorizer(Learner, Rowwise):
             observations = with_ids(observations, validation)
         seed = fixed_seed(self.random_state)
         value_range = range_of(self.value_range, observations)
+        stages = [_stage(chain) for chain in range(self.chains)]
+        checkpoints = self._checkpoints(stages, observations, len(observations), validation)
         schedule = Schedule(self.sweeps, self.burn_in, -(-self.samples // self.chains))
         done: list[Training[Chain]] = []
         for chain in range(self.chains):
@@ -250,7 +253,8 @@ class BayesianFactorizer(Learner, Rowwise):
                 self._model(observations.n_modes, seed + chain), observations, validation,
                 value_range, schedule, self._threads(),
             )  # fmt: skip
-            done.append(self._sampled(sampling, chain, observations, callbacks))
+            checkpoint = checkpoints.get(_stage(chain))
+            done.append(self._sampled(sampling, chain, checkpoint, callbacks))
             if done[-1].interrupted:
                 break
         chains = [training.state for training in done]
@@ -261,9 +265,9 @@ class BayesianFactorizer(Learner, Rowwise):
         curve = [info for training in done for info in training.curve]
         self._describe(observations, curve, len(curve))
         self._warn_unless_converged()
-        if self.checkpoint is not None and not any(training.interrupted for training in done):
-            for chain in range(self.chains):
-                self._checkpoint_path(_stage(chain)).unlink(missing_ok=True)
+        if not any(training.interrupted for training in done):
+            for checkpoint in checkpoints.values():
+                checkpoint.remove()
         self.seconds_ = clock.perf_counter() - started
         return self
 
@@ -329,7 +333,7 @@ class BayesianFactorizer(Learner, Rowwise):
         self,
         sampling: Sampling,
         chain: int,
-        observations: Observations,
+        checkpoint: Checkpoint | None,
         callbacks: Sequence[Callback],
     ) -> Training[Chain]:
         """Run one chain."""
@@ -346,7 +350,7 @@ class BayesianFactorizer(Learner, Rowwise):
                 validate=None if sampling.query is None else sampling.validate,
                 keep_best=False,
                 callbacks=(settled, *callbacks),
-                checkpoint=self._checkpoint(_stage(chain), observations, len(observations)),
+                checkpoint=checkpoint,
                 label=label,
                 unit="sweep",
                 verbose=self.verbose,
@@ -401,7 +405,7 @@ class BayesianFactorizer(Learner, Rowwise):
             "convergence": self.convergence_,
             "seconds": self.seconds_,
         }
-        return {"posterior": header, "record": finite(record)}, tensors
+        return {"posterior": header, "record": storage.finite(record)}, tensors
 
     def _unpack(self, path: str | Path, header: dict[str, Any], tensors: storage.Tensors) -> None:
         shape = tuple(map(len, self.ids_))
@@ -418,12 +422,3 @@ class BayesianFactorizer(Learner, Rowwise):
 
 def _stage(chain: int) -> str:
     return "fit" if chain == 0 else f"chain{chain + 1}"
-
-
-def finite(value: Any) -> Any:
-    """Return a record as JSON has it: what could not be measured is null."""
-    if isinstance(value, dict):
-        return {key: finite(part) for key, part in value.items()}
-    if isinstance(value, list):
-        return [finite(part) for part in value]
-    return None if isinstance(value, float) and not math.isfinite(value) else value

@@ -19,17 +19,18 @@ import numpy.typing as npt
 from sklearn.utils.validation import check_is_fitted
 
 from noisewise.engine import cpu
+from noisewise.engine.checkpoints import Training
 from noisewise.engine.factors import Factors
 from noisewise.engine.state import EpochInfo, Params, State
-from noisewise.engine.training import Training
 from noisewise.models.changing import at_one_moment
 from noisewise.models.factored import Factored
 from noisewise.models.robust import ADVICE, Task, biased_mf, positive
 from noisewise.models.settings import Rule, number, whole
 from noisewise.models.trained import RULES, Fit, Plan
 from noisewise.observations import Observations, observe
-from noisewise.storage import Tensors, take
+from noisewise.storage import Tensors, take, take_real, take_whole
 
+COUNTS, ERRORS = ("epoch", "outliers", "changed"), ("train_rmse", "objective")  # of a round
 LEAST = 1e-6  # a smaller error, in stds of the values, makes no outlier
 
 Flags = npt.NDArray[np.bool_]
@@ -299,10 +300,13 @@ class Trimmed(State):
         """Return a state like this one with what ``pack`` gave; the file is not trusted."""
         own = super().restored(path, header, tensors)
         outlier = take(path, tensors, "outlier", "uint8", len(self.outlier)).astype(bool)
-        return Trimmed(
-            own.rows, own.layout, own.epoch, own.variance, outlier, int(header["changed"]),
-            [dict(row) for row in header["rounds"]],
-        )  # fmt: skip
+        changed = take_whole(path, header, "changed", most=len(outlier))
+        rounds = [
+            {name: take_whole(path, row, name) for name in COUNTS}
+            | {name: take_real(path, row, name) for name in ERRORS}
+            for row in header["rounds"]
+        ]
+        return Trimmed(own.rows, own.layout, own.epoch, own.variance, outlier, changed, rounds)
 
 
 def _rounds(training: Training[Trimmed]) -> dict[str, list[Any]]:
@@ -313,5 +317,5 @@ def _rounds(training: Training[Trimmed]) -> dict[str, list[Any]]:
         for k, row in enumerate(training.state.rounds, start=1)
         if row["epoch"] in held_out  # an interrupt may come before the last was judged
     ]
-    names = "round", "epoch", "outliers", "changed", "train_rmse", "objective", "validation_rmse"
+    names = ("round", *COUNTS, *ERRORS, "validation_rmse")
     return {name: [row[name] for row in rows] for name in names}

@@ -9,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from noisewise.engine import cpu
+from noisewise.engine.checkpoints import Training
 from noisewise.engine.factors import Counts, Factors
 from noisewise.engine.state import (
     Codes,
@@ -19,7 +20,6 @@ from noisewise.engine.state import (
     aligned_zeros,
     initial_state,
 )
-from noisewise.engine.training import Training
 from noisewise.models.trained import Fit, Plan
 from noisewise.observations import Observations
 

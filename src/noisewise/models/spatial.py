@@ -284,8 +284,8 @@ class SpatialNeighbours(Factorizer):
         self.coordinates = {label: tuple(row) for label, row in pairs}
         time, self.location_ = self._modes(self.ids_, self._places)
         most = max(len(position) - 1, 1)
-        self.n_neighbours_ = storage.whole(path, header["chosen"], "n_neighbours", 1, most)
-        self.power_ = storage.real(path, header["chosen"], "power")
+        self.n_neighbours_ = storage.take_whole(path, header["chosen"], "n_neighbours", 1, most)
+        self.power_ = storage.take_real(path, header["chosen"], "power")
         shape = tuple(map(len, self.ids_))
         self._keys = take_keys(path, tensors, "keys", n_keys(shape, self.location_))
         self._kinds = take_keys(path, tensors, "kinds", n_keys(shape, self.location_, time))

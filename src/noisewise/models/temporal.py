@@ -21,16 +21,16 @@ from sklearn.utils.validation import check_is_fitted
 from noisewise import storage
 from noisewise.calibration import Calibration
 from noisewise.engine.blas import one_blas_thread
+from noisewise.engine.checkpoints import Checkpoint, Training
 from noisewise.engine.drift.chain import Sampling, Thinning
 from noisewise.engine.drift.posterior import DriftPosterior, unpack
 from noisewise.engine.factors import Moments
 from noisewise.engine.gibbs.chain import Chain, convergence
 from noisewise.engine.gibbs.problem import Model
 from noisewise.engine.state import Codes, EpochInfo
-from noisewise.engine.training import Callback, Training, train
+from noisewise.engine.training import Callback, train
 from noisewise.errors import SettingError, warn
 from noisewise.models.arranging import Arrangement
-from noisewise.models.bayesian import finite
 from noisewise.models.changing import at_one_moment, in_one_step
 from noisewise.models.nested import adjusted
 from noisewise.models.sensors import MODE
@@ -217,18 +217,22 @@ class TemporalFactorizer(Learner):
                 f"sweeps must be more than burn_in; got {self.sweeps} and {self.burn_in}."
             )
         seen, calibration = observe(X, y, duplicates=self.duplicates), None
+        everything, held_out = seen, None
         if validation is not None:
             held_out = observe(validation, ids=seen.ids)
             seen = with_ids(seen, held_out)
+            everything = joined(seen, held_out)
+        checkpoints = self._checkpoints(["fit"], everything, len(seen))
+        if held_out is not None:
             calibration = self._judged(seen, held_out)
-            seen = joined(seen, held_out)
+            seen = everything
         arrangement = Arrangement.of(seen, self.time, self.group)
         timetable = arrangement.timetable(seen)
         sampling = Sampling(
             self._model(fixed_seed(self.random_state)), timetable, arrangement.lengths(timetable),
             arrangement.moments, Thinning(self.burn_in, self.samples), self.sweeps, self._threads(),
         )  # fmt: skip
-        training = self._sampled(sampling, seen, callbacks)
+        training = self._sampled(sampling, checkpoints.get("fit"), callbacks)
         chain: Any = training.state
         self.posterior_, self._arrangement = sampling.posterior(chain), arrangement
         self.ids_, self.calibration_ = seen.ids, calibration
@@ -238,8 +242,8 @@ class TemporalFactorizer(Learner):
         self._describe(seen, training.curve, chain.epoch)
         if not training.interrupted:
             self._warn_unless_settled(sampling.unsettled(chain))
-            if self.checkpoint is not None:
-                self._checkpoint_path("fit").unlink(missing_ok=True)
+            for checkpoint in checkpoints.values():
+                checkpoint.remove()
         self.seconds_ = clock.perf_counter() - started
         return self
 
@@ -280,7 +284,7 @@ class TemporalFactorizer(Learner):
         return Model(self.rank, noise_rank, "gaussian", sets=False, time=False, seed=seed)
 
     def _sampled(
-        self, sampling: Sampling, seen: Observations, callbacks: Sequence[Callback]
+        self, sampling: Sampling, checkpoint: Checkpoint | None, callbacks: Sequence[Callback]
     ) -> Training[Chain]:
         """Run the chain."""
 
@@ -294,7 +298,7 @@ class TemporalFactorizer(Learner):
                 epochs=self.sweeps,
                 keep_best=False,
                 callbacks=(settled, *callbacks),
-                checkpoint=self._checkpoint("fit", seen, len(seen)),
+                checkpoint=checkpoint,
                 label="sample",
                 unit="sweep",
                 verbose=self.verbose,
@@ -328,7 +332,7 @@ class TemporalFactorizer(Learner):
             "seconds": self.seconds_,
         }
         return (
-            {"posterior": header, "record": finite(record)},
+            {"posterior": header, "record": storage.finite(record)},
             tensors | self._arrangement.pack(),
         )
 

@@ -21,9 +21,23 @@ import numpy.typing as npt
 from noisewise.engine.state import Codes
 from noisewise.errors import MissingExtraError, ModelFileError, SettingError
 from noisewise.models.settings import one_of
-from noisewise.storage import Tensors, take
+from noisewise.storage import Tensors, take, take_real, take_whole
 
 DEVICE = one_of("auto", "cpu", "cuda")  # the rule of the setting
+
+# What optimizers remember: a tensor like the weight ("like") or of all weights in a row ("flat"),
+# numbers, counts.
+MEMORY = {
+    "Rprop": {"step": "number", "prev": "like", "step_size": "like"},
+    "SGD": {"momentum_buffer": "like or none"},
+    "LBFGS": {
+        "func_evals": "count", "n_iter": "count", "d": "flat", "t": "number",
+        "old_dirs": "list of flat", "old_stps": "list of flat", "ro": "list of number",
+        "H_diag": "number", "prev_flat_grad": "flat", "prev_loss": "number",
+        "al": "list of number or none",
+    },
+}  # fmt: skip
+SAME_LENGTH = ("old_dirs", "old_stps", "ro")
 
 Tensor = Any  # torch.Tensor, where torch is installed
 Optimizer = Any  # torch.optim.Optimizer
@@ -169,10 +183,9 @@ class TorchState:
         for name, weight in copy.weights.items():
             array = take(path, tensors, name, "float32", *weight.shape)
             weight.copy_(self.torch.from_numpy(array))
-        copy.epoch = int(header["epoch"])
-        memory = self._unpacked(path, header["optimizer"], tensors)
+        copy.epoch = take_whole(path, header, "epoch")
         state = copy.optimizer.state_dict()
-        state["state"] = {int(key): entry for key, entry in memory.items()}
+        state["state"] = self._remembered(path, header["optimizer"], tensors)
         copy.optimizer.load_state_dict(state)
         return copy  # type: ignore[no-any-return]
 
@@ -189,18 +202,39 @@ class TorchState:
         tensors[name] = value.cpu().numpy()
         return {"tensor": name}
 
-    def _unpacked(self, path: Path, value: Any, tensors: Tensors) -> Any:
-        """Undo ``_packed``."""
-        if isinstance(value, list):
-            return [self._unpacked(path, v, tensors) for v in value]
-        if not isinstance(value, dict):
-            return value
-        if value.keys() == {"scalar"}:
-            return self.torch.tensor(float(value["scalar"]))
-        if value.keys() == {"tensor"}:
-            sizes = [weight.numel() for weight in self.weights.values()]
-            array = tensors.get(str(value["tensor"]))
-            if array is None or array.dtype != np.float32 or array.size not in (*sizes, sum(sizes)):
-                raise ModelFileError(f"{path} is damaged: {value['tensor']} fits no weights.")
-            return self.torch.from_numpy(array)
-        return {k: self._unpacked(path, v, tensors) for k, v in value.items()}
+    def _remembered(self, path: Path, memory: dict[str, Any], tensors: Tensors) -> dict[int, Any]:
+        """Undo ``_packed``: for every weight, what this kind of optimizer remembers of it."""
+        kinds = MEMORY[type(self.optimizer).__name__]
+        weights = list(self.weights.values())
+        remembered = {}
+        for key, entry in memory.items():
+            weight = weights[int(key)]
+            known = (kinds.keys(), kinds.keys() - {"al"}, {"func_evals", "n_iter"})
+            if entry.keys() not in known or (len(entry) == 2 and entry["n_iter"] != 0):
+                raise ModelFileError(f"{path} is damaged: its optimizer remembers other things.")
+            remembered[int(key)] = {
+                name: self._unpacked(path, value, kinds[name], weight, tensors)
+                for name, value in entry.items()
+            }
+            lengths = {len(entry[name]) for name in entry if name in SAME_LENGTH}
+            room = self.optimizer.param_groups[0].get("history_size", 0)
+            sound = len(lengths) < 2 and max(lengths, default=0) <= room
+            if not sound or len(entry.get("al", [None] * room)) != room:
+                raise ModelFileError(f"{path} is damaged: its optimizer has lost its memory.")
+        return remembered
+
+    def _unpacked(self, path: Path, value: Any, kind: str, weight: Tensor, tensors: Tensors) -> Any:
+        if kind.startswith("list of "):
+            each = kind.removeprefix("list of ")
+            return [self._unpacked(path, v, each, weight, tensors) for v in value]
+        if value is None and kind.endswith("or none"):
+            return None
+        if kind == "count":
+            return take_whole(path, {"count": value}, "count")
+        if kind.startswith("number"):
+            if isinstance(value, dict):
+                return self.torch.tensor(take_real(path, value, "scalar"))
+            return take_real(path, {"number": value}, "number")
+        every = sum(weight.numel() for weight in self.weights.values())
+        shape = (every,) if kind == "flat" else tuple(weight.shape)
+        return self.torch.from_numpy(take(path, tensors, value["tensor"], "float32", *shape))

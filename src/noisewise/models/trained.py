@@ -14,8 +14,9 @@ from typing import Any, ClassVar, Literal, NamedTuple, Self
 import numpy as np
 from sklearn.utils import check_random_state
 
+from noisewise.engine.checkpoints import Checkpoint, S, Training
 from noisewise.engine.state import EpochInfo
-from noisewise.engine.training import Callback, Checkpoint, S, Step, Training, Validate, train
+from noisewise.engine.training import Callback, Step, Validate, train
 from noisewise.errors import DataError, SettingError
 from noisewise.models.base import Factorizer
 from noisewise.models.changing import in_one_step
@@ -35,8 +36,13 @@ from noisewise.models.settings import (
 from noisewise.observations import Observations, observe
 from noisewise.recommend import Seen
 from noisewise.splits import random_split
+from noisewise.version import VERSION
 
 FEWEST_HELD_OUT = 3  # fewer tell nothing: then all epochs are run, on all data
+
+NEUTRAL = {  # settings that change no bit of what is learned
+    "n_jobs", "verbose", "checkpoint", "checkpoint_epochs", "checkpoint_minutes", "keep_seen",
+}  # fmt: skip
 
 RULES = {
     "epochs": whole(1),
@@ -127,27 +133,36 @@ class Learner(Factorizer):
         if self.keep_seen and observations.n_modes == 2:
             self.seen_ = Seen.of(observations.codes, observations.shape)
 
-    def _checkpoint_path(self, stage: str) -> Path:
-        path = Path(str(self.checkpoint))
-        return path if stage == "fit" else path.with_name(f"{path.name}.{stage}")
+    def _checkpoints(
+        self,
+        stages: Sequence[str],
+        observations: Observations,
+        n_kept: int,
+        validation: Observations | None = None,
+    ) -> dict[str, Checkpoint]:
+        """Return where each stage of training is kept; empty if it is not.
 
-    def _checkpoint(self, stage: str, observations: Observations, n_kept: int) -> Checkpoint | None:
+        Raises, before any work is done, for a file that cannot be written or belongs to others.
+        """
         if self.checkpoint is None:
-            return None
+            return {}
         if not isinstance(self.random_state, int | np.integer):
             raise SettingError("checkpoint needs random_state to be an int, to go on with it.")
-        neutral = {
-            "n_jobs", "verbose", "checkpoint", "checkpoint_epochs", "checkpoint_minutes",
-            "keep_seen",
-        }  # fmt: skip
-        settings = {k: v for k, v in self.get_params().items() if k not in neutral}
-        digest = hashlib.sha256(json.dumps([stage, settings, n_kept], default=str).encode())
-        for array in (*observations.codes, observations.values, observations.time):
-            if array is not None:
-                digest.update(np.ascontiguousarray(array).data)
-        path = self._checkpoint_path(stage)
-        every = self.checkpoint_epochs, self.checkpoint_minutes
-        return Checkpoint(path, digest.hexdigest(), *every)
+        settings = {k: v for k, v in self.get_params().items() if k not in NEUTRAL}
+        about = [VERSION, type(self).__name__, settings, n_kept]
+        digest = hashlib.sha256(json.dumps(about, default=str).encode())
+        for seen in (observations, validation):
+            arrays = () if seen is None else (*seen.codes, seen.values, seen.time)
+            for array in arrays:
+                digest.update(b"none" if array is None else f"{array.shape}".encode())
+                digest.update(b"" if array is None else np.ascontiguousarray(array).data)
+        path, every = Path(self.checkpoint), (self.checkpoint_epochs, self.checkpoint_minutes)
+        kept = {}
+        for stage in stages:
+            own = path if stage == "fit" else path.with_name(f"{path.name}.{stage}")
+            kept[stage] = Checkpoint(own, f"{stage} {digest.hexdigest()}", *every)
+            kept[stage].check()
+        return kept
 
 
 class Trained(Learner):
@@ -216,9 +231,11 @@ class Trained(Learner):
             everything = joined(kept, held_out)
         value_range = range_of(self.value_range, everything)
 
+        stages = ["fit", "refit"] if held_out is not None and self.refit else ["fit"]
+        checkpoints = self._checkpoints(stages, everything, len(kept))
         plan = Plan(
             self.epochs, self.patience, self.monitor, value_range, callbacks,
-            self._checkpoint("fit", everything, len(kept)), "fit", self.verbose,
+            checkpoints.get("fit"), "fit", self.verbose,
         )  # fmt: skip
         fitted = self._learn(kept, held_out, plan, seed)
         curve, epochs, interrupted = fitted.curve, fitted.epochs, fitted.interrupted
@@ -230,7 +247,7 @@ class Trained(Learner):
         if held_out is not None and self.refit and not interrupted:
             again = Plan(
                 epochs, callbacks=callbacks, label="refit", verbose=self.verbose,
-                checkpoint=self._checkpoint("refit", everything, len(kept)),
+                checkpoint=checkpoints.get("refit"),
             )  # fmt: skip
             del kept, held_out, observations, fitted
             fitted = self._learn(everything, None, again, seed)
@@ -238,9 +255,9 @@ class Trained(Learner):
             if not interrupted:  # else the model of the first training is the better one
                 self._adopt(fitted.knowledge)
         self._describe(everything, curve, epochs)
-        if self.checkpoint is not None and not interrupted:
-            for stage in ("fit", "refit"):
-                self._checkpoint_path(stage).unlink(missing_ok=True)
+        if not interrupted:
+            for checkpoint in checkpoints.values():
+                checkpoint.remove()
         self.seconds_ = time.perf_counter() - started
         return self
 

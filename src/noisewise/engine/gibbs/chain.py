@@ -20,7 +20,7 @@ from noisewise.engine.gibbs.sweep import Sweeper
 from noisewise.engine.gibbs.timeline import Timeline
 from noisewise.engine.state import Codes, EpochInfo, Floats
 from noisewise.errors import ModelFileError
-from noisewise.storage import Tensors, take
+from noisewise.storage import Tensors, take, take_whole
 
 PROBES = 1_000  # cells whose predictions show whether the chain has settled
 FEWEST = 20  # kept sweeps before a chain may be called settled
@@ -95,8 +95,8 @@ class Chain:
         """Return a chain like this one with what ``pack`` gave; the file is not trusted."""
         own = {n.removeprefix("draw."): t for n, t in tensors.items() if n.startswith("draw.")}
         new = replace(self.copy(), draw=self.draw.restored(path, header, own))
-        new.n_kept = int(header["kept"])
-        if not (0 <= new.n_kept <= len(new.kept["level"]) and new.epoch <= len(new.trace)):
+        new.n_kept = take_whole(path, header, "kept", most=len(new.kept["level"]))
+        if new.epoch > len(new.trace):
             raise ModelFileError(f"{path} is damaged: it holds more sweeps than were asked for.")
         for name, array in new.kept.items():
             shape = (new.n_kept, *array.shape[1:])

@@ -9,8 +9,7 @@ import numpy as np
 
 from noisewise.engine.gibbs.problem import Floats64, Model, Problem
 from noisewise.engine.state import Floats
-from noisewise.errors import ModelFileError
-from noisewise.storage import Tensors, take
+from noisewise.storage import Tensors, take, take_whole
 
 START = 0.1  # std of factors at the start
 PATHS = ((0, 0.8), (0, 0.98), (1, 0.95))  # mode of a path, and phi that its prior is around
@@ -86,9 +85,7 @@ class Draw:
             name: take(path, tensors, name, str(array.dtype), *array.shape)
             for name, array in self._arrays()
         }
-        epoch = int(header["epoch"])
-        if epoch < 0:
-            raise ModelFileError(f"{path} is damaged: it has {epoch} sweeps.")
+        epoch = take_whole(path, header, "epoch")
         return replace(self, epoch=epoch, **{name: a.copy() for name, a in arrays.items()})
 
     def _arrays(self) -> list[tuple[str, Any]]:

@@ -10,7 +10,7 @@ from noisewise.engine.gibbs.posterior import Posterior, Scale
 from noisewise.engine.gibbs.problem import Model
 from noisewise.engine.gibbs.timeline import Timeline
 from noisewise.errors import ModelFileError
-from noisewise.storage import ANY, Tensors, real, rises, take, take_counts, whole
+from noisewise.storage import ANY, Tensors, rises, take, take_counts, take_real, take_whole
 
 
 def pack(posterior: Posterior) -> tuple[dict[str, Any], Tensors]:
@@ -38,12 +38,13 @@ def unpack(
 ) -> Posterior:
     """Undo ``pack``, given the model that the settings of the file describe."""
     levels = take(path, tensors, "levels", "float32", ANY)
-    location, spread = real(path, header, "location"), real(path, header, "scale", above=0.0)
+    location = take_real(path, header, "location")
+    spread = take_real(path, header, "scale", above=0.0)
     low, high = (
         default if end is None else float(end)
         for end, default in zip(header["range"], (-math.inf, math.inf), strict=True)
     )
-    anchor, n = whole(path, header, "anchor"), whole(path, header, "draws", least=1)
+    anchor, n = take_whole(path, header, "anchor"), take_whole(path, header, "draws", least=1)
     sound = low <= high  # the same where all values were
     if model.ordinal:
         sound &= len(levels) >= 2 and 1 <= anchor < len(levels) and rises(levels, strictly=True)

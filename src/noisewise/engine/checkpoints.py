@@ -1,0 +1,186 @@
+"""What a training has come to, in a file, and back; the file is not trusted."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, field, fields
+from pathlib import Path
+from typing import Any, Generic, Protocol, Self, TypeVar
+
+from noisewise.engine.state import EpochInfo
+from noisewise.errors import ModelFileError, NoisewiseError, warn
+from noisewise.storage import (
+    BROKEN,
+    Tensors,
+    check_writable,
+    damaged,
+    finite,
+    read,
+    read_header,
+    take_real,
+    write,
+)
+
+KIND = "checkpoint"
+
+
+class Carried(Protocol):
+    """What a backend carries from epoch to epoch, and a checkpoint keeps."""
+
+    @property
+    def epoch(self) -> int:
+        """Number of finished epochs."""
+
+    def copy(self) -> Self:
+        """Return a state of its own, to be kept while training goes on."""
+
+    def is_finite(self) -> bool:
+        """Whether every number is finite."""
+
+    def pack(self) -> tuple[dict[str, Any], Tensors]:
+        """Header and tensors of a checkpoint."""
+
+    def restored(self, path: Path, header: dict[str, Any], tensors: Tensors) -> Self:
+        """Return a state like this one with what ``pack`` gave; the file is not trusted."""
+
+
+S = TypeVar("S", bound=Carried)
+
+
+@dataclass
+class Training(Generic[S]):
+    """What a training has come to: the last state, the best one, and the curve up to here."""
+
+    state: S
+    curve: list[EpochInfo] = field(default_factory=list)
+    best: S | None = None
+    stopped: bool = False  # by a callback
+    interrupted: bool = False
+
+    @property
+    def chosen(self) -> S:
+        """The best state where one was looked for, else the last."""
+        return self.state if self.best is None else self.best
+
+
+@dataclass(frozen=True)
+class Checkpoint:
+    """Where and how often to keep the state of a training that may be killed.
+
+    Attributes
+    ----------
+    path
+        File to write, wholly or not at all.
+    fingerprint
+        Identifies data, settings and version: a checkpoint of others is refused.
+    epochs, minutes
+        Write after so many epochs, or after so many minutes, whichever comes first.
+    """
+
+    path: Path
+    fingerprint: str
+    epochs: int | None = 1
+    minutes: float | None = None
+
+    def check(self) -> None:
+        """Raise, before any work is done, if the file cannot be written or is of others."""
+        check_writable(self.path)
+        if self.path.exists():
+            self._check_own(read_header(self.path, KIND))
+
+    def keep(self, training: Training[Any]) -> None:
+        """Write what a training has come to; if that fails, warn, as it can go on without."""
+        curve = [asdict(info) for info in training.curve]
+        header: dict[str, Any] = {
+            "fingerprint": self.fingerprint,
+            "curve": {name: finite([row[name] for row in curve]) for name in NAMES},
+            "stopped": training.stopped,
+        }
+        tensors: Tensors = {}
+        for name, state in (("state", training.state), ("best", training.best)):
+            if state is not None:
+                header[name], packed = state.pack()
+                tensors |= {f"{name}.{key}": tensor for key, tensor in packed.items()}
+        try:
+            write(self.path, KIND, header, tensors)
+        except (OSError, NoisewiseError) as error:
+            warn(
+                f"The checkpoint {self.path} could not be written ({error}); "
+                "training goes on, but could not be taken up from here if it were stopped."
+            )
+
+    def resumed(
+        self, state: S, epochs: int, watched: bool, best: Callable[[list[EpochInfo]], int] | None
+    ) -> Training[S]:
+        """Return what a training had come to.
+
+        Parameters
+        ----------
+        state
+            One to start from, of the same shape.
+        epochs
+            How many there are at most.
+        watched
+            Whether held-out data were looked at.
+        best
+            Returns the epoch that was best, if the state after it is kept.
+        """
+        header, tensors = read(self.path, KIND)
+        self._check_own(header)
+
+        def restored(name: str) -> S:
+            start = f"{name}."
+            own = {k.removeprefix(start): v for k, v in tensors.items() if k.startswith(start)}
+            return state.restored(self.path, header[name], own)
+
+        try:
+            curve = _curve(self.path, header["curve"], watched)
+            training = Training(restored("state"), curve, stopped=header["stopped"])
+            sound = type(training.stopped) is bool and len(curve) == training.state.epoch <= epochs
+            if best is not None and curve:
+                training.best = restored("best")
+                sound &= training.best.epoch == best(curve)
+        except ModelFileError:
+            raise
+        except BROKEN as error:
+            raise damaged(self.path, error) from error
+        if not sound:
+            raise ModelFileError(f"{self.path} is damaged: its epochs do not belong together.")
+        return training
+
+    def remove(self) -> None:
+        """Remove the file, and never one that is not of this training; a link stays."""
+        if not self.path.exists():
+            return
+        try:
+            self._check_own(read_header(self.path, KIND))
+            Path(os.path.realpath(self.path)).unlink()
+        except (ModelFileError, OSError) as error:
+            warn(f"The checkpoint {self.path} is of no more use, but was not removed ({error}).")
+
+    def _check_own(self, header: dict[str, Any]) -> None:
+        if header.get("fingerprint") != self.fingerprint:
+            raise ModelFileError(
+                f"The checkpoint {self.path} belongs to other data or other settings, or to "
+                "another version of noisewise; delete it, or name another file."
+            )
+
+
+NAMES = [field.name for field in fields(EpochInfo)]
+HELD_OUT = ("validation_rmse", "validation_nll")
+
+
+def _curve(path: Path, columns: Any, watched: bool) -> list[EpochInfo]:
+    """Return what epochs reported, numbered from 1; what could not be measured is NaN."""
+    if columns["epoch"] != list(range(1, len(columns["epoch"]) + 1)):
+        raise ModelFileError(f"{path} is damaged: its epochs are not in order.")
+    in_order = zip(*(columns[name] for name in NAMES), strict=True)
+    rows = [dict(zip(NAMES, row, strict=True)) for row in in_order]
+    for row in rows:
+        for name in NAMES[1:]:
+            if name in HELD_OUT and row[name] is None:
+                row[name] = float("nan") if watched else None
+            else:
+                row[name] = take_real(path, row, name)
+    return [EpochInfo(**row) for row in rows]
