@@ -164,7 +164,7 @@ def test_noise_of_ratings_needs_a_model(folder, capsys):
 @pytest.mark.parametrize(
     ("words", "sentence"),
     [
-        (["--model", "magic", "--protocol", "cells", "--share", "20"], "must be one of auto"),
+        (["--model", "magic", "--protocol", "cells", "--share", "20"], "--model must be one of"),
         (["--protocol", "cells"], "--share takes percentages"),
         (["--protocol", "cells", "--share", "many"], "--share takes percentages"),
         (["--protocol", "cells", "--share", "150"], "share must lie between 0 and 1"),
@@ -190,4 +190,4 @@ def test_files_that_hold_no_results_are_not_compared(folder, capsys):
 def test_a_named_dataset_is_cut_from_its_file(folder, capsys):
     (folder / "small.csv").write_text("Site,Species,ReadingDateTime,Value\n")
     assert run("evaluate", folder / "small.csv", "--dataset", "mars", "--share", 20) == 2
-    assert "name must be one of london-paper-size, intel-2epoch" in capsys.readouterr().err
+    assert "--dataset must be one of london-paper-size, intel-2epoch" in capsys.readouterr().err

@@ -536,7 +536,7 @@ def test_sensors_are_tuned_by_cells_or_blocks_and_evaluated(run, readings):
         (["--model", "dmf", "--trials", "3", "--minutes", "2"], "one of the two"),
         (["--model", "dmf", "--range", "l2"], "--range takes NAME=LOW:HIGH"),
         (["--model", "dmf", "--share", "20"], "--share is for sensors"),
-        (["--model", "dmf", "--validation", "magic"], "protocol must be one of"),
+        (["--model", "dmf", "--validation", "magic"], "--validation must be one of"),
         (["--model", "fast", "--time", "when"], "--time is for ratings"),
     ],
 )

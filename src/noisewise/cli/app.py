@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
-import sys
+import warnings
 from importlib.metadata import version
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
+from noisewise import showing
 from noisewise.cli import data
 from noisewise.cli.evaluate import compare, evaluate
 from noisewise.cli.impute import impute
 from noisewise.cli.noise import noise
 from noisewise.cli.ratings import demo, fit, predict, recommend
 from noisewise.cli.reproduce import report, reproduce
+from noisewise.cli.shared import say
 from noisewise.cli.tune import tune
+from noisewise.cli.wording import in_options
 from noisewise.errors import NoisewiseError
 
 app = typer.Typer(
@@ -22,7 +25,6 @@ app = typer.Typer(
     no_args_is_help=True,
     rich_markup_mode="markdown",
     pretty_exceptions_enable=False,
-    add_completion=False,
 )
 for command in (
     demo, fit, predict, recommend, impute, noise, evaluate, compare, tune, reproduce, report,
@@ -33,17 +35,33 @@ app.add_typer(data.app, name="data")
 
 def main() -> None:
     """Run the command line; an error is one sentence, not a traceback."""
-    try:
-        app()
-    except (NoisewiseError, OSError) as error:
-        print(f"noisewise: {error}", file=sys.stderr)
-        raise SystemExit(2) from None
+    with warnings.catch_warnings():
+        warnings.showwarning = _warned
+        try:
+            app(prog_name="noisewise")
+        except (NoisewiseError, OSError) as error:
+            say(f"noisewise: {in_options(str(error))}")
+            raise SystemExit(2) from None
+
+
+def _warned(message: Warning | str, *place: Any, **more: Any) -> None:
+    """Show a warning as a sentence; where in the code it was given helps nobody here."""
+    say(f"noisewise: {in_options(str(message))}")
 
 
 @app.callback(invoke_without_command=True)
-def _version(
+def _common(
     show: Annotated[bool, typer.Option("--version", help="Print the version.")] = False,
+    progress: Annotated[
+        bool | None,
+        typer.Option(
+            "--progress/--no-progress",
+            help="Show progress bars, or none. By default they are shown on a terminal.",
+            show_default=False,
+        ),
+    ] = None,
 ) -> None:
+    showing.always = progress
     if show:
         print(version("noisewise"))
         raise typer.Exit

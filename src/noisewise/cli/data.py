@@ -9,7 +9,9 @@ from typing import Annotated, Literal
 
 import typer
 
-from noisewise.cli.shared import Json, aligned, tell
+from noisewise.cli.checks import folder_to_write
+from noisewise.cli.shared import Json, tell
+from noisewise.cli.tables import aligned
 from noisewise.datasets import fetch as fetching
 from noisewise.errors import SettingError
 
@@ -41,7 +43,7 @@ def listed(report: Json = None) -> None:
 @app.command()
 def fetch(
     name: Annotated[str, typer.Argument(help="As `noisewise data list` has it.")],
-    to: Annotated[Path, typer.Option(help="Folder to put it in.")] = Path("data"),
+    to: Annotated[Path, folder_to_write(help="Folder to put it in.")] = Path("data"),
     accept_licence: Annotated[
         bool, typer.Option("--accept-licence", help="Agree to the licence that is shown.")
     ] = False,

@@ -9,16 +9,18 @@ from typing import Annotated, Any
 
 import typer
 
+from noisewise.cli.checks import choice
 from noisewise.cli.shared import (
+    ALL_MODELS,
     Data,
     Dataset,
     Duplicated,
+    Format,
     IdColumns,
     Json,
     Settings,
     Tuned,
     ValueColumn,
-    aligned,
     chosen,
     read,
     readings,
@@ -26,6 +28,7 @@ from noisewise.cli.shared import (
     tell,
     time_of,
 )
+from noisewise.cli.tables import aligned
 from noisewise.datasets.sensor_data import SensorData
 from noisewise.errors import DataError, SettingError
 from noisewise.experiments import ratings, sensors
@@ -38,9 +41,10 @@ def evaluate(
     data: Data,
     model: Annotated[
         str | None,
-        typer.Option(
+        choice(
+            ALL_MODELS,
             help=f"Ratings: {', '.join(ratings.MODELS)}; dmf, unless another is named. "
-            f"Sensors: {', '.join(sensor_models.SENSOR_MODELS)}; auto, unless another is named."
+            f"Sensors: {', '.join(sensor_models.SENSOR_MODELS)}; auto, unless another is named.",
         ),
     ] = None,
     settings: Settings = [],  # noqa: B006 - typer reads the default, nobody changes it
@@ -49,10 +53,11 @@ def evaluate(
     seed: Annotated[int, typer.Option(help="The first split's seed.")] = 0,
     protocol: Annotated[
         str | None,
-        typer.Option(
+        choice(
+            (*ratings.PROTOCOLS, *sensors.PROTOCOLS),
             help="Ratings: random (random tenths; the default), paper (the same, but unknown ids "
             "get the rating 3), time (later ratings) or user. Sensors: cells (single readings; the "
-            "default) or blocks (outages)."
+            "default) or blocks (outages).",
         ),
     ] = None,
     dataset: Dataset = None,
@@ -72,6 +77,7 @@ def evaluate(
     id: IdColumns = [],  # noqa: B006
     value: ValueColumn = None,
     time: Annotated[str | None, typer.Option(help="Ratings: the column with the time.")] = None,
+    format: Format = None,
     duplicates: Duplicated = "error",
     against: Annotated[
         Path | None, typer.Option(help="A result of the same splits to test against, in pairs.")
@@ -92,7 +98,7 @@ def evaluate(
         refuse("is for ratings; sensors have their time as the last id", time=time)
         if dataset is not None:
             refuse("is not for a named dataset, whose columns are known", id=id, value=value)
-        readout = readings(data, dataset, id, value, duplicates)
+        readout = readings(data, dataset, id, value, duplicates, format)
         kind = protocol or "cells"
         named, own = chosen(settings, tuned, model, "sensors")
         name = named or "auto"
@@ -109,7 +115,7 @@ def evaluate(
     if protocol == "time" and time is None:
         time = "timestamp"
     named, own = chosen(settings, tuned, model, "ratings")
-    observations = read(data, id, value, duplicates, time or time_of(own))
+    observations = read(data, id, value, duplicates, time or time_of(own), format)
     result = ratings.evaluate(
         observations,
         named or "dmf",

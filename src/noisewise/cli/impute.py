@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from noisewise.cli.shared import Duplicated, Json, Settings, parsed, tell
+from noisewise.cli.checks import choice, to_write
+from noisewise.cli.shared import Duplicated, Json, Settings, parsed, say, tell
 from noisewise.filling import fill_file
 from noisewise.models.sensor_models import SENSOR_MODELS
 
@@ -24,14 +24,14 @@ def impute(
     ],
     out: Annotated[
         Path,
-        typer.Option(
+        to_write(
             help="The filled file, in the format and layout of FILE. Long: beside the values stand "
             "VALUE_std and VALUE_imputed (1 where a gap was filled). Wide: stds are in a second "
             "file of the same layout, OUT with .std before its suffix. NetCDF: beside every "
             "variable stand NAME_std and NAME_imputed."
         ),
     ],
-    method: Annotated[str, typer.Option(help=f"One of {', '.join(METHODS)}.")] = "auto",
+    method: Annotated[str, choice(METHODS, help=f"One of {', '.join(METHODS)}.")] = "auto",
     time: Annotated[
         str | None, typer.Option(help="The column of times; of NetCDF, the dimension.")
     ] = None,
@@ -60,7 +60,7 @@ def impute(
     duplicates: Duplicated = "error",
     page: Annotated[
         Path | None,
-        typer.Option(help="Also draw a page of all series, the noisiest first (HTML)."),
+        to_write(help="Also draw a page of all series, the noisiest first (HTML)."),
     ] = None,
     most: Annotated[int, typer.Option(help="Series to draw on the page.")] = 24,
     settings: Settings = [],  # noqa: B006 - typer reads the default, nobody changes it
@@ -87,7 +87,7 @@ def impute(
         page=page,
         most=most,
         seed=seed,
-        say=lambda line: print(line, file=sys.stderr),
+        say=say,
         time=time,
         location=location,
         sensor=sensor,

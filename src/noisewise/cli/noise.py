@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -10,18 +9,20 @@ import numpy as np
 import typer
 
 from noisewise import storage
+from noisewise.cli.checks import picture_to_write, to_write
 from noisewise.cli.shared import (
     Dataset,
     Duplicated,
+    Format,
     IdColumns,
     Json,
     ValueColumn,
-    aligned,
     read,
-    records,
     refuse,
+    say,
     tell,
 )
+from noisewise.cli.tables import aligned, records
 from noisewise.datasets import sensors
 from noisewise.datasets.files import FORMATS
 from noisewise.errors import SettingError
@@ -53,13 +54,16 @@ def noise(
     ] = None,
     id: IdColumns = [],  # noqa: B006 - typer reads the default, nobody changes it
     value: ValueColumn = None,
+    format: Format = None,
     dataset: Dataset = None,
     duplicates: Duplicated = "error",
     seed: Annotated[int, typer.Option(help="Readings: the same seed gives the same bits.")] = 0,
     save: Annotated[
-        Path | None, typer.Option(help="Readings: keep the model they are judged by.")
+        Path | None, to_write(help="Readings: keep the model they are judged by.")
     ] = None,
-    plot: Annotated[Path | None, typer.Option(help="Also draw a picture, PNG or SVG.")] = None,
+    plot: Annotated[
+        Path | None, picture_to_write(help="Also draw a picture, .png or .svg.")
+    ] = None,
     report: Json = None,
 ) -> None:
     """Show who is noisy: users, items, single ratings; or sensors, by white noise and by drift.
@@ -69,9 +73,9 @@ def noise(
     Example: `noisewise noise intel.npz --dataset intel-2epoch -n 5`
     """
     of_mode = int(mode) if mode.isdigit() else mode
-    if data is None and (dataset is not None or _is_data(source)):
-        seen = _readings(source, dataset, id, value, duplicates)
-        print(f"Judging {seen!r}", file=sys.stderr)
+    if data is None and (dataset is not None or format is not None or _is_data(source)):
+        seen = _readings(source, dataset, id, value, duplicates, format)
+        say(f"Judging {seen!r}")
         judge = noise_model(seen, random_state=seed)
         if save is not None:
             judge.save(save)
@@ -91,7 +95,7 @@ def noise(
         )
     if data is not None:
         refuse("is for users or items, not for single ratings", plot=plot)
-        table = noisy_observations(model, read(data, id, value, "last"), n=n)
+        table = noisy_observations(model, read(data, id, value, "last", format=format), n=n)
     else:
         table = noisy_ids(model, mode=of_mode, n=n, fewest=fewest)
         if plot is not None:
@@ -108,12 +112,17 @@ def _is_data(path: Path) -> bool:
 
 
 def _readings(
-    path: Path, dataset: str | None, ids: list[str], value: str | None, duplicates: str
+    path: Path,
+    dataset: str | None,
+    ids: list[str],
+    value: str | None,
+    duplicates: str,
+    format: str | None,
 ) -> Observations:
     """Read sensors; the last id is the time."""
     if dataset is not None:
         return sensors.named(dataset, path).observations
-    seen = read(path, ids, value, duplicates)
+    seen = read(path, ids, value, duplicates, format=format)
     if seen.names == ("user", "item"):
         raise SettingError(f"{path} holds ratings: fit a model to them, and show its noise.")
     return seen

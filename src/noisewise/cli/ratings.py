@@ -2,44 +2,52 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
-from noisewise import storage
+from noisewise.cli.checks import choice, folder_to_write, table_to_write, to_write
 from noisewise.cli.shared import (
     Data,
     Duplicated,
+    Format,
     IdColumns,
     Json,
     Settings,
     Tuned,
     ValueColumn,
-    as_csv,
     chosen,
     read,
-    records,
+    say,
     tell,
     time_of,
 )
+from noisewise.cli.tables import as_text, records, write_table
 from noisewise.datasets.cells import read_cells, typed
 from noisewise.errors import SettingError
 from noisewise.experiments import ratings
 from noisewise.experiments.demo import run_demo
 from noisewise.models import load
 from noisewise.models.low_rank import Rowwise
+from noisewise.showing import printable
 
 ModelFile = Annotated[Path, typer.Argument(help="A model that `fit` wrote.", show_default=False)]
 ModelName = Annotated[
     str | None,
-    typer.Option("--model", help=f"One of {', '.join(ratings.MODELS)}.", show_default="bayes"),
+    choice(
+        ratings.MODELS,
+        "--model",
+        help=f"One of {', '.join(ratings.MODELS)}.",
+        show_default="bayes",
+    ),
 ]
 
 
 def demo(
-    out: Annotated[Path, typer.Option(help="Folder for the page and the picture.")] = Path("demo"),
+    out: Annotated[Path, folder_to_write(help="Folder for the page and the picture.")] = Path(
+        "demo"
+    ),
     seed: Annotated[int, typer.Option(help="Seed of the made-up ratings.")] = 0,
     report: Json = None,
 ) -> None:
@@ -47,32 +55,35 @@ def demo(
 
     Example: `noisewise demo --out demo`
     """
-    result = run_demo(seed=seed, directory=out, progress=lambda line: print(line, file=sys.stderr))
+    result = run_demo(seed=seed, directory=out, progress=say)
     tell(result.text, result.report, report)
 
 
 def fit(
     data: Data,
-    out: Annotated[Path, typer.Option(help="Where to write the model.")],
+    out: Annotated[Path, to_write(help="The file to write the model to.")],
     model: ModelName = None,
     settings: Settings = [],  # noqa: B006 - typer reads the default, nobody changes it
     tuned: Tuned = None,
     id: IdColumns = [],  # noqa: B006
     value: ValueColumn = None,
+    format: Format = None,
     duplicates: Duplicated = "error",
     seed: Annotated[int, typer.Option(help="The same seed gives the same bits.")] = 0,
     checkpoint: Annotated[
-        Path | None, typer.Option(help="Keep training in this file; go on from it if it is there.")
+        Path | None, to_write(help="Keep training in this file; go on from it if it is there.")
     ] = None,
     report: Json = None,
 ) -> None:
     """Learn a model from a table of ratings: the Bayesian one, unless another is named.
 
     Example: `noisewise fit ratings.csv --out movies.nw --set rank=32`
+
+    Example: `noisewise fit ratings.tsv --id who --id film --value stars --model dmf --out fast.nw`
     """
     named, own = chosen(settings, tuned, model, "ratings")
     name, own = named or "bayes", {"random_state": seed, **own}
-    observations = read(data, id, value, duplicates, time_of(own))
+    observations = read(data, id, value, duplicates, time_of(own), format)
     if checkpoint is not None:
         own["checkpoint"] = str(checkpoint)
     fitted = ratings.build(name, own).fit(observations)
@@ -98,13 +109,20 @@ def fit(
 def predict(
     model: ModelFile,
     cells: Annotated[Path, typer.Argument(help="CSV, TSV or Parquet with the id columns.")],
-    out: Annotated[Path | None, typer.Option(help="CSV to write; without it, print.")] = None,
+    out: Annotated[
+        Path | None,
+        table_to_write(
+            help="The table to write: .csv, .tsv (both also .gz) or .parquet; else it is printed."
+        ),
+    ] = None,
     coverage: Annotated[float, typer.Option(help="Share of values in the interval.")] = 0.9,
     report: Json = None,
 ) -> None:
     """Predict cells: mean, standard deviation, and an interval.
 
     Example: `noisewise predict movies.nw pairs.csv --out predicted.csv`
+
+    Example: `noisewise predict movies.nw pairs.parquet --coverage 0.8 --out predicted.parquet`
     """
     fitted = load(model)
     columns, seconds = read_cells(cells, fitted.ids_, time_of(fitted.get_params()))
@@ -118,10 +136,10 @@ def predict(
         "mean": mean.tolist(), "std": std.tolist(), "low": low.tolist(), "high": high.tolist(),
     }  # fmt: skip
     if out is not None:
-        storage.write_bytes(out, as_csv(table).encode())
+        write_table(out, table)
         tell(f"{len(rows):,} predictions are in {out}.", records(table), report)
     else:
-        tell(as_csv(table).rstrip("\n"), records(table), report)
+        tell(as_text(table).rstrip("\n"), records(table), report, is_data=True)
 
 
 def recommend(
@@ -145,8 +163,12 @@ def recommend(
     for user, best in zip(users, lists, strict=True):
         known = fitted.ids_[0].lookup([user])[0] >= 0
         note = "" if known else "  (not seen in training: what is best on average)"
-        lines = [f"  {k:>3}. {r.id}  {r.mean:.2f} ± {r.std:.2f}" for k, r in enumerate(best, 1)]
-        parts.append("\n".join([f"{fitted.ids_[0].name} {user}{note}", *lines]))
+        lines = [
+            f"  {k:>3}. {printable(r.id)}  {r.mean:.2f} ± {r.std:.2f}"
+            for k, r in enumerate(best, 1)
+        ]
+        head = printable(f"{fitted.ids_[0].name} {user}")
+        parts.append("\n".join([f"{head}{note}", *lines]))
         found.append({"id": user, "known": bool(known), "best": [r._asdict() for r in best]})
     tell("\n".join(parts), found, report)
 

@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from noisewise.cli.checks import folder_to_write, to_write
 from noisewise.experiments.reproduce import command
 from noisewise.report import evidence
 
@@ -17,7 +18,7 @@ def reproduce(
         list[str] | None,
         typer.Argument(help=f"Items: {', '.join(command.ITEMS)}; or all.", show_default="all"),
     ] = None,
-    out: Annotated[Path, typer.Option(help="Folder for results, figures and cells.")] = Path(
+    out: Annotated[Path, folder_to_write(help="Folder for results, figures and cells.")] = Path(
         "reproduced"
     ),
     splits: Annotated[
@@ -49,7 +50,7 @@ def reproduce(
 
 def report(
     results: Annotated[Path, typer.Argument(help="The folder that `reproduce` wrote.")],
-    out: Annotated[Path, typer.Option(help="The page to write.")] = Path("evidence.html"),
+    out: Annotated[Path, to_write(help="The page to write.")] = Path("evidence.html"),
 ) -> None:
     """Write one page of what `reproduce` found: numbers, verdicts, tests, figures, settings.
 

@@ -1,10 +1,9 @@
-"""What commands share: options, settings as text, tables, reports."""
+"""What commands share: options, settings as text, reports."""
 
 from __future__ import annotations
 
-import csv
-import io
 import json
+import sys
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Annotated, Any
@@ -12,13 +11,19 @@ from typing import Annotated, Any
 import typer
 
 from noisewise import datasets, storage
+from noisewise.cli.checks import choice, to_write
 from noisewise.datasets import sensors
+from noisewise.datasets.files import FORMATS
 from noisewise.datasets.sensor_data import SensorData
 from noisewise.errors import SettingError
-from noisewise.experiments.ratings import as_json
+from noisewise.experiments.ratings import MODELS, as_json
 from noisewise.experiments.sensors import as_sensors
 from noisewise.experiments.tuned import best_settings
+from noisewise.models.sensor_models import SENSOR_MODELS
 from noisewise.observations import Observations
+from noisewise.showing import printable
+
+ALL_MODELS = tuple(dict.fromkeys((*MODELS, *SENSOR_MODELS)))
 
 Data = Annotated[
     Path,
@@ -39,18 +44,43 @@ IdColumns = Annotated[
     list[str], typer.Option("--id", help="An id column; give one per mode, in order.")
 ]
 ValueColumn = Annotated[str | None, typer.Option("--value", help="The column with the values.")]
-Duplicated = Annotated[str, typer.Option(help="A cell given more than once: error, last or mean.")]
-Json = Annotated[Path | None, typer.Option("--json", help="Write the report as JSON; - prints it.")]
+Duplicated = Annotated[
+    str,
+    choice(
+        ("error", "last", "mean"),
+        help="A cell given more than once: an error, its last value, or the mean.",
+    ),
+]
+Format = Annotated[
+    str | None,
+    choice(
+        tuple(dict.fromkeys(FORMATS.values())),
+        "--format",
+        help="What DATA is, where its name does not say: "
+        f"{', '.join(dict.fromkeys(FORMATS.values()))}.",
+    ),
+]
+Json = Annotated[
+    Path | None, to_write("--json", help="Write the report as JSON to this file; - prints it.")
+]
 Dataset = Annotated[
     str | None,
-    typer.Option(
-        help="Sensors: cut DATA to a tensor that has results: london-paper-size or intel-2epoch."
+    choice(
+        tuple(sensors.NAMED),
+        help=f"Sensors: cut DATA to a tensor that has results: {' or '.join(sensors.NAMED)}.",
     ),
 ]
 
+WORDS = {"none": None, "null": None, "true": True, "false": False}  # of settings
+
 
 def read(
-    path: Path, ids: Sequence[str], value: str | None, duplicates: str, time: str | None = None
+    path: Path,
+    ids: Sequence[str],
+    value: str | None,
+    duplicates: str,
+    time: str | None = None,
+    format: str | None = None,
 ) -> Observations:
     """Read observations from a file, columns as options name them."""
     return datasets.read(
@@ -59,18 +89,24 @@ def read(
         value=value,
         time=time,
         duplicates=duplicates,  # type: ignore[arg-type]
+        format=format,  # type: ignore[arg-type]
     )
 
 
 def readings(
-    path: Path, dataset: str | None, ids: Sequence[str], value: str | None, duplicates: str
+    path: Path,
+    dataset: str | None,
+    ids: Sequence[str],
+    value: str | None,
+    duplicates: str,
+    format: str | None = None,
 ) -> SensorData:
     """Read sensors: a named dataset, files that their owners publish, or any table of three ids."""
     if dataset is not None:
         return sensors.named(dataset, path)
     if not ids and value is None and (path.suffix == ".npz" or sensors.is_sensors(path)):
         return sensors.read(path)
-    return as_sensors(read(path, ids, value, duplicates))
+    return as_sensors(read(path, ids, value, duplicates, format=format))
 
 
 def refuse(why: str, **options: Any) -> None:
@@ -87,18 +123,32 @@ def time_of(settings: dict[str, Any]) -> str | None:
 
 
 def parsed(settings: Iterable[str]) -> dict[str, Any]:
-    """Read settings such as rank=64: numbers, true, false, null, pairs as [1, 5], or words."""
+    """Read settings such as rank=64: numbers, true, None, pairs as [1, 5], or words.
+
+    Examples
+    --------
+    >>> parsed(["rank=64", "patience=None", "refit=false", "value_range=(1, 5)", "penalty=row"])
+    {'rank': 64, 'patience': None, 'refit': False, 'value_range': (1, 5), 'penalty': 'row'}
+    """
     found = {}
     for setting in settings:
         name, equals, text = setting.partition("=")
         if not equals:
             raise SettingError(f"--set takes NAME=VALUE, e.g. rank=64; got {setting!r}.")
-        try:
-            value = json.loads(text)
-        except ValueError:
-            value = text
-        found[name.strip()] = tuple(value) if isinstance(value, list) else value
+        found[name.strip()] = _value(text.strip())
     return found
+
+
+def _value(text: str) -> Any:
+    """Read a value as JSON has it, or as Python does; all else is a word."""
+    if text.lower() in WORDS:
+        return WORDS[text.lower()]
+    is_pair = text.startswith("(") and text.endswith(")")
+    try:
+        value = json.loads(f"[{text[1:-1]}]" if is_pair else text)
+    except ValueError:
+        return text
+    return tuple(value) if isinstance(value, list) else value
 
 
 def chosen(
@@ -111,36 +161,21 @@ def chosen(
     return model, {**found, **parsed(settings)}
 
 
-def tell(text: str, report: Any, path: Path | None) -> None:
-    """Print the text, or write the report where --json says; - prints the report instead."""
+def say(line: str) -> None:
+    """Print a line about what is being done."""
+    print(printable(line), file=sys.stderr)
+
+
+def tell(text: str, report: Any, path: Path | None, *, is_data: bool = False) -> None:
+    """Print the text, or write the report where --json says; - prints the report instead.
+
+    Text that is data goes into a file or a pipe as it is.
+    """
     if path is None or str(path) != "-":
-        print(text)
+        as_it_is = is_data and not sys.stdout.isatty()
+        print(text if as_it_is else printable(text, keep="\n"))
     document = as_json(report)
     if path is not None and str(path) == "-":
         print(document, end="")
     elif path is not None:
         storage.write_bytes(path, document.encode())
-
-
-def records(table: dict[str, list[Any]]) -> list[dict[str, Any]]:
-    """Return columns as rows."""
-    return [dict(zip(table, row, strict=True)) for row in zip(*table.values(), strict=True)]
-
-
-def as_csv(table: dict[str, list[Any]]) -> str:
-    """Return columns as the text of a CSV file."""
-    text = io.StringIO()
-    writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(table)
-    writer.writerows(zip(*table.values(), strict=True))
-    return text.getvalue()
-
-
-def aligned(table: dict[str, list[Any]]) -> str:
-    """Columns of text, numbers with four digits and to the right."""
-    columns = []
-    for name, entries in table.items():
-        texts = [f"{e:.4f}" if isinstance(e, float) else str(e) for e in entries]
-        width = max(map(len, [name, *texts]))
-        columns.append([text.rjust(width) for text in [name, *texts]])
-    return "\n".join("  ".join(row) for row in zip(*columns, strict=True))

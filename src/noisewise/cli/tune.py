@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
+import json
+import shlex
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
+from noisewise.cli.checks import choice, to_write
 from noisewise.cli.shared import (
+    ALL_MODELS,
     Data,
     Dataset,
     Duplicated,
+    Format,
     IdColumns,
     Json,
     Settings,
     ValueColumn,
-    aligned,
     parsed,
     read,
     readings,
@@ -23,10 +27,17 @@ from noisewise.cli.shared import (
     tell,
     time_of,
 )
+from noisewise.cli.tables import aligned
 from noisewise.experiments import ratings, sensors
 from noisewise.experiments.ranges import parse_range
 from noisewise.experiments.ratings import Result
-from noisewise.experiments.trials import Task, rating_task, sensor_task
+from noisewise.experiments.trials import (
+    RATING_METRICS,
+    SENSOR_METRICS,
+    Task,
+    rating_task,
+    sensor_task,
+)
 from noisewise.experiments.tune import DEFAULT, METHODS, Budget
 from noisewise.experiments.tune import tune as search
 from noisewise.experiments.tuned import error
@@ -37,7 +48,8 @@ def tune(
     data: Data,
     model: Annotated[
         list[str],
-        typer.Option(
+        choice(
+            ALL_MODELS,
             help=f"Ratings: {', '.join(ratings.MODELS)}. Sensors: {', '.join(SENSOR_MODELS)}. May "
             "be given often: all get the same budget.",
             show_default=False,
@@ -45,7 +57,7 @@ def tune(
     ],
     out: Annotated[
         Path | None,
-        typer.Option(help="Keep all trials in this JSON; go on from it if it is there."),
+        to_write(help="Keep all trials in this JSON; go on from it if it is there."),
     ] = None,
     trials: Annotated[
         int | None, typer.Option(help="Trials of each model.", show_default=str(DEFAULT.trials))
@@ -53,19 +65,22 @@ def tune(
     minutes: Annotated[
         float | None, typer.Option(help="Instead of --trials: minutes that each model gets.")
     ] = None,
-    method: Annotated[str, typer.Option(help=f"One of {', '.join(METHODS)}.")] = "random",
+    method: Annotated[str, choice(METHODS, help=f"One of {', '.join(METHODS)}.")] = "random",
     metric: Annotated[
         str | None,
-        typer.Option(
+        choice(
+            tuple(dict.fromkeys(RATING_METRICS + SENSOR_METRICS)),
             help="What to rank by. Ratings: rmse (the default) or nll. Sensors: mse (the default), "
-            "trimmed_mse, median_se or nll."
+            "trimmed_mse, median_se or nll.",
+            metavar="METRIC",
         ),
     ] = None,
     validation: Annotated[
         str | None,
-        typer.Option(
+        choice(
+            (*ratings.PROTOCOLS, *sensors.PROTOCOLS),
             help="Ratings: random (random ones; the default), time (later ones) or user. Sensors: "
-            "cells (single readings; the default) or blocks (outages)."
+            "cells (single readings; the default) or blocks (outages).",
         ),
     ] = None,
     seed: Annotated[int, typer.Option(help="Which split; and draws settings.")] = 0,
@@ -94,6 +109,7 @@ def tune(
     id: IdColumns = [],  # noqa: B006
     value: ValueColumn = None,
     time: Annotated[str | None, typer.Option(help="Ratings: the column with the time.")] = None,
+    format: Format = None,
     duplicates: Duplicated = "error",
     jobs: Annotated[int, typer.Option(help="Threads; -1 uses all cores.")] = -1,
     report: Json = None,
@@ -117,7 +133,7 @@ def tune(
         if kind == "blocks" and outage is None and dataset is not None:
             outage = sensors.OUTAGES.get(dataset)
         task = sensor_task(
-            readings(data, dataset, id, value, duplicates),
+            readings(data, dataset, id, value, duplicates, format),
             protocol=kind,
             share=None if share is None else share / 100,
             outage=outage,
@@ -128,7 +144,7 @@ def tune(
                outage=outage)  # fmt: skip
         kind = validation or "random"
         column = time or time_of(fixed) or ("timestamp" if kind == "time" else None)
-        observations = read(data, id, value, duplicates, column)
+        observations = read(data, id, value, duplicates, column, format)
         task = rating_task(observations, protocol=kind, seed=seed)
     result = search(
         task, model, budget=budget, method=method, metric=metric, seed=seed, fixed=fixed,
@@ -154,4 +170,7 @@ def _told(result: Result, out: Path | None) -> str:
 
 
 def _short(value: Any) -> str:
-    return f"{value:.4g}" if isinstance(value, float) else str(value)
+    """Return a setting as --set takes it."""
+    if isinstance(value, float):
+        return f"{value:.4g}"
+    return shlex.quote(value if isinstance(value, str) else json.dumps(value))

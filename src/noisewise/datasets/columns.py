@@ -76,6 +76,8 @@ def choose_columns(
 
 
 def _position(column: str | int, names: list[str]) -> int:
+    if isinstance(column, str) and column not in names and column.isascii() and column.isdigit():
+        column = int(column)  # as the command line has it
     if isinstance(column, int):
         if 0 <= column < len(names):
             return column

@@ -113,9 +113,9 @@ def named(name: str, path: str | PathLike[str], *, exact: bool = True) -> Sensor
     SensorData
         Every id of the shape is there, observed or not; rows are sorted by location, sensor, time.
     """
-    if name not in _NAMED:
-        raise DataError(f"name must be one of {', '.join(_NAMED)}; got {name!r}.")
-    kind = _NAMED[name]
+    if name not in NAMED:
+        raise DataError(f"name must be one of {', '.join(NAMED)}; got {name!r}.")
+    kind = NAMED[name]
     data = kind.make(Path(path))
     if exact and len(data.observations) != kind.observed:
         raise DataError(
@@ -156,7 +156,7 @@ class _Named(NamedTuple):
     observed: int
 
 
-_NAMED = {
+NAMED = {
     "london-paper-size": _Named(_london, 476_614),
     "intel-2epoch": _Named(_intel, 1_236_999),
 }

@@ -26,6 +26,8 @@ from noisewise.models.trained import Trained
 from noisewise.observations import Observations
 
 Trial = dict[str, Any]
+RATING_METRICS = ("rmse", "nll")  # the first is the default
+SENSOR_METRICS = ("mse", "trimmed_mse", "median_se", "nll")
 FIT_SHARE = 0.9  # of what was observed that is not test, where nobody says
 INTERRUPTED = "Training was interrupted"  # how the warning about that begins
 
@@ -87,7 +89,7 @@ def rating_task(observations: Observations, *, protocol: str = "random", seed: i
 
     return Task(
         "ratings", observations.take(split.train), held_out,
-        _about("ratings", observations, {"kind": protocol}, seed), ("rmse", "nll"), build, score,
+        _about("ratings", observations, {"kind": protocol}, seed), RATING_METRICS, build, score,
     )  # fmt: skip
 
 
@@ -132,11 +134,10 @@ def sensor_task(
 
     def score(model: Factorizer) -> dict[str, float]:
         scores = sensors.score(model, held_out, units)
-        return {name: scores[name] for name in names}
+        return {name: scores[name] for name in SENSOR_METRICS}
 
-    names = ("mse", "trimmed_mse", "median_se", "nll")
     about = _about("sensors", seen, chosen, seed)
-    return Task("sensors", train, held_out, about, names, build, score)
+    return Task("sensors", train, held_out, about, SENSOR_METRICS, build, score)
 
 
 def run_trial(task: Task, model: str, settings: Settings, seed: int, n_jobs: int = -1) -> Trial:

@@ -217,7 +217,7 @@ def refuse_repeats(modes: Sequence[Mode], what: str, entry: Callable[[int], Any]
     many = f"1 {what} is" if len(repeated) == 1 else f"{len(repeated):,} {what}s are"
     raise DataError(
         f"{many} given more than once, e.g. {entry(first)} in rows {first} and {second}; pass "
-        "duplicates='mean' or 'last', or drop rows."
+        "duplicates='mean' or duplicates='last', or drop rows."
     )
 
 

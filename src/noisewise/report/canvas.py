@@ -104,6 +104,12 @@ class Drawing:
         return svg
 
 
+def check_kind(kind: str) -> None:
+    """Raise unless a figure can be written in a format."""
+    if kind not in ("png", "svg"):
+        raise SettingError(f"A figure is written as 'png' or 'svg'; got {kind!r}.")
+
+
 def render(drawing: Drawing, kind: str) -> bytes:
     """Return the content of a file: a PNG on white, or an SVG without a background.
 
@@ -114,8 +120,7 @@ def render(drawing: Drawing, kind: str) -> bytes:
     kind : {"png", "svg"}
         The format.
     """
-    if kind not in ("png", "svg"):
-        raise SettingError(f"A figure is written as 'png' or 'svg'; got {kind!r}.")
+    check_kind(kind)
     figure = drawing.figure(background="white" if kind == "png" else "none")
     unsigned = {"Software": None} if kind == "png" else {"Date": None}  # the same bits every time
     content = io.BytesIO()
