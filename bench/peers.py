@@ -1,9 +1,9 @@
 """How well peers predict: ``python bench/peers.py accuracy|small DATA [--json FILE]``.
 
 ``accuracy`` runs myFM with its best published features; ``small`` runs every system, and is meant
-for MovieLens 100K. The protocol is that of ``noisewise evaluate``: for split s the first tenth of a
-permutation drawn from s is the test part, all else is trained on, and a test pair whose user or
-item is not in training gets the rating 3.
+for MovieLens 100K. The protocol is the paper's, as ``noisewise evaluate --protocol paper`` has it:
+for split s the first tenth of a permutation drawn from s is the test part, all else is trained on,
+and a test pair whose user or item is not in training gets the rating 3.
 
 The file is written after each split; a run goes on from what is there.
 """
@@ -25,6 +25,7 @@ from raters import RATERS, UNKNOWN, Forecast, Rater
 from noisewise import BayesianFactorizer, metrics
 from noisewise.datasets import read
 from noisewise.experiments.ratings import where_and_when
+from noisewise.experiments.resplits import split_ratio
 from noisewise.observations import Observations
 from noisewise.splits import rating_split
 
@@ -146,10 +147,11 @@ def _identity(entry: Report) -> tuple[Any, ...]:
 def _summarise(entry: Report) -> None:
     rows = entry["splits"]
     keys = [key for key in rows[0] if key not in ("seed", "load_average")]
-    found = {key: metrics.summarise([row[key] for row in rows]) for key in keys}
+    ratio = split_ratio("paper", {})
+    found = {key: metrics.summarise([row[key] for row in rows], ratio) for key in keys}
     entry["mean"] = {key: summary.mean for key, summary in found.items()}
     entry["interval95"] = {
-        key: [summary.low, summary.high] if len(rows) > 1 else None
+        key: [summary.low, summary.high] if len(rows) > 1 else [None, None]
         for key, summary in found.items()
     }
 

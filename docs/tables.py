@@ -15,6 +15,7 @@ from typing import Any
 
 from noisewise.experiments.ratings import compare
 from noisewise.experiments.records import read_results
+from noisewise.experiments.resplits import split_ratio
 from noisewise.experiments.sensors import compare as compare_sensors
 from noisewise.metrics import paired_test
 from noisewise.report.claims import judge
@@ -258,7 +259,8 @@ def against(ours: Any, theirs: Any) -> str:
     for metric in ("rmse", "log_loss"):
         both = [{row["seed"]: row[metric] for row in one["splits"]} for one in (ours, theirs)]
         seeds = sorted(both[0].keys() & both[1].keys())
-        texts.append(told(metric, paired_test(*([one[seed] for seed in seeds] for one in both))))
+        values = ([one[seed] for seed in seeds] for one in both)
+        texts.append(told(metric, paired_test(*values, split_ratio(ours["protocol"], ours["data"]))))
     return "; ".join(texts)
 
 

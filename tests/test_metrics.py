@@ -433,6 +433,43 @@ def test_ninety_five_percent_interval_holds_the_mean_in_ninety_five_percent():
     assert np.mean([s.low <= 2 <= s.high for s in summaries]) == pytest.approx(0.95, abs=0.015)
 
 
+def resplits(rng, n=60, splits=15):
+    """Errors of mean and median on the test tenths of random splits of one small table."""
+    values, errors = rng.normal(0, 1, n), []
+    for _ in range(splits):
+        order = rng.permutation(n)
+        test, train = values[order[: n // 10]], values[order[n // 10 :]]
+        errors.append([np.mean(np.abs(test - middle(train))) for middle in (np.mean, np.median)])
+    return np.array(errors).T
+
+
+def test_an_interval_over_resplits_holds_the_error_on_new_data_and_a_plain_one_does_not():
+    rng = np.random.default_rng(0)
+    tables = [resplits(rng) for _ in range(400)]
+    for of in (lambda errors: errors[0], lambda errors: errors[0] - errors[1]):
+        truth = np.mean([of(errors).mean() for errors in tables])
+        plain, corrected = (
+            np.mean([one.low <= truth <= one.high for one in summaries])
+            for summaries in ([summarise(of(e), ratio) for e in tables] for ratio in (0.0, 1 / 9))
+        )
+        assert plain < 0.87
+        assert 0.91 < corrected < 0.99
+
+
+def test_over_resplits_interval_and_p_value_are_those_of_nadeau_and_bengio():
+    a, b = [0.835, 0.833, 0.838, 0.834], [0.838, 0.837, 0.840, 0.836]
+    difference = np.subtract(a, b)
+    error = difference.std(ddof=1) * math.sqrt(1 / 4 + 1 / 9)
+    result = paired_test(a, b, 1 / 9)
+    reach = stats.t.ppf(0.975, 3) * error
+    assert (result.low, result.high) == pytest.approx(
+        (difference.mean() - reach, difference.mean() + reach)
+    )
+    assert result.t_pvalue == pytest.approx(2 * stats.t.sf(abs(difference.mean()) / error, 3))
+    with pytest.raises(DataError, match="test_ratio must be 0 or more; got -1"):
+        summarise([1, 2], -1)
+
+
 def test_paired_test_on_the_sleep_data_of_student():
     # Ten patients, hours of extra sleep: t = -4.0621, p = .002833; Wilcoxon drops the one zero.
     a = [0.7, -1.6, -0.2, -1.2, -0.1, 3.4, 3.7, 0.8, 0.0, 2.0]

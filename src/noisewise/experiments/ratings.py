@@ -24,6 +24,7 @@ import numpy as np
 
 from noisewise import metrics
 from noisewise.errors import DataError, SettingError
+from noisewise.experiments.resplits import split_ratio
 from noisewise.models.autorec import AutoRec
 from noisewise.models.base import Factorizer
 from noisewise.models.bayesian import BayesianFactorizer
@@ -142,12 +143,14 @@ def evaluate(
         if isinstance(model, TrimmedFactorizer):
             rounds.append({"seed": k, **model.rounds_})
     measured = {key: [row[key] for row in rows] for key in rows[0] if key != "seed"}
-    summaries = {key: metrics.summarise(values) for key, values in measured.items()}
+    data = {"observations": len(observations), "shape": list(observations.shape)}
+    ratio = split_ratio(protocol, data)
+    summaries = {key: metrics.summarise(values, ratio) for key, values in measured.items()}
     return {
         "model": name,
         "settings": {k: v for k, v in model.get_params().items() if k not in UNTOLD},
         "protocol": protocol,
-        "data": {"observations": len(observations), "shape": list(observations.shape)},
+        "data": data,
         "splits": rows,
         "mean": {key: summary.mean for key, summary in summaries.items()},
         "interval95": {key: _pair(summary) for key, summary in summaries.items()},
@@ -198,7 +201,9 @@ def compare(a: Result, b: Result, metric: str = "rmse") -> metrics.PairedTest:
     alike = all(a[key] == b[key] for key in ("data", "protocol"))
     if not alike or values[0].keys() != values[1].keys():
         raise DataError("Results can only be compared over the same data and the same splits.")
-    return metrics.paired_test(*(list(v.values()) for v in values))
+    ratio = split_ratio(a["protocol"], a["data"])
+    first, second = (list(v.values()) for v in values)
+    return metrics.paired_test(first, second, ratio)
 
 
 def where_and_when() -> dict[str, Any]:

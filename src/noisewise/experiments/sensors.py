@@ -15,7 +15,7 @@ from __future__ import annotations
 import inspect
 import json
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -26,6 +26,7 @@ from noisewise import metrics
 from noisewise.datasets.sensor_data import SENSOR, TIME, SensorData
 from noisewise.errors import DataError, SettingError
 from noisewise.experiments.ratings import UNTOLD, Result, as_json, where_and_when
+from noisewise.experiments.resplits import split_ratio
 from noisewise.models.stamps import checked_stamps
 from noisewise.observations import Ids, Observations
 from noisewise.showing import progress
@@ -206,8 +207,8 @@ def compare(a: Result, b: Result, metric: str = "mse") -> Comparison:
     """Test whether two results differ; ``paired.difference`` is below 0 if `a` is lower.
 
     The paper's test takes the values of both models as two independent samples of equal variance
-    (Student's t, two-sided), though both ran on the same splits. Pairs make use of that, so
-    that over many splits they show smaller differences.
+    (Student's t, two-sided), though both ran on the same splits. Pairs make use of that; their test
+    also knows that random splits share most of their training parts.
     """
     alike = all(a[key] == b[key] for key in ("data", "protocol"))
     values = [{row["seed"]: row.get(metric) for row in result["splits"]} for result in (a, b)]
@@ -215,8 +216,21 @@ def compare(a: Result, b: Result, metric: str = "mse") -> Comparison:
         raise DataError("Results can only be compared over the same data and the same splits.")
     if None in values[0].values() or None in values[1].values():
         raise DataError(f"Both results need {metric!r} on every split, as a number.")
-    first, second = (np.array([column[seed] for seed in values[0]]) for column in values)
-    return Comparison(_unpaired(first, second), metrics.paired_test(first, second))
+    first, second = ([column[seed] for seed in values[0]] for column in values)
+    return compared(first, second, split_ratio(a["protocol"], a["data"]))
+
+
+def compared(a: Sequence[float], b: Sequence[float], test_ratio: float) -> Comparison:
+    """Test whether two models differ by their errors on the same splits, as ``compare`` does.
+
+    Parameters
+    ----------
+    a, b : sequence of float
+        Errors, one per split.
+    test_ratio : float
+        Size of a test part over that of its training part.
+    """
+    return Comparison(_unpaired(np.array(a), np.array(b)), metrics.paired_test(a, b, test_ratio))
 
 
 def _unpaired(a: Floats, b: Floats) -> float:
@@ -253,7 +267,8 @@ def _fit(model: Any, observations: Observations, split: Split) -> float:
 def _result(head: dict[str, Any], rows: dict[int, Any]) -> Result:
     splits = [rows[k] for k in sorted(rows)]
     measured = {key: [_number(row[key]) for row in splits] for key in SCORES}
-    summaries = {key: metrics.summarise(values) for key, values in measured.items()}
+    ratio = split_ratio(head["protocol"], head["data"])
+    summaries = {key: metrics.summarise(values, ratio) for key, values in measured.items()}
     return {
         **head,
         "splits": splits,

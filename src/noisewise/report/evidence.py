@@ -223,7 +223,9 @@ def _pictures(item: Result) -> list[Picture]:
 def _rules(judged: list[claims.Judged]) -> Section:
     numbers = (
         "A number is better if our whole 95 % interval over splits is below the paper's, "
-        "reproduced if the two overlap, and else not reproduced. Without an interval, and in a "
+        "reproduced if the two overlap, and else not reproduced. Intervals and paired tests know "
+        "that splits of the same data share most of their training parts (Nadeau and Bengio, "
+        "2003). Without an interval, and in a "
         "quick run, it is not judged."
     )
     rows = [[one.claim, one.rule] for one in judged]

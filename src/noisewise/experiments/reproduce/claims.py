@@ -16,7 +16,7 @@ from noisewise.experiments.reproduce import small_worlds
 from noisewise.experiments.reproduce.cells import Cell
 from noisewise.experiments.reproduce.plan import Plan
 from noisewise.experiments.reproduce.rating_cells import fit_cell, rating_cell
-from noisewise.experiments.reproduce.summaries import Finished, Row, rows_of, summarised
+from noisewise.experiments.reproduce.summaries import RATIO, Finished, Row, rows_of, summarised
 
 TITLE = "Single claims"
 # For each experiment: what is measured, which of the settings it takes, whether it takes time.
@@ -64,11 +64,20 @@ def gather(plan: Plan, found: Finished) -> dict[str, Any]:
         name: [record["numbers"] for cell, record in of["claim"] if cell.about["model"] == name]
         for name in SMALL
     }
+    parts = {"zeros": {"rows": zeros}, "rounds": {"rows": rounds}}
+    return {
+        **derived(parts, item),
+        "small": {name: {"repeats": many, **_over(many)} for name, many in small.items() if many},
+        "settings_of_experiments": {key: item[key] for _, key, _ in SMALL.values()},
+    }
+
+
+def derived(found: dict[str, Any], item: dict[str, Any]) -> dict[str, Any]:
+    """Return zeros and rounds with what follows from their rows alone."""
+    zeros, rounds = found["zeros"]["rows"], found["rounds"]["rows"]
     return {
         "zeros": {"rows": zeros, "summary": summarised(zeros, ["dataset", "model"])},
         "rounds": {"rows": rounds, "summary": _rising(rounds)},
-        "small": {name: {"repeats": many, **_over(many)} for name, many in small.items() if many},
-        "settings_of_experiments": {key: item[key] for _, key, _ in SMALL.values()},
     }
 
 
@@ -85,6 +94,7 @@ def _rising(rows: list[Row]) -> list[Row]:
                 **{key: row[key] for key in ("dataset", "model", "seed")},
                 **{f"{name}_rose": sum(flags) / max(len(flags), 1) for name, flags in rose.items()},
                 "steps": len(rose[ERRORS[0]]),
+                RATIO: row.get(RATIO, 0.0),
             }
         )
     return summarised(steps, ["dataset", "model"])

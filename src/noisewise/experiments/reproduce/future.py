@@ -32,8 +32,13 @@ def cells(plan: Plan) -> list[Cell]:
 def gather(plan: Plan, found: Finished) -> dict[str, Any]:
     """Return every score, means over starts, and tests of the RMSE in pairs."""
     rows = rows_of(found, scores)
+    return {"rows": rows, **derived({"rows": rows}, plan.item("future"))}
+
+
+def derived(found: dict[str, Any], item: dict[str, Any]) -> dict[str, Any]:
+    """Return what follows from the rows alone."""
+    rows = found["rows"]
     return {
-        "rows": rows,
         "summary": summarised(rows, ["dataset", "model"]),
-        "tests": paired(rows, plan.item("future")["pairs"], ["dataset"], "rmse"),
+        "tests": paired(rows, item["pairs"], ["dataset"], "rmse"),
     }

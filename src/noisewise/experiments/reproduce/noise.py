@@ -21,6 +21,7 @@ from noisewise.experiments.reproduce.plan import Chosen, Plan
 from noisewise.experiments.reproduce.rating_cells import rating_cell
 from noisewise.experiments.reproduce.sources import Source
 from noisewise.experiments.reproduce.summaries import (
+    RATIO,
     Finished,
     Row,
     paired,
@@ -28,6 +29,7 @@ from noisewise.experiments.reproduce.summaries import (
     scores,
     summarised,
 )
+from noisewise.experiments.resplits import split_ratio
 from noisewise.experiments.sensors import data_of
 from noisewise.models.linear import DeviationRegressor
 from noisewise.observations import Observations
@@ -62,16 +64,22 @@ def gather(plan: Plan, found: Finished) -> dict[str, Any]:
     for cell, record in found:
         if cell.about["task"] == "controls":
             rows += _control_rows(cell, record["numbers"])
+    item = plan.item("noise")
+    return {"mean_of": item["mean"], "rows": rows, **derived({"rows": rows}, item)}
+
+
+def derived(found: dict[str, Any], item: dict[str, Any]) -> dict[str, Any]:
+    """Return what follows from the rows alone."""
+    rows = found["rows"]
     return {
-        "mean_of": plan.item("noise")["mean"],
-        "rows": rows,
         "summary": summarised(rows, ["dataset", "model"]),
-        "tests": paired(rows, plan.item("noise")["pairs"], ["dataset"], "nll"),
+        "tests": paired(rows, item["pairs"], ["dataset"], "nll"),
     }
 
 
 def _control_rows(cell: Cell, numbers: Numbers) -> list[Row]:
-    return [{**cell.labels, "model": name, **numbers[name]} for name in CONTROLS]
+    ratio = split_ratio("paper", cell.about["data"])
+    return [{**cell.labels, "model": name, **numbers[name], RATIO: ratio} for name in CONTROLS]
 
 
 def _control_cell(source: Source, chosen: Chosen, seed: int) -> Cell:

@@ -33,9 +33,13 @@ def cells(plan: Plan) -> list[Cell]:
 def gather(plan: Plan, found: Finished) -> dict[str, Any]:
     """Return every score, means over splits, and tests of the RMSE in pairs."""
     rows = rows_of(found, scores)
-    pairs = plan.item("ratings")["pairs"]
+    return {"rows": rows, **derived({"rows": rows}, plan.item("ratings"))}
+
+
+def derived(found: dict[str, Any], item: dict[str, Any]) -> dict[str, Any]:
+    """Return what follows from the rows alone."""
+    rows = found["rows"]
     return {
-        "rows": rows,
         "summary": summarised(rows, BY),
-        "tests": paired(rows, pairs, ["dataset"], "rmse"),
+        "tests": paired(rows, item["pairs"], ["dataset"], "rmse"),
     }

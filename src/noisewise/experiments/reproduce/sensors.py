@@ -9,6 +9,7 @@ from noisewise.experiments.reproduce.plan import Plan
 from noisewise.experiments.reproduce.sensor_cells import sensor_cell
 from noisewise.experiments.reproduce.sources import Source
 from noisewise.experiments.reproduce.summaries import (
+    RATIO,
     Finished,
     Row,
     corrected,
@@ -16,7 +17,7 @@ from noisewise.experiments.reproduce.summaries import (
     scores,
     summarised,
 )
-from noisewise.experiments.sensors import OUTAGE_SHARE, OUTAGES, SHARES, compare
+from noisewise.experiments.sensors import OUTAGE_SHARE, OUTAGES, SHARES, compared
 
 TITLE = "Sensors"
 WHERE = ("dataset", "protocol", "share")
@@ -47,11 +48,14 @@ def _settings(source: Source, item: dict[str, Any]) -> list[tuple[float, float |
 def gather(plan: Plan, found: Finished) -> dict[str, Any]:
     """Return every score, means over splits, and tests of DTF against the models of the paper."""
     rows = rows_of(found, scores)
-    item = plan.item("sensors")
+    return {"rows": rows, **derived({"rows": rows}, plan.item("sensors"))}
+
+
+def derived(found: dict[str, Any], item: dict[str, Any]) -> dict[str, Any]:
+    """Return what follows from the rows alone."""
     return {
-        "rows": rows,
-        "summary": summarised(rows, [*WHERE, "model"]),
-        "tests": _tests(rows, item["against"], item["rivals"]),
+        "summary": summarised(found["rows"], [*WHERE, "model"]),
+        "tests": _tests(found["rows"], item["against"], item["rivals"]),
     }
 
 
@@ -62,17 +66,15 @@ def _tests(rows: list[Row], one: str, rivals: list[str]) -> list[Row]:
     for place in places:
         inside = [row for row in rows if tuple(row[key] for key in WHERE) == place]
         for rival in rivals:
-            both = [[row for row in inside if row["model"] == name] for name in (one, rival)]
-            shared = {row["seed"] for row in both[0]} & {row["seed"] for row in both[1]}
-            if shared:
-                first, second = (_result(place, part, shared) for part in both)
-                test = compare(first, second)
+            a, b = (
+                {row["seed"]: row["mse"] for row in inside if row["model"] == name}
+                for name in (one, rival)
+            )
+            seeds = sorted(a.keys() & b.keys())
+            if seeds:
+                ratio = inside[0].get(RATIO, 0.0)
+                test = compared([a[seed] for seed in seeds], [b[seed] for seed in seeds], ratio)
                 what = {**dict(zip(WHERE, place, strict=True)), "a": one, "b": rival}
                 numbers = {"unpaired_pvalue": test.unpaired_pvalue, **test.paired._asdict()}
                 tests.append({**what, "metric": "mse", **numbers})
     return corrected(tests, "unpaired_pvalue", "t_pvalue", "wilcoxon_pvalue")
-
-
-def _result(place: tuple[Any, ...], rows: list[Row], seeds: set[int]) -> Row:
-    splits = sorted((row for row in rows if row["seed"] in seeds), key=lambda row: row["seed"])
-    return {"data": place[0], "protocol": place[1:], "splits": splits}

@@ -9,14 +9,25 @@ import numpy as np
 
 from noisewise import metrics
 from noisewise.experiments.reproduce.cells import Cell
+from noisewise.experiments.resplits import split_ratio
+
+RATIO = "test_ratio"  # of test part to training part: what intervals over splits need
 
 Row = dict[str, Any]
 Finished = list[tuple[Cell, dict[str, Any]]]  # cells and their records
 
 
 def rows_of(found: Finished, part: Callable[[dict[str, Any]], Row]) -> list[Row]:
-    """Return one row per cell: its labels, and a part of its numbers."""
-    return [{**cell.labels, **part(record["numbers"])} for cell, record in found]
+    """Return one row per cell: its labels, a part of its numbers, and the ratio of its split."""
+    return [
+        {**cell.labels, **part(record["numbers"]), RATIO: cell_ratio(cell)}
+        for cell, record in found
+    ]
+
+
+def cell_ratio(cell: Cell) -> float:
+    """Return the size of the test part of a cell over that of its training part."""
+    return split_ratio(cell.about.get("protocol"), cell.about.get("data", {}))
 
 
 def scores(numbers: dict[str, Any]) -> Row:
@@ -31,7 +42,8 @@ def summarised(rows: Sequence[Row], by: Sequence[str]) -> list[Row]:
     Parameters
     ----------
     rows : sequence of dict
-        One per split.
+        One per split, with the ratio of its test part to its training part; without it, rows are
+        taken as independent.
     by : sequence of str
         What makes a group.
 
@@ -77,15 +89,16 @@ def paired(
     groups = list(dict.fromkeys(tuple(row[key] for key in by) for row in rows))
     for group in groups:
         inside = [row for row in rows if tuple(row[key] for key in by) == group]
-        for first, second in pairs:
+        for a, b in pairs:
             one, other = (
                 {row["seed"]: row[metric] for row in inside if row["model"] == name}
-                for name in (first, second)
+                for name in (a, b)
             )
             seeds = sorted(one.keys() & other.keys())
             if seeds:
-                test = metrics.paired_test([one[s] for s in seeds], [other[s] for s in seeds])
-                what = {**dict(zip(by, group, strict=True)), "a": first, "b": second}
+                first, second = ([errors[seed] for seed in seeds] for errors in (one, other))
+                test = metrics.paired_test(first, second, _ratio(inside))
+                what = {**dict(zip(by, group, strict=True)), "a": a, "b": b}
                 tests.append({**what, "metric": metric, **test._asdict()})
     return corrected(tests, "t_pvalue", "wilcoxon_pvalue")
 
@@ -122,15 +135,23 @@ def _summary(group: list[Row], by: Sequence[str]) -> Row:
     names = [
         name
         for name, value in group[0].items()
-        if name not in (*by, "seed")
+        if name not in (*by, "seed", RATIO)
         and (value is None or isinstance(value, int | float))
         and all(name in row for row in group)
     ]
-    found = {name: metrics.summarise([_number(row[name]) for row in group]) for name in names}
+    ratio = _ratio(group)
+    found = {
+        name: metrics.summarise([_number(row[name]) for row in group], ratio) for name in names
+    }
     return {
         "mean": {name: one.mean for name, one in found.items()},
         "interval95": {name: [one.low, one.high] for name, one in found.items()},
     }
+
+
+def _ratio(group: list[Row]) -> float:
+    """Return the ratio of a group of splits, which have the same protocol and data."""
+    return float(group[0].get(RATIO, 0.0))
 
 
 def _number(value: float | None) -> float:

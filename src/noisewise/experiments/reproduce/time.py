@@ -32,7 +32,12 @@ def gather(plan: Plan, found: Finished) -> dict[str, Any]:
     bases = {(row["dataset"], row["seed"]): row for row in rows if row["model"] == base}
     for row in rows:
         row |= _ratios(row, bases.get((row["dataset"], row["seed"])))
-    return {"base": base, "rows": rows, "summary": summarised(rows, ["dataset", "model"])}
+    return {"base": base, "rows": rows, **derived({"rows": rows}, plan.item("time"))}
+
+
+def derived(found: dict[str, Any], item: dict[str, Any]) -> dict[str, Any]:
+    """Return what follows from the rows alone."""
+    return {"summary": summarised(found["rows"], ["dataset", "model"])}
 
 
 def _ratios(row: Row, base: Row | None) -> Row:
