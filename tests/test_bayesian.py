@@ -271,7 +271,7 @@ BAD = {
     "burn_in": ({"burn_in": 60}, "sweeps must be more than burn_in; got 60 and 60"),
     "deviation": ({"deviation": "some"}, "deviation must be one of 'lowrank'"),
     "likelihood": ({"likelihood": "poisson"}, "likelihood must be one of"),
-    "time": ({"time": 1.5}, "time must be the name or the number of a column"),
+    "time": ({"time": 1.5}, "time must be the name of a column, its number counted from 0"),
     "chains": ({"chains": 0}, "chains must be a whole number, 1 or more"),
 }
 

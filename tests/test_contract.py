@@ -29,6 +29,7 @@ from noisewise import (
     observe,
     storage,
 )
+from noisewise.errors import UnknownIdsWarning
 from noisewise.models.low_rank import Rowwise
 
 QUICK = {"rank": 4, "random_state": 0, "n_jobs": 1}
@@ -198,7 +199,11 @@ def test_unknown_ids_never_fail_and_have_a_wider_std(fitted, named):
 
 
 def test_ids_of_another_type_are_unknown_and_not_an_error(fitted):
-    mean = fitted.predict([(1, 2.5), (("a", "tuple"), b"bytes")])
+    with pytest.warns(
+        UnknownIdsWarning, match="of type (int or tuple|bytes or int), .* str, "
+    ) as told:
+        mean = fitted.predict([(1, 2.5), (("a", "tuple"), b"bytes")])
+    assert len(told) == 2
     np.testing.assert_array_equal(mean, fitted.predict([("nobody", "nothing")] * 2))
 
 
@@ -491,10 +496,8 @@ ANY_MODES = {"check_complex_data", "check_requires_y_none"}  # what is left wher
 
 def expected_failures(model):
     expected = {name: EXPECTED_FAILURES[name] for name in ANY_MODES}
-    if isinstance(model, DeviationFactorizer):
-        too_few = "The check gives partial_fit one column; that there must be two is said first."
-        return expected | {"check_n_features_in_after_fitting": too_few}
-    return expected if isinstance(model, BayesianFactorizer) else EXPECTED_FAILURES
+    any_modes = isinstance(model, DeviationFactorizer | BayesianFactorizer)
+    return expected if any_modes else EXPECTED_FAILURES
 
 
 def one_of_each_class():

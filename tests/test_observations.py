@@ -360,7 +360,8 @@ def test_encode_ids_matches_columns_by_name_where_names_agree():
     swapped = pl.DataFrame({"what": ["Brazil"], "who": ["bob"]})
     assert [codes.tolist() for codes in encode_ids(swapped, ids)] == [[1], [1]]
     renamed = pl.DataFrame({"film": ["bob"], "who": ["Brazil"]})
-    assert [codes.tolist() for codes in encode_ids(renamed, ids)] == [[1], [1]]
+    with pytest.raises(DataError, match="X needs the id columns who, what, in any order; it has"):
+        encode_ids(renamed, ids)
 
 
 def test_encode_ids_maps_observations():
@@ -369,10 +370,18 @@ def test_encode_ids_maps_observations():
     assert [codes.tolist() for codes in encode_ids(test, train.ids)] == [[-1, 1, -1], [1, 0, 0]]
 
 
-def test_id_columns_splits_tables_and_observations():
-    assert [c.name for c in id_columns(pl.DataFrame(COLUMNS))] == ["who", "what", "stars"]
-    assert [list(c.entries) for c in id_columns(np.array([[1, 2], [3, 4]]))] == [[1, 3], [2, 4]]
-    assert [list(c.entries) for c in id_columns(observe(TRIPLES))] == [
+def test_id_columns_come_in_the_order_of_the_modes():
+    ids = observe(pd.DataFrame(COLUMNS)).ids
+    swapped = pl.DataFrame({"what": ["Brazil"], "stars": [1.0], "who": ["bob"]})
+    assert [(c.name, list(c.entries)) for c in id_columns(swapped, ids)] == [
+        ("who", ["bob"]),
+        ("what", ["Brazil"]),
+    ]
+    assert [list(c.entries) for c in id_columns(np.array([[1, 2], [3, 4]]), ids)] == [
+        [1, 3],
+        [2, 4],
+    ]
+    assert [list(c.entries) for c in id_columns(observe(TRIPLES), ids)] == [
         ["ann", "bob", "ann"],
         ["Alien", "Alien", "Brazil"],
     ]

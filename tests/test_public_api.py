@@ -49,7 +49,9 @@ def test_every_error_is_a_noisewise_error_and_a_builtin_one():
     from noisewise import errors
 
     for name, kind in vars(errors).items():
-        if inspect.isclass(kind) and kind is not errors.NoisewiseError:
+        if inspect.isclass(kind) and issubclass(kind, Warning):
+            assert issubclass(kind, UserWarning)
+        elif inspect.isclass(kind) and kind is not errors.NoisewiseError:
             assert issubclass(kind, errors.NoisewiseError)
             assert len(kind.__bases__) == 2, f"{name} inherits from no builtin error"
             assert name in noisewise.__all__

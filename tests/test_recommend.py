@@ -54,7 +54,7 @@ def test_many_lists_are_the_same_as_one_by_one_in_chunks_of_any_size(
     model, monkeypatch, cells_at_once
 ):
     monkeypatch.setattr(recommend, "CHUNK_CELLS", cells_at_once)
-    users = [*range(N_USERS), "nobody"]
+    users = [*range(N_USERS), 9_999]
     assert model.recommend_many(users, 4, risk=0.5) == [
         model.recommend(user, 4, risk=0.5) for user in users
     ]
@@ -70,12 +70,12 @@ def test_risk_prefers_the_certain(model):
 
 
 def test_candidates_are_the_only_ones_ranked(model, seen):
-    chosen = [3, 7, 11, "nothing", 7]
+    chosen = [3, 7, 11, 9_999, 7]
     got = model.recommend(5, 10, candidates=chosen, exclude_seen=False)
     assert_same_list(got, brute_force(model, 5, 10, items=[3, 7, 11]))
     got = model.recommend(5, 10, candidates=iter(chosen))
     assert_same_list(got, brute_force(model, 5, 10, items=[3, 7, 11], without=seen[5]))
-    assert model.recommend(5, candidates=["nothing"]) == []
+    assert model.recommend(5, candidates=[9_999]) == []
     assert model.recommend(5, candidates=[]) == []
 
 
@@ -87,8 +87,8 @@ def test_a_user_who_has_seen_everything_gets_nothing():
 
 
 def test_a_user_never_seen_gets_what_is_best_on_average(model):
-    got = model.recommend("nobody", 5)
-    assert_same_list(got, brute_force(model, "nobody", 5))
+    got = model.recommend(9_999, 5)
+    assert_same_list(got, brute_force(model, 9_999, 5))
 
 
 def test_an_item_that_was_only_held_out_is_not_recommended(small_world):
@@ -100,7 +100,7 @@ def test_an_item_that_was_only_held_out_is_not_recommended(small_world):
     model = DeviationFactorizer(**settings)
     model.fit(X[~rare], y[~rare], validation=observe(X[rare], y[rare]))
     assert len(model.ids_[1]) == N_ITEMS
-    assert 7 not in {best.id for best in model.recommend("nobody", 50)}
+    assert 7 not in {best.id for best in model.recommend(9_999, 50)}
     assert 7 not in {similar.id for similar in model.similar(3, 50)}
 
 
@@ -163,5 +163,5 @@ def test_risk_is_a_finite_number(model, risk):
 
 
 def test_similar_to_an_unknown_id_is_refused(model):
-    with pytest.raises(DataError, match="The item 'nothing' was not seen in training"):
-        model.similar("nothing")
+    with pytest.raises(DataError, match="The item 9999 was not seen in training"):
+        model.similar(9_999)

@@ -1,4 +1,4 @@
-"""The exceptions noisewise raises on purpose, and how it warns.
+"""The exceptions noisewise raises on purpose, and its warnings.
 
 .. code-block:: text
 
@@ -8,6 +8,9 @@
     ├── ModelFileError (ValueError)    a saved model or checkpoint is broken, foreign or too new
     ├── DivergedError (ArithmeticError)  training produced numbers that are not finite
     └── MissingExtraError (ImportError)  an optional library is needed; the message has the pip line
+
+    DataWarning (UserWarning)          the data can be used, but hardly for what it seems meant for
+    └── UnknownIdsWarning              next to none of the ids that were asked for was trained on
 
 Each also inherits from the builtin a caller would expect, so ``except ValueError`` keeps working.
 """
@@ -53,9 +56,17 @@ class MissingExtraError(NoisewiseError, ImportError):
         super().__init__(f"{purpose} needs an optional library: pip install 'noisewise[{extra}]'.")
 
 
+class DataWarning(UserWarning):
+    """What was given can be used, but hardly for what it seems to be meant for."""
+
+
+class UnknownIdsWarning(DataWarning):
+    """Next to none of the ids that were asked for was trained on."""
+
+
 def warn(message: str, category: type[Warning] = UserWarning) -> None:
     """Warn of something at the line outside of this package that led to it."""
     frame, level = sys._getframe(1), 2
     while frame.f_back is not None and frame.f_globals.get("__name__", "").startswith(PACKAGE):
         frame, level = frame.f_back, level + 1
-    warnings.warn(message, category, stacklevel=level)
+    warnings.warn(printable(message), category, stacklevel=level)

@@ -12,10 +12,9 @@ import numpy as np
 import numpy.typing as npt
 from sklearn.utils.validation import check_is_fitted
 
-from noisewise.errors import DataError, SettingError
+from noisewise.errors import SettingError
 from noisewise.models.changing import as_it_is
 from noisewise.models.low_rank import Rowwise
-from noisewise.observations import observe
 
 Table = dict[str, npt.NDArray[Any]]
 
@@ -89,9 +88,7 @@ def noisy_observations(model: Rowwise, X: Any, y: Any = None, *, n: int | None =
     check_is_fitted(model)
     check_many(n)
     model = as_it_is(model)
-    observations = observe(X, y, duplicates="last", ids=model.ids_)
-    if observations.n_modes != len(model.ids_):
-        raise DataError(f"X must have {len(model.ids_)} id columns; got {observations.n_modes}.")
+    observations = model._observed_again(X, y)
     mean, std = model.predict(observations, return_std=True)
     surprise = (observations.values - mean) / std
     order = np.argsort(-np.abs(surprise), kind="stable")[:n]

@@ -11,11 +11,11 @@ from pathlib import Path
 from typing import Any, Literal, TypeAlias, get_args
 
 from noisewise.datasets import movielens, netflix, sensors
-from noisewise.datasets.columns import choose_columns
 from noisewise.datasets.npz import read_npz
 from noisewise.datasets.text import named_errors, read_text
 from noisewise.errors import DataError, MissingExtraError
 from noisewise.observations import Observations, observe
+from noisewise.observations.columns import choose_columns
 from noisewise.observations.duplicates import Duplicates, check_duplicates
 
 Format: TypeAlias = Literal["csv", "tsv", "text", "parquet", "npz"]

@@ -28,10 +28,10 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
-from noisewise.datasets.columns import choose_columns
 from noisewise.datasets.text import join, named_errors
 from noisewise.errors import DataError
 from noisewise.observations import Codes, Duplicates, Ids, Observations, assemble
+from noisewise.observations.columns import choose_columns
 from noisewise.showing import progress
 
 DAY = 86_400

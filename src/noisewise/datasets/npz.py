@@ -23,9 +23,9 @@ import numpy as np
 from numpy.lib.npyio import NpzFile
 from numpy.typing import NDArray
 
-from noisewise.datasets.columns import choose_columns
 from noisewise.errors import DataError
 from noisewise.observations import Codes, Duplicates, Ids, Observations, assemble
+from noisewise.observations.columns import choose_columns
 from noisewise.observations.tables import check_seconds, check_values
 
 

@@ -18,10 +18,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from noisewise.datasets.columns import Choice, choose_columns
 from noisewise.datasets.lines import Block, blocks, split_line, text_lines
 from noisewise.errors import DataError
 from noisewise.observations import Codes, Duplicates, Ids, Observations, assemble
+from noisewise.observations.columns import Choice, choose_columns
 from noisewise.showing import progress
 
 _INTEGER = re.compile(r"0|-?[1-9][0-9]{0,17}")  # as Python writes it, and within int64

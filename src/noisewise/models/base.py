@@ -24,7 +24,8 @@ from noisewise.errors import ModelFileError, warn
 from noisewise.filed_ids import pack_ids, unpack_ids
 from noisewise.models.changing import at_one_moment, in_one_step
 from noisewise.models.settings import Rule, check
-from noisewise.observations import Ids, encode_ids, observe
+from noisewise.observations import Ids, Observations, encode_ids, observe, warn_of_unknown
+from noisewise.observations.tables import has_names
 
 Array = npt.NDArray[Any]
 
@@ -42,6 +43,10 @@ class Factorizer(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         Predictions are clipped to it.
     calibration_ : Calibration or None
         What held-out errors said of the std; None when nothing was held out.
+    n_features_in_ : int
+        The number of id columns.
+    feature_names_in_ : ndarray of str
+        Their names, if the model was fitted to a frame.
     """
 
     ids_: tuple[Ids, ...]
@@ -75,7 +80,8 @@ class Factorizer(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         Parameters
         ----------
         X : table of ids
-            One id column per mode. Ids never seen get what is known of the others and a wider std.
+            One id column per mode. The columns of a frame are found by their names, in any order,
+            and others are left out. Ids never seen get what is known of the others and a wider std.
         return_std : bool
             Also return the standard deviation of each value around its prediction.
 
@@ -85,7 +91,7 @@ class Factorizer(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         std : ndarray, if asked for
             Noise and ignorance together, calibrated on held-out data where there was some.
         """
-        mean, noise, ignorance = self._predict(X)
+        mean, noise, ignorance = self._asked(X)
         return (mean, np.sqrt(noise + ignorance)) if return_std else mean
 
     @at_one_moment
@@ -97,7 +103,7 @@ class Factorizer(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         mean, noise_std, ignorance_std : ndarray
             More data shrinks the ignorance; the noise stays.
         """
-        mean, noise, ignorance = self._predict(X)
+        mean, noise, ignorance = self._asked(X)
         return mean, np.sqrt(noise), np.sqrt(ignorance)
 
     @at_one_moment
@@ -127,7 +133,7 @@ class Factorizer(RegressorMixin, BaseEstimator):  # type: ignore[misc]
     def calibrate(self, X: Any, y: Any = None) -> Self:
         """Learn from values that were not trained on how far std and interval must reach."""
         check_is_fitted(self)
-        held_out = observe(X, y, duplicates="last", ids=self.ids_)
+        held_out = self._observed_again(X, y)
         self.calibration_ = None
         mean, std = self.predict(held_out, return_std=True)
         self.calibration_ = Calibration.measure(held_out.values - mean, std)
@@ -154,6 +160,7 @@ class Factorizer(RegressorMixin, BaseEstimator):  # type: ignore[misc]
             "model": type(self).__name__,
             "settings": _settings(self),
             "ids": [entry for entry, _ in packed],
+            "has_names": hasattr(self, "feature_names_in_"),
             "value_range": self.value_range_,
             "calibration": None,
         }
@@ -177,6 +184,8 @@ class Factorizer(RegressorMixin, BaseEstimator):  # type: ignore[misc]
                 raise ModelFileError(
                     f"{path} is damaged: it must have 2 modes, but has {len(model.ids_)}."
                 )
+            if header.get("has_names") is True:
+                model._name_columns()
             model.value_range_ = _value_range(path, header["value_range"])
             model.calibration_ = _calibration(path, header["calibration"], tensors)
             model._unpack(path, header, tensors)
@@ -186,9 +195,18 @@ class Factorizer(RegressorMixin, BaseEstimator):  # type: ignore[misc]
             raise storage.damaged(path, error) from error
         return model
 
-    def _predict(self, X: Any) -> Moments:
+    def _asked(self, X: Any) -> Moments:
+        """Predict what a person asked for, who may have meant other ids."""
         check_is_fitted(self)
         moments, unseen = self._cells(X)
+        warn_of_unknown(X, self.ids_, unseen, but=self._unbounded())
+        return self._finished(moments, unseen)
+
+    def _predict(self, X: Any) -> Moments:
+        return self._finished(*self._cells(X))
+
+    def _finished(self, moments: Moments, unseen: npt.NDArray[np.bool_]) -> Moments:
+        """Put moments into what the settings and the calibration say."""
         mean, noise, ignorance = moments
         if self.unknown != "default":
             mean = np.where(unseen, np.float32(self.unknown), mean)
@@ -197,6 +215,25 @@ class Factorizer(RegressorMixin, BaseEstimator):  # type: ignore[misc]
 
     def _cells(self, X: Any) -> tuple[Moments, npt.NDArray[np.bool_]]:
         return self._moments(encode_ids(X, self.ids_))
+
+    def _unbounded(self) -> tuple[int, ...]:
+        """Modes in which an id never seen is normal: times."""
+        return ()
+
+    def _observed_again(self, X: Any, y: Any) -> Observations:
+        """Observe values for a model that is fitted: columns are found by the names of its ids."""
+        return observe(X, y, duplicates="last", ids=self.ids_)
+
+    def _note_columns(self, X: Any) -> None:
+        """Remember the columns that the model was fitted to, as scikit-learn does."""
+        self.n_features_in_ = len(self.ids_)
+        if hasattr(self, "feature_names_in_"):
+            del self.feature_names_in_
+        if has_names(X):
+            self._name_columns()
+
+    def _name_columns(self) -> None:
+        self.feature_names_in_ = np.array([ids.name for ids in self.ids_], dtype=object)
 
     @property
     def std_scale_(self) -> float:

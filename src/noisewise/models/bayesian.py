@@ -152,8 +152,8 @@ class BayesianFactorizer(Learner, Rowwise):
         "likelihood": one_of("gaussian", "ordinal"),
         "implicit": one_of(True, False, "auto"),
         "time": Rule(
-            "the name or the number of a column, or None",
-            lambda v: v is None or (isinstance(v, str | int) and v is not True and v is not False),
+            "the name of a column, its number counted from 0, or None",
+            lambda v: v is None or isinstance(v, str) or whole(0).holds(v),
         ),
         "sweeps": whole(2),
         "burn_in": whole(0),
@@ -264,6 +264,7 @@ class BayesianFactorizer(Learner, Rowwise):
         self.convergence_ = convergence(chains, names, self.burn_in)
         curve = [info for training in done for info in training.curve]
         self._describe(observations, curve, len(curve))
+        self._note_columns(X)
         self._warn_unless_converged()
         if not any(training.interrupted for training in done):
             for checkpoint in checkpoints.values():
@@ -323,6 +324,10 @@ class BayesianFactorizer(Learner, Rowwise):
         if self.implicit is True and n_modes != 2:
             raise DataError(f"implicit=True needs 2 id columns; got {n_modes}.")
         return observations
+
+    def _observed_again(self, X: Any, y: Any) -> Observations:
+        time = None if isinstance(X, Observations) else self.time
+        return observe(X, y, duplicates="last", ids=self.ids_, time=time)
 
     def _model(self, n_modes: int, seed: int) -> Model:
         rank = self.deviation_rank if self.deviation == "lowrank" else NOISE_RANK[self.deviation]

@@ -26,7 +26,7 @@ from noisewise.models.changing import in_one_step
 from noisewise.models.interpolation import LinearInterpolator
 from noisewise.models.nested import adjusted, pack, shown, unpack
 from noisewise.models.residual import ResidualFactorizer, quick_factorizer
-from noisewise.models.sensors import MODE, SHARED, Units, sensor_modes, series_keys
+from noisewise.models.sensors import MODE, SHARED, InTime, Units, sensor_modes, series_keys
 from noisewise.models.settings import VERBOSE, Rule, check, either, number, random_seed
 from noisewise.models.smoother import OUSmoother, usual_step
 from noisewise.models.stamps import checked_stamps
@@ -62,7 +62,7 @@ class Gaps(NamedTuple):
     length: float
 
 
-class AutoFactorizer(Factorizer):
+class AutoFactorizer(InTime):
     """Choose among models of sensors by what they predict of readings that were held out.
 
     Half of the held-out cells are single ones, half are stretches of single series. How long a
@@ -214,7 +214,7 @@ class AutoFactorizer(Factorizer):
         self.scores_, self.reason_ = scores, reason
         self.ids_, self.calibration_ = seen.ids, calibration
         self.value_range_ = range_of(self.value_range, seen)
-        self.n_features_in_ = seen.n_modes
+        self._note_columns(X)
         self.seconds_ = clock.perf_counter() - started
         log.info("%s", self)
         return self

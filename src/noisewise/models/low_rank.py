@@ -18,7 +18,7 @@ from noisewise.engine.state import Codes, Floats
 from noisewise.errors import DataError
 from noisewise.models.base import Factorizer
 from noisewise.models.changing import at_one_moment
-from noisewise.observations import Ids
+from noisewise.observations import Ids, warn_of_types
 from noisewise.observations.tables import check_values
 from noisewise.recommend import Knowledge, Seen, Side, similar_rows, top_columns
 from noisewise.showing import printable
@@ -110,7 +110,7 @@ class Rowwise(Factorizer):
         """Recommend to many ids, each as ``recommend`` would, in chunks."""
         check_is_fitted(self)
         self._needs_two_modes("recommend")
-        rows = self.ids_[0].lookup(ids)
+        rows = self._codes(0, ids)
         excluded = [np.empty(0, dtype=np.int32)] * len(rows)
         if exclude_seen:
             if self.seen_ is None:
@@ -155,7 +155,7 @@ class Rowwise(Factorizer):
         self._needs_two_modes("fold_in")
         m = self._mode(mode)
         values = check_values(y, "y")
-        codes = self.ids_[1 - m].lookup(others)
+        codes = self._codes(1 - m, others)
         if len(codes) != len(values) or not len(values):
             raise DataError(
                 f"fold_in needs one value for each id; got {len(codes)} and {len(values)}."
@@ -178,7 +178,7 @@ class Rowwise(Factorizer):
         ids = self.ids_[1 - mode]
         chosen = None
         if candidates is not None:
-            chosen = ids.lookup(list(candidates))
+            chosen = self._codes(1 - mode, list(candidates))
             chosen = chosen[chosen >= 0]
         best = top_columns(
             self.factors_, side, n, mode=mode, risk=risk, std_scale=self.std_scale_,
@@ -219,6 +219,13 @@ class Rowwise(Factorizer):
         if isinstance(mode, int) and 0 <= mode < len(names):
             return mode
         raise DataError(f"mode must be one of {names} or their numbers from 0; got {mode!r}.")
+
+    def _codes(self, mode: int, asked: Any) -> Codes:
+        """Row numbers of ids, -1 where they are unknown, which is normal unless the type is."""
+        codes = self.ids_[mode].lookup(asked)
+        if len(codes) and (codes < 0).all():
+            warn_of_types(self.ids_[mode], asked)
+        return codes
 
     def _known_code(self, id: Any, mode: int) -> int:
         code = int(self.ids_[mode].lookup([id])[0])
@@ -313,7 +320,7 @@ class NewRow:
 
     def _cells(self, others: Sequence[Any]) -> Moments:
         other = 1 - self.mode
-        codes = self.model.factors_.known_codes(other, self.model.ids_[other].lookup(others))
+        codes = self.model.factors_.known_codes(other, self.model._codes(other, others))
         return self.model._cells_of(self.side, self.mode, codes)
 
 

@@ -25,7 +25,7 @@ from noisewise.models.base import Factorizer
 from noisewise.models.bayesian import BayesianFactorizer
 from noisewise.models.changing import in_one_step
 from noisewise.models.nested import adjusted, pack, shown, unpack
-from noisewise.models.sensors import MODE, SHARED
+from noisewise.models.sensors import MODE, SHARED, InTime
 from noisewise.models.settings import VERBOSE, Rule, check, either, number, one_of, random_seed
 from noisewise.models.smoother import OUSmoother
 from noisewise.models.trained import Trained, fixed_seed, hold_out, joined, range_of
@@ -84,7 +84,7 @@ class Layer(NamedTuple):
         return Moments(mean, left * noise, left * ignorance + lack * variance), unseen
 
 
-class ResidualFactorizer(Factorizer):
+class ResidualFactorizer(InTime):
     """Factorize what a simple model of each series leaves unexplained.
 
     The base predicts every training cell from the others, with a std; a factorization is trained on
@@ -238,7 +238,7 @@ class ResidualFactorizer(Factorizer):
         self.far_, self.near_ = layers[0], layers[1] if self.base == "ou" else None
         self.power_, self.ids_, self.calibration_ = power, everything.ids, calibration
         self.value_range_ = range_of(self.value_range, everything)
-        self.n_features_in_ = everything.n_modes
+        self._note_columns(X)
         self.seconds_ = clock.perf_counter() - started
         return self
 

@@ -114,7 +114,16 @@ class Grouping:
         return np.where(types < 0, self.n_types, types)
 
 
-class SeriesModel(Factorizer):
+class InTime(Factorizer):
+    """Base class of models of which one mode is time."""
+
+    time: int | str
+
+    def _unbounded(self) -> tuple[int, ...]:
+        return (mode_number(self.time, self.ids_, "time"),)
+
+
+class SeriesModel(InTime):
     """Base class of models that look at one series at a time.
 
     A model says what it learns of all series (``_learn``) and what it knows of them at some times
@@ -134,7 +143,6 @@ class SeriesModel(Factorizer):
     }
     _std_is_honest: ClassVar[bool] = True
 
-    time: int | str
     group: int | str | None
     value_range: Literal["auto"] | tuple[float, float] | None
     duplicates: Literal["error", "last", "mean"]
@@ -182,6 +190,7 @@ class SeriesModel(Factorizer):
         self.ids_, self.calibration_ = seen.ids, None
         self.value_range_ = range_of(self.value_range, seen)
         self._keep(series, grouping)
+        self._note_columns(X)
         self.seconds_ = clock.perf_counter() - started
         return self
 
@@ -356,7 +365,7 @@ def encode_in_time(
     when = np.append(stamps, np.nan)[codes[mode]]
     new = np.flatnonzero(codes[mode] < 0)
     if len(new):
-        entries = check_ids(matching_column(X, ids, mode), ids[mode].name)
+        entries = check_ids(id_columns(X, ids)[mode].entries, ids[mode].name)
         fresh = [entries[k] for k in new] if isinstance(entries, list) else entries[new]
         found, dates = read_stamps(fresh)
         when[new] = np.where(dates == are_dates, found, np.nan)
@@ -371,11 +380,3 @@ def mode_number(mode: int | str, ids: tuple[Ids, ...], setting: str) -> int:
     if not isinstance(mode, str) and -len(names) <= mode < len(names):
         return int(mode) % len(names)
     raise SettingError(f"{setting} must be one of {names} or its number; got {mode!r}.")
-
-
-def matching_column(X: Any, ids: tuple[Ids, ...], mode: int) -> Any:
-    """Return the entries of a mode: by name where all names agree, else by position."""
-    columns = id_columns(X)
-    by_name = {column.name: column.entries for column in columns}
-    names = [one.name for one in ids]
-    return by_name[names[mode]] if by_name.keys() == set(names) else columns[mode].entries

@@ -20,15 +20,14 @@ from noisewise.engine.neighbours import Array, Ints, Nearest, Snapshots, nearest
 from noisewise.engine.state import Codes
 from noisewise.errors import DataError, ModelFileError
 from noisewise.filed_ids import pack_ids, unpack_ids
-from noisewise.models.base import Factorizer
 from noisewise.models.changing import in_one_step
 from noisewise.models.sensors import (
     MODE,
     PRIOR,
     SHARED,
+    InTime,
     Units,
     key_places,
-    matching_column,
     mode_number,
     n_keys,
     series_keys,
@@ -37,6 +36,7 @@ from noisewise.models.sensors import (
 from noisewise.models.settings import Rule, check, either, number, whole
 from noisewise.models.trained import range_of
 from noisewise.observations import Ids, encode_ids, id_columns, observe
+from noisewise.observations.tables import take_apart
 
 NEIGHBOURS = 10  # tried by "auto", at most
 POWERS = (0.0, 1.0, 2.0)  # tried by "auto"
@@ -44,7 +44,7 @@ CHUNK = 65_536  # cells whose neighbours are held at a time
 LEAST = 1e-6  # share of a type's variance that an error has at least
 
 
-class SpatialNeighbours(Factorizer):
+class SpatialNeighbours(InTime):
     """Average the nearest observed locations at the same time and of the same type of sensor.
 
     Neighbours of a cell have the same ids in all modes but the location; a cell itself is never its
@@ -169,7 +169,7 @@ class SpatialNeighbours(Factorizer):
         self._keys, self._kinds, self._places = keys, kinds, places
         self.location_, self.ids_, self.calibration_ = location, seen.ids, None
         self.value_range_ = range_of(self.value_range, seen)
-        self.n_features_in_ = seen.n_modes
+        self._note_columns(X)
         self.seconds_ = clock.perf_counter() - started
         return self
 
@@ -224,7 +224,7 @@ class SpatialNeighbours(Factorizer):
 
     def _cells(self, X: Any) -> tuple[Moments, npt.NDArray[np.bool_]]:
         codes = encode_ids(X, self.ids_)
-        place = self._places.lookup(matching_column(X, self.ids_, self.location_))
+        place = self._places.lookup(id_columns(X, self.ids_)[self.location_].entries)
         return self._at(codes, place.astype(np.int64))
 
     def _moments(self, codes: tuple[Codes, ...]) -> tuple[Moments, npt.NDArray[np.bool_]]:
@@ -317,9 +317,9 @@ def read_coordinates(coordinates: Any) -> tuple[Ids, Array]:
     if isinstance(coordinates, Mapping):
         labels, rows = list(coordinates), list(coordinates.values())
     else:
-        first, *rest = id_columns(coordinates)
-        labels = list(first.entries)
-        rows = list(zip(*(column.entries for column in rest), strict=True))
+        first, *rest = take_apart(coordinates)[1]
+        labels = list(first)
+        rows = list(zip(*rest, strict=True))
     try:
         position = np.array([tuple(row) for row in rows], dtype=np.float64)
     except (TypeError, ValueError) as error:

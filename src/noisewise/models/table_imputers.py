@@ -25,13 +25,13 @@ from noisewise.engine.factors import Moments
 from noisewise.engine.series import Array, Series
 from noisewise.engine.state import Codes
 from noisewise.errors import DataError, ModelFileError
-from noisewise.models.base import Factorizer
 from noisewise.models.changing import in_one_step
 from noisewise.models.sensors import (
     MODE,
     PRIOR,
     SHARED,
     Grouping,
+    InTime,
     Units,
     n_keys,
     sensor_modes,
@@ -78,7 +78,7 @@ class Filled(NamedTuple):
         return mean, noise, np.where(there, 0.0, variance - noise)
 
 
-class TableImputer(Factorizer):
+class TableImputer(InTime):
     """Fill the table of times and series with an imputer of scikit-learn.
 
     Series are brought to mean 0 and std 1, imputed and brought back. A cell that was trained on is
@@ -236,7 +236,7 @@ class TableImputer(Factorizer):
         self._filled, self._share, self._factor = filled, share, factor
         self.ids_, self.calibration_ = everything.ids, calibration
         self.value_range_ = range_of(self.value_range, everything)
-        self.n_features_in_ = everything.n_modes
+        self._note_columns(X)
         self.seconds_ = clock.perf_counter() - started
         return self
 

@@ -33,7 +33,7 @@ from noisewise.errors import SettingError, warn
 from noisewise.models.arranging import Arrangement
 from noisewise.models.changing import at_one_moment, in_one_step
 from noisewise.models.nested import adjusted
-from noisewise.models.sensors import MODE
+from noisewise.models.sensors import MODE, InTime
 from noisewise.models.settings import Rule, check, either, number, one_of, whole
 from noisewise.models.trained import RULES, Learner, fixed_seed, joined, range_of, with_ids
 from noisewise.observations import Observations, observe
@@ -45,7 +45,7 @@ SHARED = (
 )  # fmt: skip
 
 
-class TemporalFactorizer(Learner):
+class TemporalFactorizer(Learner, InTime):
     """Bayesian factorization of sensors, each of which also drifts on its own; nothing to tune.
 
     What sensors share is a low-rank tensor of any number of modes, one of them time. What a series
@@ -240,6 +240,7 @@ class TemporalFactorizer(Learner):
         names, first = list(sampling.summaries(chain.draw)), sampling.thinning.first(chain.epoch)
         self.convergence_ = convergence([chain], names, first)
         self._describe(seen, training.curve, chain.epoch)
+        self._note_columns(X)
         if not training.interrupted:
             self._warn_unless_settled(sampling.unsettled(chain))
             for checkpoint in checkpoints.values():

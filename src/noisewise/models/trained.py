@@ -127,7 +127,6 @@ class Learner(Factorizer):
 
     def _describe(self, observations: Observations, curve: list[EpochInfo], epochs: int) -> None:
         self.learning_curve_ = _columns(curve)
-        self.n_features_in_ = observations.n_modes
         self.n_epochs_ = epochs
         self.seen_ = None
         if self.keep_seen and observations.n_modes == 2:
@@ -255,6 +254,7 @@ class Trained(Learner):
             if not interrupted:  # else the model of the first training is the better one
                 self._adopt(fitted.knowledge)
         self._describe(everything, curve, epochs)
+        self._note_columns(X)
         if not interrupted:
             for checkpoint in checkpoints.values():
                 checkpoint.remove()
@@ -295,7 +295,10 @@ def joined(first: Observations, second: Observations) -> Observations:
     """Return all observations of both, which have the same ids."""
     ids = second.ids
     codes = tuple(np.append(a, b) for a, b in zip(first.codes, second.codes, strict=True))
-    return Observations(codes, np.append(first.values, second.values), ids)
+    time = None
+    if first.time is not None and second.time is not None:
+        time = np.append(first.time, second.time)
+    return Observations(codes, np.append(first.values, second.values), ids, time)
 
 
 def range_of(chosen: Any, observations: Observations) -> tuple[float, float] | None:

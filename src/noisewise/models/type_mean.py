@@ -12,13 +12,12 @@ from noisewise import storage
 from noisewise.engine.factors import Moments
 from noisewise.engine.state import Codes
 from noisewise.errors import ModelFileError
-from noisewise.models.base import Factorizer
 from noisewise.models.changing import in_one_step
-from noisewise.models.sensors import Grouping, Units, sensor_modes
+from noisewise.models.sensors import Grouping, InTime, Units, sensor_modes
 from noisewise.observations import observe
 
 
-class TypeMean(Factorizer):
+class TypeMean(InTime):
     """Predict the mean of a type of sensor everywhere; its std is all noise.
 
     Parameters
@@ -50,6 +49,7 @@ class TypeMean(Factorizer):
         grouping = self._grouping(tuple(seen.ids))
         self.units_ = Units.of(seen.values, grouping.type_of(seen.codes), grouping.n_types)
         self.ids_, self.value_range_, self.calibration_ = seen.ids, None, None
+        self._note_columns(X)
         return self
 
     def leave_one_out(self, X: Any, return_std: bool = False) -> Any:

@@ -11,6 +11,7 @@ from noisewise.observations.observations import (
     observe,
 )
 from noisewise.observations.tables import Column
+from noisewise.observations.unknown import warn_of_types, warn_of_unknown
 
 __all__ = [
     "Codes",
@@ -23,4 +24,6 @@ __all__ = [
     "encode_ids",
     "id_columns",
     "observe",
+    "warn_of_types",
+    "warn_of_unknown",
 ]

@@ -16,9 +16,11 @@ import scipy.sparse
 from numpy.typing import NDArray
 
 from noisewise.errors import DataError
+from noisewise.observations.columns import find_ids
 from noisewise.observations.duplicates import Duplicates, Groups, check_duplicates, group_cells
 from noisewise.observations.ids import Codes, Ids
-from noisewise.observations.tables import TIME, Column, check_seconds, check_values, split_table
+from noisewise.observations.parts import default_names, known_parts, parts_of
+from noisewise.observations.tables import Column, check_seconds, check_values
 from noisewise.showing import printable
 
 
@@ -129,7 +131,7 @@ def observe(
         tuples. In a scipy sparse matrix every stored entry is an observation, a stored zero too;
         rows and columns without one get no id. Observations are returned as they are.
     y : 1-d array, series or sequence, optional
-        The values. Without it the last column of `X` holds them.
+        The values. Without it a column of `X` holds them.
     duplicates : {"error", "last", "mean"}
         What to do about a cell that is given more than once: raise, keep its last row, or take the
         mean in the place (and with the time) of its first row.
@@ -137,12 +139,24 @@ def observe(
         When each value was observed, as unix seconds or dates; or which column of `X` says so.
     ids : sequence of Ids, optional
         Ids that keep their row numbers; ids not among them are appended. A single observation is
-        enough then.
+        enough then. The columns of a frame are found by the names of these ids, and others are left
+        out.
 
     Returns
     -------
     Observations
         In the order of the rows of `X`.
+
+    Notes
+    -----
+    Columns of a frame are found by their usual names, as `noisewise.read` finds them: a user and an
+    item (the user is the first mode, wherever it stands), a rating, value, score or stars, and a
+    timestamp, time or date, which is left out unless `time` names it. Where there is no user and
+    item, every column is an id, but for the value: the column with such a name if it is the last,
+    else the last. With `y`, a column beside user and item that is named like a value is left out,
+    and one with any other name is a mode more. Where names leave a doubt, this raises.
+
+    In a table without names all columns are ids, but for the last, without `y`.
 
     Examples
     --------
@@ -158,11 +172,14 @@ def observe(
     if scipy.sparse.issparse(X) and y is not None:
         raise DataError("A sparse matrix X holds the values itself; leave out y.")
     place = time if isinstance(time, str | int) else None
-    columns, value = split_table(X, with_value=y is None, time=place), Column("y", y)
-    if place is not None:
-        time = _time_column(columns, place)
-    if y is None:
-        value = columns.pop()
+    if ids is None:
+        columns, value, seconds = parts_of(X, with_value=y is None, time=place)
+    else:
+        wanted = [known.name for known in ids]
+        columns, value, seconds = known_parts(X, wanted, with_value=y is None, time=place)
+    time = time if place is None else seconds
+    if value is None:
+        value = Column("y", y)
     n_rows = len(columns[0].entries) if columns else len(X)
     if len(columns) < 2:
         beside = ", beside the last one, which holds the values if y is None" if y is None else ""
@@ -177,7 +194,7 @@ def observe(
     if ids is None:
         coded = [Ids.encode(column.entries, column.name) for column in columns]
     else:
-        modes = zip(ids, _matched(columns, ids), strict=True)
+        modes = zip(ids, columns, strict=True)
         coded = [known.extend(column.entries) for known, column in modes]
     return assemble(
         [codes for _, codes in coded],
@@ -234,29 +251,31 @@ def assemble(
     return seen
 
 
-def id_columns(X: Any) -> list[Column]:
-    """Split a table of ids into its columns.
+def id_columns(X: Any, ids: Sequence[Ids]) -> list[Column]:
+    """Return the id columns of a table, in the order of known modes.
 
     Parameters
     ----------
     X : table of ids, sparse matrix or Observations
         As for `observe`, without values.
+    ids : sequence of Ids
+        The known ids of each mode; columns are found as `encode_ids` finds them.
 
     Returns
     -------
     list of Column
-        The name and the entries of each. A table without names gets "user" and "item", or "mode0",
-        "mode1", ... where it has not two columns.
+        The name and the entries of each.
 
     Examples
     --------
-    >>> id_columns([("ann", "Alien"), ("bob", "Alien")])
+    >>> seen = observe([("ann", "Alien", 5), ("bob", "Brazil", 3)])
+    >>> id_columns([("ann", "Alien"), ("bob", "Alien")], seen.ids)
     [Column(name='user', entries=['ann', 'bob']), Column(name='item', entries=['Alien', 'Alien'])]
     """
     if isinstance(X, Observations):
-        modes = zip(X.ids, X.codes, strict=True)
-        return [Column(ids.name, ids.labels[codes]) for ids, codes in modes]
-    return split_table(X)
+        paired = _paired(X, ids)
+        return [Column(known.name, own.labels[codes]) for known, own, codes in paired]
+    return known_parts(X, [known.name for known in ids]).ids
 
 
 def encode_cells(
@@ -271,8 +290,8 @@ def encode_cells(
     ids : sequence of Ids
         The known ids of each mode.
     time : str or int
-        Name or number of the column that holds times; in a table without names, it is the last of
-        one column more than there are ids.
+        Name or number of the column that holds times, if there is one; in a table without names, it
+        is the last of one column more than there are ids.
 
     Returns
     -------
@@ -287,21 +306,18 @@ def encode_cells(
     """
     if isinstance(X, Observations):
         return encode_ids(X, ids), X.time
-    columns = split_table(X, time=time)
-    seconds = None
-    nameless = columns[-1].name == f"mode{len(ids)}"
-    if len(columns) == len(ids) + 1 and (columns[-1].name == TIME or nameless):
-        column = columns.pop()
-        seconds = check_seconds(column.entries, len(columns[0].entries))
-    modes = zip(ids, _matched(columns, ids), strict=True)
+    columns, _, seconds = known_parts(X, [known.name for known in ids], time=time)
+    if seconds is not None:
+        seconds = check_seconds(seconds, len(columns[0].entries))
+    modes = zip(ids, columns, strict=True)
     return tuple(known.lookup(column.entries) for known, column in modes), seconds
 
 
 def encode_ids(X: Any, ids: Sequence[Ids]) -> tuple[Codes, ...]:
     """Return the row numbers of a table of ids, -1 where an id is unknown.
 
-    Columns are matched by name where the names of `X` are those of `ids` in any order, else by
-    position.
+    The columns of a frame are found by their names, in any order, and columns with other names are
+    left out. Those of a table without names go by position.
 
     Parameters
     ----------
@@ -323,16 +339,8 @@ def encode_ids(X: Any, ids: Sequence[Ids]) -> tuple[Codes, ...]:
     """
     if isinstance(X, Observations):
         return tuple(known.lookup(own.labels)[codes] for known, own, codes in _paired(X, ids))
-    modes = zip(ids, _matched(split_table(X), ids), strict=True)
+    modes = zip(ids, known_parts(X, [known.name for known in ids]).ids, strict=True)
     return tuple(known.lookup(column.entries) for known, column in modes)
-
-
-def _time_column(columns: list[Column], place: str | int) -> Any:
-    """Take the column with the times out."""
-    if columns[-1].name != TIME:
-        names = ", ".join(column.name for column in columns)
-        raise DataError(f"X has no column {place!r} with times; it has {names}.")
-    return columns.pop().entries
 
 
 def _settled(
@@ -356,22 +364,23 @@ def _settled(
     )
 
 
-def _matched(columns: list[Column], ids: Sequence[Ids]) -> list[Column]:
-    """Return columns in the order of the ids: by name where the names agree, else as they are."""
-    names = [known.name for known in ids]
-    if len(columns) != len(ids):
-        raise DataError(
-            f"X has {len(columns)} features, but noisewise is expecting {len(ids)} features as "
-            f"input: one id column each for {', '.join(names)}."
-        )
-    by_name = {column.name: column for column in columns}
-    return [by_name[name] for name in names] if by_name.keys() == set(names) else columns
-
-
 def _paired(seen: Observations, ids: Sequence[Ids]) -> list[tuple[Ids, Ids, Codes]]:
     """Return for each mode the known ids, the ids of the observations and their row numbers."""
-    own = [Column(own.name, (own, codes)) for own, codes in zip(seen.ids, seen.codes, strict=True)]
-    return [(known, *col.entries) for known, col in zip(ids, _matched(own, ids), strict=True)]
+    names, wanted = list(seen.names), [known.name for known in ids]
+    if len(names) != len(wanted):
+        raise DataError(
+            f"These observations have {len(names)} modes ({', '.join(names)}), but {len(wanted)} "
+            f"are needed: {', '.join(wanted)}."
+        )
+    order = find_ids(names, wanted)
+    if order is None and default_names(len(names)) == names:  # they came without names
+        order = tuple(range(len(names)))
+    if order is None:
+        raise DataError(
+            f"These observations are of {', '.join(names)}, but {', '.join(wanted)} are needed: "
+            "read them with columns of these names."
+        )
+    return [(known, seen.ids[k], seen.codes[k]) for known, k in zip(ids, order, strict=True)]
 
 
 def _renumber(seen: Observations, ids: Sequence[Ids]) -> Observations:

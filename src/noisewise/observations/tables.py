@@ -29,9 +29,6 @@ _NUMPY_TYPES = (
 )
 
 
-TIME = "\0time"  # the name of a column of times: no other column has it
-
-
 class Column(NamedTuple):
     """One column of a table."""
 
@@ -39,60 +36,46 @@ class Column(NamedTuple):
     entries: Any
 
 
-def split_table(X: Any, *, with_value: bool = False, time: str | int | None = None) -> list[Column]:
+def take_apart(X: Any, *, with_value: bool = False) -> tuple[list[str] | None, list[Any]]:
     """Take a table apart.
 
     Parameters
     ----------
     X : frame, 2-d array, list of rows or sparse matrix
-        One id column per mode. The ids of a sparse matrix are the positions of its stored entries.
+        The ids of a sparse matrix are the positions of its stored entries.
     with_value : bool
-        Whether the last column holds the values. Those of a sparse matrix are its stored entries.
-    time : str or int, optional
-        Name or number of a column that holds times and not ids.
+        Whether to return the stored entries of a sparse matrix, too, as the last column.
 
     Returns
     -------
-    list of Column
-        With `time` its column is the last, called ``TIME``; there is none if `X` does not have it.
-        Id columns without a name are called "user" and "item", or "mode0", "mode1", ... where there
-        are not two of them.
+    names, entries
+        Of every column. Names are None where `X` has none, or some that are no text.
     """
-    names: Sequence[Any] = ()
-    entries: list[Any]
     X = _from_frame(X)
     if isinstance(X, nw.DataFrame):
-        names, entries = X.columns, list(X.iter_columns())
-    elif scipy.sparse.issparse(X):
+        return _text_names(X), list(X.iter_columns())
+    if scipy.sparse.issparse(X):
         stored = X.tocoo()
-        entries = [*stored.coords, stored.data] if with_value else list(stored.coords)
-    elif isinstance(X, list | tuple):
-        entries = _transpose(X)
-    elif hasattr(X, "__array__"):
-        array = np.asarray(X)
-        if array.ndim != 2:
-            _refuse_shape(array.ndim)
-        entries = list(array.T)
-    else:
+        return None, [*stored.coords, stored.data] if with_value else list(stored.coords)
+    if isinstance(X, list | tuple):
+        return None, _transpose(X)
+    if not hasattr(X, "__array__"):
         raise DataError(f"X must be a frame, a 2-d array or a list of tuples; got {type(X)}.")
-    named = bool(names) and all(isinstance(name, str) for name in names)
-    place = _place_of_time(time, names if named else [], len(entries))
-    if place is not None:
-        column = Column(TIME, entries[place])
-        rest = [k for k in range(len(entries)) if k != place]
-        names, entries = [names[k] for k in rest] if named else [], [entries[k] for k in rest]
-    if not named:
-        n_modes = len(entries) - with_value
-        modes = ["user", "item"] if n_modes == 2 else [f"mode{k}" for k in range(n_modes)]
-        names = [*modes, "value"][: len(entries)]
-    columns = [Column(*pair) for pair in zip(names, entries, strict=True)]
-    return columns if place is None else [*columns, column]
+    array = np.asarray(X)
+    if array.ndim != 2:
+        _refuse_shape(array.ndim)
+    return None, list(array.T)
 
 
-def _place_of_time(time: str | int | None, names: Sequence[str], many: int) -> int | None:
-    if isinstance(time, str):
-        return list(names).index(time) if time in names else None
-    return time if isinstance(time, int) and time < many else None
+def has_names(X: Any) -> bool:
+    """Tell whether X is a frame whose columns have names, all of them text."""
+    X = _from_frame(X)
+    return isinstance(X, nw.DataFrame) and _text_names(X) is not None
+
+
+def _text_names(frame: Any) -> list[str] | None:
+    names = list(frame.columns)
+    return names if names and all(isinstance(name, str) for name in names) else None
 
 
 def check_ids(column: Any, name: str) -> NDArray[Any] | list[Any]:
