@@ -149,7 +149,7 @@ def test_sites_stand_where_the_list_of_sites_puts_them(london):
 
 def test_a_site_is_not_at_a_place_without_numbers(london):
     (london / "sites.csv").write_text("SiteCode,Latitude,Longitude\nMY1,north,0.1\n")
-    with pytest.raises(DataError, match=r"sites\.csv: expected degrees for MY1; got \('north'"):
+    with pytest.raises(DataError, match=r"sites\.csv: expected degrees for MY1; got 'north'"):
         sensors.read(london)
 
 

@@ -338,14 +338,15 @@ def test_a_search_goes_on_on_a_machine_that_rounds_otherwise(task, tmp_path):
         ('{"model": "dmf", "splits": []}', "something other than trials"),
         (None, "has format 2"),
         ({"dmf": {}}, "dmf needs fixed, ranges, trials"),
-        ({"dmf": {"fixed": {}, "ranges": {}, "trials": [{}]}}, "need settings and seconds"),
+        ({"dmf": {"fixed": {}, "ranges": {}, "trials": [{}]}}, "need settings, seconds and"),
         ([], "must have names"),
     ],
 )
 def test_a_broken_file_is_a_sentence(tmp_path, text, sentence):
     path = tmp_path / "tuned.json"
     if not isinstance(text, str):
-        head = {"tuning": 1, "task": {}, "method": 0, "seed": 0, "metric": 0, "models": text}
+        head = {"tuning": 1, "task": {"kind": "ratings"}, "metric": "rmse", "models": text}
+        head |= {"method": 0, "seed": 0}
         text = json.dumps({**head, "tuning": 2} if text is None else head)
     path.write_text(text)
     with pytest.raises(DataError, match=sentence):

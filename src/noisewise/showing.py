@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import fields, is_dataclass
 from typing import Any
 
@@ -18,7 +18,8 @@ always: bool | None = None  # what the command line was told of bars: True, Fals
 _UNSAFE = re.compile(
     "[\x00-\x1f\x7f-\x9f\ud800-\udfff\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]"
 )
-_LONGEST = 60  # of a single entry in the line of an object
+_LONGEST = 60  # of a single entry in the line of an object, or of a name in a message
+_SHOWN = 20  # names in a message
 
 
 def printable(text: object, *, keep: str = "") -> str:
@@ -45,6 +46,33 @@ def printable(text: object, *, keep: str = "") -> str:
         return character if character in keep else ascii(character)[1:-1]
 
     return _UNSAFE.sub(escaped, str(text))
+
+
+def listed(names: Sequence[object]) -> str:
+    """Return names for a message: the first ones, cut where they are long, and how many more.
+
+    Examples
+    --------
+    >>> listed(["user", "item"])
+    'user, item'
+    >>> listed(range(1_000_000))[-23:]
+    '18, 19 and 999,980 more'
+    """
+    shown = ", ".join(shortened(name) for name in names[:_SHOWN])
+    more = len(names) - _SHOWN
+    return f"{shown} and {more:,} more" if more > 0 else shown
+
+
+def shortened(name: object) -> str:
+    """Return the beginning of a name that is too long for a message.
+
+    Examples
+    --------
+    >>> shortened("user"), len(shortened("u" * 1_000_000))
+    ('user', 63)
+    """
+    text = str(name)
+    return text if len(text) <= _LONGEST else text[:_LONGEST] + "..."
 
 
 def brief(thing: Any) -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Annotated, Any
@@ -30,6 +29,7 @@ from noisewise.cli.shared import (
 )
 from noisewise.cli.tables import aligned
 from noisewise.datasets.sensor_data import SensorData
+from noisewise.documents import is_number
 from noisewise.errors import DataError, SettingError
 from noisewise.experiments import ratings, sensors
 from noisewise.experiments.ratings import Result
@@ -128,7 +128,7 @@ def evaluate(
     keys = ("rmse", "nll", "log_loss", "spearman", "auc", "coverage90", "epochs", "seconds")
     text = aligned(_by_split(result, [key for key in keys if key in result["mean"]]))
     if against is not None:
-        other = json.loads(against.read_text())
+        other = read_results(against)[0]
         test = ratings.compare(result, other)
         result["against"] = {"model": other["model"], "metric": "rmse", **test._asdict()}
         text += (
@@ -212,8 +212,10 @@ def _compared(
         raise DataError("Results can only be compared over the same data and the same splits.")
     rows = []
     for a, b in pairs:
-        chosen = metric or ("mse" if "mse" in a["splits"][0] else "rmse")
+        chosen = metric or ("mse" if any("mse" in row for row in a["splits"]) else "rmse")
         test = sensors.compare(a, b, chosen)
+        if any(not is_number(one.get("mean", {}).get(chosen)) for one in (a, b)):
+            raise DataError(f"Both results need the mean of {chosen!r}, as a number.")
         rows.append(
             {
                 "protocol": _label(a["protocol"]),

@@ -2,25 +2,34 @@
 
 from __future__ import annotations
 
-import csv
-from collections.abc import Iterable, Sequence
+import itertools
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
-from noisewise.datasets.lines import text_lines
-from noisewise.errors import DataError, MissingExtraError
+from noisewise.datasets.digits import INTEGER
+from noisewise.datasets.files import DELIMITERS, FORMATS
+from noisewise.datasets.lines import Block, blocks, split_line, text_lines
+from noisewise.datasets.parquet import read_parquet
+from noisewise.datasets.text import id_fault, named_errors, time_fault, to_seconds
+from noisewise.errors import DataError
 from noisewise.observations import Ids
+from noisewise.observations.columns import find_ids
 from noisewise.observations.tables import check_seconds
+from noisewise.showing import listed
+
+Cells: TypeAlias = tuple[list[list[Any]], NDArray[Any] | None]
+
+_ANY = DELIMITERS["text"]
 
 
-def read_cells(
-    path: str | Path, ids: Sequence[Ids], time: str | None = None
-) -> tuple[list[list[Any]], NDArray[Any] | None]:
+def read_cells(path: str | Path, ids: Sequence[Ids], time: str | None = None) -> Cells:
     """Read the id columns of a CSV, TSV or Parquet file, one list per mode, and times if any.
 
+    Text is read as ``noisewise.read`` does: delimiters, quotes and blanks may be any that it knows.
     Columns are found by the names of the modes in the first line. A file without such a header has
     its ids in the first columns, and at least one id of its first line must be known: else it
     could be a header with other names.
@@ -41,14 +50,10 @@ def read_cells(
     path = Path(path)
     if not path.is_file():
         raise DataError(f"There is no file {path}.")
-    columns = _parquet(path, ids, time) if path.suffix == ".parquet" else _text(path, ids, time)
-    seconds = None
-    if len(columns) > len(ids):
-        seconds = _seconds(path, columns.pop())
-    typed_columns = [
-        [typed(entry, mode) for entry in column] for column, mode in zip(columns, ids, strict=True)
-    ]
-    return typed_columns, seconds
+    with named_errors(path):
+        if path.suffix.lower() == ".parquet":
+            return _parquet(path, ids, time)
+        return _text(path, ids, time)
 
 
 def typed(entry: Any, ids: Ids) -> Any:
@@ -60,75 +65,66 @@ def typed(entry: Any, ids: Ids) -> Any:
     >>> typed("7", numbers), typed("ann", numbers)
     (7, 'ann')
     """
-    if isinstance(entry, str) and ids.labels.dtype.kind == "i":
-        digits = entry.strip().removeprefix("-")
-        return int(entry) if digits.isascii() and digits.isdigit() else entry
+    if isinstance(entry, str) and ids.labels.dtype.kind == "i" and INTEGER.fullmatch(entry.strip()):
+        return int(entry)
     return entry
 
 
-def _seconds(path: Path, column: list[Any]) -> NDArray[Any]:
-    if all(isinstance(entry, str) for entry in column):
-        try:
-            return np.array(column, dtype=np.float64)
-        except ValueError:
-            pass  # then they must be dates, and what is neither is refused below
-    try:
-        return check_seconds(np.array(column, dtype=object), len(column))
-    except DataError as error:
-        raise DataError(f"{path}: {error}") from None
-
-
-def _text(path: Path, ids: Sequence[Ids], time: str | None) -> list[list[str]]:
+def _text(path: Path, ids: Sequence[Ids], time: str | None) -> Cells:
     names = [mode.name for mode in ids]
+    suffix = Path(path.name.removesuffix(".gz")).suffix.lower()
     lines = text_lines(path)
-    first = next(lines, "").rstrip("\r\n")
-    delimiter = "::" if "::" in first else "\t" if "\t" in first else ","
-    rows: Iterable[list[str]]
-    if delimiter == "::":
-        rows = (line.rstrip("\r\n").split("::") for line in lines)
-        head = first.split("::")
-    else:
-        rows = csv.reader(lines, delimiter=delimiter)
-        (head,) = csv.reader([first], delimiter=delimiter)
-    if not head or len(head) < len(ids):
+    first = next(lines, "")
+    delimiter = max(DELIMITERS.get(FORMATS.get(suffix, ""), _ANY), key=first.count)
+    head = split_line(first, delimiter)
+    if len(head) < len(ids):
         raise DataError(
-            f"{path} needs {len(ids)} id columns ({', '.join(names)}); line 1 has {head}."
+            f"{len(ids)} id columns ({listed(names)}) are needed; line 1 has {listed(head)}."
         )
-    named = set(names) <= set(head)
-    places = [head.index(name) for name in names] if named else list(range(len(ids)))
-    if named and time in head:
-        places.append(head.index(time))
-    columns: list[list[str]] = [[] for _ in places]
-    if not named:
-        cells = [(head[k], mode) for k, mode in zip(places, ids, strict=True)]
-        if all(mode.lookup([typed(entry, mode)])[0] < 0 for entry, mode in cells):
-            raise DataError(
-                f"{path}: line 1 names no column {' or '.join(names)} and holds no known id "
-                f"(it is {first!r}); put a header {','.join(names)} above the ids."
-            )
-        for column, (entry, _) in zip(columns, cells, strict=True):
-            column.append(entry)
-    for number, row in enumerate(rows, start=2):
-        if not row:
-            continue
-        if len(row) <= max(places):
-            raise DataError(
-                f"{path}, line {number}: {len(row)} fields, but {max(places) + 1} are needed."
-            )
-        for column, k in zip(columns, places, strict=True):
-            column.append(row[k])
-    return columns
+    found = find_ids(head, names)
+    named = found is not None
+    places = range(len(ids)) if found is None else found
+    body, number = (lines, 2) if named else (itertools.chain([first], lines), 1)
+    asked = [(typed(head[k], mode), mode) for k, mode in zip(places, ids, strict=True)]
+    if not named and all(mode.lookup([entry])[0] < 0 for entry, mode in asked):
+        raise DataError(
+            f"line 1 names no column {listed(names)} and holds no known id (it is {listed(head)}); "
+            f"put a header {','.join(names)} above the ids."
+        )
+    timed = head.index(time) if named and time in head else None
+    columns: list[list[Any]] = [[] for _ in places]
+    seconds: list[float] = []
+    for block in blocks(body, delimiter, head, number):
+        for k, column, mode in zip(places, columns, ids, strict=True):
+            _check(block, k, mode.name, id_fault)
+            column.extend(typed(entry.strip(), mode) for entry in block.columns[k])
+        if timed is not None:
+            _check(block, timed, head[timed], time_fault)
+            seconds.extend(map(to_seconds, block.columns[timed]))
+    return columns, None if timed is None else np.array(seconds)
 
 
-def _parquet(path: Path, ids: Sequence[Ids], time: str | None) -> list[list[Any]]:
-    try:
-        import pyarrow.parquet
-    except ImportError as error:
-        raise MissingExtraError("Reading Parquet", "parquet") from error
+def _check(block: Block, at: int, name: str, fault_of: Callable[[str], str | None]) -> None:
+    """Raise for the first entry of a column that is wrong."""
+    for line, entry in zip(block.lines, block.columns[at], strict=True):
+        fault = fault_of(entry)
+        if fault:
+            raise DataError(f"line {line}: {name} {entry[:60]!r} {fault}; mend or remove the line.")
+
+
+def _parquet(path: Path, ids: Sequence[Ids], time: str | None) -> Cells:
     names = [mode.name for mode in ids]
-    found = pyarrow.parquet.read_schema(path).names
-    if not set(names) <= set(found):
-        raise DataError(f"{path} needs the columns {', '.join(names)}; it has {', '.join(found)}.")
-    names += [time] if time is not None and time in found else []
-    table = pyarrow.parquet.read_table(path, columns=names)
-    return [table[name].to_pylist() for name in names]
+
+    def choose(found: list[str]) -> list[str]:
+        places = find_ids(found, names)
+        if places is None:
+            raise DataError(f"The columns {listed(names)} are needed; it has {listed(found)}.")
+        return [found[k] for k in places] + ([time] if time is not None and time in found else [])
+
+    table = read_parquet(path, choose)
+    columns = [
+        [typed(entry, mode) for entry in column.to_pylist()]
+        for column, mode in zip(table.columns, ids, strict=False)
+    ]
+    timed = table.num_columns > len(names)
+    return columns, check_seconds(table[time], table.num_rows) if timed else None

@@ -12,8 +12,9 @@ from typing import Any, Literal, TypeAlias, get_args
 
 from noisewise.datasets import movielens, netflix, sensors
 from noisewise.datasets.npz import read_npz
+from noisewise.datasets.parquet import read_parquet
 from noisewise.datasets.text import named_errors, read_text
-from noisewise.errors import DataError, MissingExtraError
+from noisewise.errors import DataError, SettingError
 from noisewise.observations import Observations, observe
 from noisewise.observations.columns import choose_columns
 from noisewise.observations.duplicates import Duplicates, check_duplicates
@@ -29,7 +30,7 @@ FORMATS: dict[str, Format] = {
     ".parquet": "parquet",
     ".npz": "npz",
 }
-_DELIMITERS = {"csv": [",", ";", "\t"], "tsv": ["\t"], "text": ["\t", ",", ";", "::"]}
+DELIMITERS = {"csv": [",", ";", "\t"], "tsv": ["\t"], "text": ["\t", ",", ";", "::"]}
 _TEXT, _GZIP, _PARQUET = "text", "a gzip file", "Parquet"
 _ZIP = "a zip archive, as .npz and .xlsx are"
 _MAGIC = {
@@ -121,7 +122,7 @@ def read(
         of_movielens = unnamed and movielens.is_movielens(path)
         of_netflix = unnamed and netflix.is_netflix(path)
         if not (of_sensors or of_movielens or of_netflix):
-            return read_text(path, delimiters=_DELIMITERS[format], **columns, duplicates=duplicates)
+            return read_text(path, delimiters=DELIMITERS[format], **columns, duplicates=duplicates)
     if of_sensors:
         return sensors.read(path, repeats=duplicates).observations
     if of_netflix:
@@ -138,7 +139,7 @@ def _format_of(path: Path, format: Format | None) -> Format:
                 f"{', '.join(get_args(Format))}."
             )
     if format not in get_args(Format):
-        raise ValueError(f"format must be one of {', '.join(get_args(Format))}; got {format!r}.")
+        raise SettingError(f"format must be one of {', '.join(get_args(Format))}; got {format!r}.")
     return format
 
 
@@ -158,19 +159,15 @@ def _check_content(path: Path, format: Format) -> None:
 
 
 def _read_parquet(path: Path, columns: dict[str, Any], duplicates: Duplicates) -> Observations:
-    try:
-        import pyarrow
-        import pyarrow.parquet
-    except ImportError:
-        raise MissingExtraError("Reading Parquet", "parquet") from None
-    try:
-        with pyarrow.parquet.ParquetFile(path) as file:
-            names = file.schema_arrow.names
-            choice = choose_columns(names, **columns)
-            chosen = [names[k] for k in (*choice.ids, choice.value)]
-            timed = [] if choice.time is None else [names[choice.time]]
-            table = file.read(columns=chosen + timed)
-    except (pyarrow.ArrowException, OSError) as error:
-        raise DataError(f"The Parquet file is damaged; get a new copy. {error}") from error
+    chosen: list[str] = []
+    timed: list[str] = []
+
+    def choose(names: list[str]) -> list[str]:
+        choice = choose_columns(names, **columns)
+        chosen.extend(names[k] for k in (*choice.ids, choice.value))
+        timed.extend([] if choice.time is None else [names[choice.time]])
+        return list(dict.fromkeys(chosen + timed))
+
+    table = read_parquet(path, choose)
     time = table.column(timed[0]) if timed else None
     return observe(table.select(chosen), duplicates=duplicates, time=time)

@@ -20,6 +20,7 @@ from noisewise.datasets.text import named_errors
 from noisewise.errors import DataError, SettingError
 from noisewise.imputing.times import time_mode
 from noisewise.observations import Codes, Ids
+from noisewise.showing import listed
 
 KINDS = {
     ".csv": "text", ".tsv": "text", ".txt": "text", ".parquet": "parquet",
@@ -149,9 +150,9 @@ def find_roles(names: list[str], named: dict[str, str | None]) -> dict[str, str 
     for role, name in named.items():
         usual = [n for n in names if n.strip().lower() in USUAL[role] and n not in taken]
         if name is not None and names.count(name) != 1:
-            raise DataError(f"{role} must be one of the columns {', '.join(names)}; got {name!r}.")
+            raise DataError(f"{role} must be one of the columns {listed(names)}; got {name!r}.")
         if name is None and len(usual) > 1:
-            raise DataError(f"Which of the columns {', '.join(usual)} is the {role}? Name it.")
+            raise DataError(f"Which of the columns {listed(usual)} is the {role}? Name it.")
         roles[role] = name or next(iter(usual), None)
         if roles["value"] is None and role == "time":
             break
@@ -162,7 +163,7 @@ def _long(rows: Rows, roles: dict[str, str | None], complete: bool) -> Gapped:
     options: dict[str, Any] = {role: name for role, name in roles.items() if name is not None}
     if "time" not in options:
         raise DataError(
-            f"Which of the columns {', '.join(rows.names)} is the time? Name it with time."
+            f"Which of the columns {listed(rows.names)} is the time? Name it with time."
         )
     value, time = options["value"], options["time"]
     ids = [options[role] for role in ("location", "sensor") if role in options]

@@ -24,6 +24,7 @@ from pathlib import Path
 
 import numpy as np
 
+from noisewise.datasets.digits import finite_pair, to_float, to_int
 from noisewise.datasets.lines import text_lines
 from noisewise.datasets.sensor_data import Coordinates, Repeats, SensorData, first_line, gather
 from noisewise.datasets.text import named_errors
@@ -107,7 +108,7 @@ def _read(file: Path, days: tuple[str, str] | None, repeats: Repeats) -> SensorD
         if len(fields) != _WIDTH:
             fields = line.split()  # other blanks between them, but none missing
         try:
-            epoch, mote = int(fields[2]), int(fields[3])
+            epoch, mote = to_int(fields[2]), to_int(fields[3])
             readings = [_reading(text) for text in fields[4:]]
         except (ValueError, IndexError):
             broken += 1
@@ -141,7 +142,7 @@ def _read(file: Path, days: tuple[str, str] | None, repeats: Repeats) -> SensorD
 
 def _reading(text: str) -> float:
     """Return a number, NaN where there is none; raise for what is not a reading."""
-    number = float(text) if text else float("nan")
+    number = to_float(text) if text else float("nan")
     if abs(number) > _LARGEST:
         raise ValueError(f"{text} is beyond what float32 can hold")
     return number
@@ -157,7 +158,7 @@ def _coordinates(file: Path) -> Coordinates | None:
             continue
         try:
             mote, x, y = fields
-            found[int(mote)] = (float(x), float(y))
+            found[to_int(mote)] = finite_pair(x, y)
         except ValueError:
             raise DataError(
                 f"{file.name}, line {number}: expected moteid x y, such as '1 21.5 23'; got "

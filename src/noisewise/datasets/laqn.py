@@ -24,7 +24,8 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from noisewise.datasets.lines import text_lines
+from noisewise.datasets.digits import finite_pair, to_float
+from noisewise.datasets.lines import csv_rows, text_lines
 from noisewise.datasets.sensor_data import (
     Coordinates,
     Repeats,
@@ -36,11 +37,12 @@ from noisewise.datasets.sensor_data import (
 from noisewise.datasets.text import named_errors
 from noisewise.errors import DataError
 from noisewise.observations import Codes, Ids
+from noisewise.showing import shortened
 
 DAY, HOUR = 86_400.0, 3_600.0
 
 _COLUMNS = ["site", "species", "readingdatetime", "value", "units", "provisional or ratified"]
-_PLACES = {"sitecode", "latitude", "longitude"}
+_PLACES = ("sitecode", "latitude", "longitude")
 _LARGEST = float(np.finfo(np.float32).max)
 
 
@@ -108,16 +110,16 @@ class _Readings:
 
     def append(self, file: Path) -> None:
         """Add the readings of a file."""
-        rows = csv.reader(text_lines(file))
+        rows = csv_rows(text_lines(file), strict=False)
         next(rows)
-        for row in rows:
+        for _, row in rows:
             if not row:
                 continue
             self.lines += 1
             try:
                 site, species, moment, text, _, _ = map(str.strip, row)
                 hour = _hour(moment)
-                value = float(text) if text else float("nan")
+                value = to_float(text) if text else float("nan")
             except ValueError:
                 self.broken += 1
                 continue
@@ -185,21 +187,22 @@ def _names(file: Path) -> list[str]:
 
 def _coordinates(path: Path) -> Coordinates | None:
     folder = path if path.is_dir() else path.parent
-    lists = [file for file in _tables(folder) if set(_names(file)) >= _PLACES]
+    lists = [file for file in _tables(folder) if set(_names(file)) >= set(_PLACES)]
     found: Coordinates = {}
     for file in lists:
         names = _names(file)
-        rows = csv.reader(text_lines(file))
+        rows = csv_rows(text_lines(file), strict=False)
         next(rows)
-        for row in filter(None, rows):
+        for _, row in rows:
             entry = dict(zip(names, row, strict=False))
-            place = entry.get("latitude", ""), entry.get("longitude", "")
-            if not all(map(str.strip, place)):
+            site, *place = (entry.get(name, "").strip() for name in _PLACES)
+            if not all(place):
                 continue
             try:
-                found[entry["sitecode"].strip()] = from_degrees(*map(float, place))
+                found[site] = from_degrees(*finite_pair(*place))
             except ValueError:
                 raise DataError(
-                    f"{file.name}: expected degrees for {entry['sitecode']}; got {place}."
+                    f"{file.name}: expected degrees for {shortened(site)}; got "
+                    f"{' and '.join(repr(text[:60]) for text in place)}."
                 ) from None
     return found or None

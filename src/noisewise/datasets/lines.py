@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import csv
 import gzip
 import io
@@ -12,13 +13,21 @@ from operator import methodcaller
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO, NamedTuple, cast
 
+from noisewise.datasets.limits import (
+    LONGEST_LINE,
+    check_columns,
+    check_unpacked,
+    most_unpacked,
+)
 from noisewise.errors import DataError
+from noisewise.showing import listed
 
 if TYPE_CHECKING:
     from _csv import Reader
 
-_LINES = 4096  # in a block; the fields of more would not stay in the cache
+_LETTERS = 2**17  # in a block; the fields of more would not stay in the cache
 _ROWS = 512  # in a block; more lists at a time would keep the garbage collector busy
+_FIELDS = 2**18  # in a block of rows
 
 
 class Block(NamedTuple):
@@ -29,10 +38,15 @@ class Block(NamedTuple):
 
 
 def text_lines(path: Path) -> Iterator[str]:
-    """Yield the lines of a file in UTF-8, unpacked if its name ends in ``.gz``."""
+    """Yield the lines of a file in UTF-8, unpacked if its name ends in ``.gz``.
+
+    No more than one line and a few kilobytes are in memory, and no line is longer than
+    ``LONGEST_LINE``.
+    """
     number = 0
     try:
-        with io.TextIOWrapper(_open(path), "utf-8-sig", newline="") as text:
+        guarded = cast(BinaryIO, _Guarded(path))
+        with io.TextIOWrapper(guarded, "utf-8-sig", newline="") as text:
             for line in text:
                 number += 1
                 yield line
@@ -52,10 +66,34 @@ def text_lines(path: Path) -> Iterator[str]:
 
 def split_line(line: str, delimiter: str) -> list[str]:
     """Return the fields of the first line."""
+    check_columns(line.count(delimiter) + 1)
+    return [field.strip() for _, row in csv_rows([line], delimiter) for field in row]
+
+
+def csv_rows(
+    lines: Iterable[str], delimiter: str = ",", number: int = 1, *, strict: bool = True
+) -> Iterator[tuple[int, list[str]]]:
+    """Split lines by the rules of csv; yield the line that a row begins in, and its fields.
+
+    Parameters
+    ----------
+    lines : iterable of str
+        The lines.
+    delimiter : str
+        What stands between fields.
+    number : int
+        The number of the first line.
+    strict : bool
+        Whether a quote in the wrong place is an error.
+    """
+    reader = _rows(lines, delimiter, strict)
+    line = number
     try:
-        return [field.strip() for field in next(_rows([line], delimiter))]
+        for row in reader:
+            yield line, row
+            line = number + reader.line_num
     except csv.Error as error:
-        raise DataError(f"line 1: {error}; is a quote left open?") from None
+        raise DataError(f"line {line}: {error}; is a quote left open?") from None
 
 
 def blocks(lines: Iterator[str], delimiter: str, names: list[str], number: int) -> Iterator[Block]:
@@ -77,7 +115,7 @@ def blocks(lines: Iterator[str], delimiter: str, names: list[str], number: int) 
     Block
         Rows that all have the right number of fields.
     """
-    while taken := list(itertools.islice(lines, _LINES)):
+    while taken := _take(lines):
         text = "".join(taken).replace("\r\n", "\n")
         quoted = '"' in text
         columns = None if quoted else _split_plain(text, delimiter, len(names))
@@ -90,6 +128,17 @@ def blocks(lines: Iterator[str], delimiter: str, names: list[str], number: int) 
         number += len(taken)
 
 
+def _take(lines: Iterator[str]) -> list[str]:
+    """Return the next lines: not by their number, as some may be very long."""
+    taken, letters = [], 0
+    for line in lines:
+        taken.append(line)
+        letters += len(line)
+        if letters >= _LETTERS:
+            break
+    return taken
+
+
 def _split_plain(text: str, delimiter: str, width: int) -> list[Sequence[str]] | None:
     """Return the columns of lines without quotes, None if a line has not the right width.
 
@@ -97,60 +146,97 @@ def _split_plain(text: str, delimiter: str, width: int) -> list[Sequence[str]] |
     faster than a list for every line.
     """
     text = text if text.endswith("\n") else text + "\n"
+    if "\r" in text or text.count(delimiter) != (width - 1) * text.count("\n"):
+        return None
     fields = text.replace("\n", f"{delimiter}\n{delimiter}").split(delimiter)
     fields.pop()
     period = width + 1
     ends = fields[width::period]
-    if "\r" in text or set(ends) != {"\n"} or len(ends) != text.count("\n"):
+    if set(ends) != {"\n"} or len(ends) != text.count("\n"):
         return None
     return [fields[k::period] for k in range(width)]
 
 
 def _parse(lines: Iterable[str], delimiter: str, names: list[str], number: int) -> Iterator[Block]:
     """Split lines by the rules of csv, leave out empty ones, find the one that is wrong."""
-    reader = _rows(lines, delimiter)
-    while True:
-        rows: list[list[str]] = []
-        start = number + reader.line_num
-        try:
-            rows.extend(itertools.islice(reader, _ROWS))
-        except csv.Error as error:  # the rows before the broken one are in the list
-            line = start + sum(map(_height, rows))
-            raise DataError(f"line {line}: {error}; is a quote left open?") from None
-        if not rows:
-            return
-        lines_of: Sequence[int] = range(start, start + len(rows))
-        if number + reader.line_num != start + len(rows):
-            lines_of = list(itertools.accumulate(map(_height, rows[:-1]), initial=start))
-        widths = set(map(len, rows))
-        if 0 in widths:  # empty lines
-            lines_of = [line for line, row in zip(lines_of, rows, strict=True) if row]
-            rows = [row for row in rows if row]
-        if not widths <= {0, len(names)}:
-            k = next(k for k, row in enumerate(rows) if len(row) != len(names))
+    width = len(names)
+    most = max(1, min(_ROWS, _FIELDS // width))
+    rows: list[list[str]] = []
+    lines_of: list[int] = []
+    for line, row in csv_rows(lines, delimiter, number):
+        if not row:  # an empty line
+            continue
+        if len(row) != width:
             raise DataError(
-                f"line {lines_of[k]}: found {len(rows[k])} fields, expected {len(names)}, which "
-                f"are {', '.join(names)}; mend or remove the line."
+                f"line {line}: found {len(row)} fields, expected {width}, which are "
+                f"{listed(names)}; mend or remove the line."
             )
-        if rows:
+        rows.append(row)
+        lines_of.append(line)
+        if len(rows) == most:
             yield Block(list(zip(*rows, strict=True)), lines_of)
+            rows, lines_of = [], []
+    if rows:
+        yield Block(list(zip(*rows, strict=True)), lines_of)
 
 
-def _rows(lines: Iterable[str], delimiter: str) -> Reader:
+def _rows(lines: Iterable[str], delimiter: str, strict: bool) -> Reader:
     """Return a reader of rows; the csv module knows delimiters of one character only."""
     if len(delimiter) > 1:
         separated = map(methodcaller("replace", delimiter, "\x1f"), lines)
         return csv.reader(separated, delimiter="\x1f", quoting=csv.QUOTE_NONE)
-    return csv.reader(lines, delimiter=delimiter, skipinitialspace=True, strict=True)
+    return csv.reader(lines, delimiter=delimiter, skipinitialspace=True, strict=strict)
 
 
-def _height(row: list[str]) -> int:
-    """Return how many lines a row takes; a quoted field may hold line ends."""
-    return 1 + sum(field.count("\n") for field in row)
+class _Guarded(io.BufferedIOBase):
+    """The bytes of a file, unpacked; ends with an error where there are too many of them."""
+
+    def __init__(self, path: Path) -> None:
+        self.most = most_unpacked(path) if path.suffix == ".gz" else None
+        if self.most is not None and _said_size(path) > self.most:
+            _unpack(path, self.most)  # which is faster than to read what is in it
+        self.file = _open(path)
+        self.read_so_far = self.in_line = 0
+
+    def readable(self) -> bool:
+        return True
+
+    def read1(self, size: int = -1) -> bytes:
+        content = self.file.read1(size)
+        self.read_so_far += len(content)
+        if self.most is not None:
+            check_unpacked(self.read_so_far, self.most)
+        end = max(content.rfind(b"\n"), content.rfind(b"\r"))
+        self.in_line = len(content) - end - 1 + (self.in_line if end < 0 else 0)
+        if self.in_line > LONGEST_LINE:
+            raise DataError(
+                f"found a line of more than {LONGEST_LINE:,} bytes, which no table has; is it text?"
+            )
+        return content
+
+    def close(self) -> None:
+        self.file.close()
+        super().close()
 
 
-def _open(path: Path) -> BinaryIO:
-    return cast(BinaryIO, gzip.open(path)) if path.suffix == ".gz" else path.open("rb")
+def _said_size(path: Path) -> int:
+    """Return the size that a gzip file says it unpacks to: its last four bytes."""
+    with path.open("rb") as file:
+        file.seek(max(0, file.seek(0, io.SEEK_END) - 4))
+        return int.from_bytes(file.read(4), "little")
+
+
+def _unpack(path: Path, most: int) -> None:
+    """Raise if a gzip file unpacks to too much; what else is wrong, its reader will say."""
+    unpacked = 0
+    with gzip.GzipFile(path) as file, contextlib.suppress(EOFError, zlib.error, gzip.BadGzipFile):
+        while piece := file.read(2**20):
+            unpacked += len(piece)
+            check_unpacked(unpacked, most)
+
+
+def _open(path: Path) -> io.BufferedIOBase:
+    return gzip.GzipFile(path) if path.suffix == ".gz" else path.open("rb")
 
 
 def _is_utf8(line: bytes) -> bool:

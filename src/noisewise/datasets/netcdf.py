@@ -7,8 +7,12 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from noisewise.datasets.limits import check_unpacked, most_unpacked
 from noisewise.errors import DataError, MissingExtraError
+from noisewise.showing import listed, shortened
 from noisewise.storage import write_bytes
+
+_HDF5 = b"\x89HDF\r\n\x1a\n"
 
 
 def read_netcdf(
@@ -25,21 +29,32 @@ def read_netcdf(
         As ``Gapped`` has them.
     """
     try:
+        import h5py
         import xarray
     except ImportError:
         raise MissingExtraError("Reading NetCDF", "xarray") from None
+    most = most_unpacked(path)
     try:
-        with xarray.open_dataset(path) as file:
-            data = file.load()
-    except (ValueError, OSError, LookupError, TypeError) as error:
-        raise DataError(f"{path} cannot be read as NetCDF: {error}") from None
+        # The content is opened and not the path, under which a broken file could stay open.
+        with path.open("rb") as content:
+            if content.read(len(_HDF5)) == _HDF5:
+                with h5py.File(content, "r") as whole:
+                    _look_through(whole)
+            content.seek(0)
+            with xarray.open_dataset(content) as file:
+                check_unpacked(file.nbytes, most)
+                data = file.load()
+    except DataError as error:
+        raise DataError(f"{path}: {error}") from None
+    except Exception as error:  # of broken files, xarray and what it reads with raise anything
+        raise DataError(f"{path} cannot be read as NetCDF: {shortened(error)}") from error
     time = time or "time"
     over_time = [str(name) for name, part in data.data_vars.items() if time in part.dims]
     names = over_time if value is None else [value]
     if not names or names[0] not in over_time:
         raise DataError(
-            f"{path} needs variables with the dimension {time!r}; it has {', '.join(over_time)} of "
-            f"them, and the dimensions {', '.join(map(str, data.dims))}."
+            f"{path} needs variables with the dimension {time!r}; it has {listed(over_time)} of "
+            f"them, and the dimensions {listed(list(data.dims))}."
         )
     options: dict[str, Any] = {"time": time} | ({} if sensor is None else {"sensor": sensor})
 
@@ -57,3 +72,13 @@ def read_netcdf(
         return [out]
 
     return data[value] if value is not None else data, options, write
+
+
+def _look_through(whole: Any) -> None:
+    """Look at every part of an HDF5 file: h5netcdf does not clean up after what it cannot open."""
+
+    def look(name: str, part: Any) -> None:
+        dict(part.attrs)
+
+    look("", whole)
+    whole.visititems(look)

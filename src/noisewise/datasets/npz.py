@@ -12,21 +12,19 @@ Sensors
 from __future__ import annotations
 
 import re
-import zipfile
-import zlib
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.lib.npyio import NpzFile
 from numpy.typing import NDArray
 
+from noisewise.datasets.archive import Archive, open_npz
 from noisewise.errors import DataError
 from noisewise.observations import Codes, Duplicates, Ids, Observations, assemble
 from noisewise.observations.columns import choose_columns
 from noisewise.observations.tables import check_seconds, check_values
+from noisewise.showing import listed
 
 
 class _Mode(NamedTuple):
@@ -41,7 +39,7 @@ class _Layout(NamedTuple):
     value: str
     scale: str | None = None
 
-    def fits(self, archive: NpzFile) -> bool:
+    def fits(self, archive: Archive) -> bool:
         return {self.value, *(mode.positions for mode in self.modes)} <= set(archive.files)
 
 
@@ -60,6 +58,7 @@ _SENSORS = _Layout(
 )
 _EPOCH_SECONDS = 30.0  # of the Intel lab
 _UNITS = {"days": 86_400, "hours": 3_600}
+_FARTHEST = 2**53  # steps of time
 _ORIGIN = re.compile(r"(\d{4}-\d{2}-\d{2}) \((days|hours)\)")
 
 
@@ -70,28 +69,29 @@ class Steps(NamedTuple):
     seconds: float
 
 
-def steps_of_time(archive: NpzFile) -> Steps | None:
+def steps_of_time(archive: Archive) -> Steps | None:
     """Return what time counts in an archive of sensors; None if it does not say."""
     if "epoch0" in archive.files:
-        return Steps(int(_array(archive, "epoch0")), _EPOCH_SECONDS)
+        return Steps(int(_single(archive, "epoch0", "iu")), _EPOCH_SECONDS)
     if "time_origin" in archive.files:
-        found = _ORIGIN.fullmatch(str(_array(archive, "time_origin")))
+        found = _ORIGIN.fullmatch(str(_single(archive, "time_origin", "U")))
         if found:
             seconds = _UNITS[found[2]]
-            days = int(np.datetime64(found[1], "D").astype(np.int64))
+            try:
+                days = int(np.datetime64(found[1], "D").astype(np.int64))
+            except ValueError as error:
+                raise DataError(f"time_origin has no such day: {error}.") from None
             return Steps(days * _UNITS["days"] // seconds, float(seconds))
     return None
 
 
-@contextmanager
-def open_npz(path: Path) -> Iterator[NpzFile]:
-    """Open an archive; nothing in it can run."""
-    with path.open("rb") as file:
-        try:
-            archive = np.load(file, allow_pickle=False)
-        except (zipfile.BadZipFile, OSError) as error:
-            raise DataError(f"The npz file is damaged; get a new copy. {error}") from error
-        yield archive
+def _single(archive: Archive, key: str, kinds: str) -> Any:
+    """Read an array of one entry."""
+    array = archive.array(key)
+    if array.size != 1 or array.dtype.kind not in kinds:
+        kind = "text" if kinds == "U" else "number"
+        raise DataError(f"{key} must be a single {kind}; got {array.dtype} of shape {array.shape}.")
+    return array.ravel()[0]
 
 
 def read_npz(
@@ -124,7 +124,7 @@ def read_npz(
 
 
 def _layout_of(
-    archive: NpzFile, ids: Sequence[str | int] | None, value: str | int | None
+    archive: Archive, ids: Sequence[str | int] | None, value: str | int | None
 ) -> _Layout:
     if ids is not None and value is not None:
         choice = choose_columns(archive.files, ids=ids, value=value)
@@ -134,18 +134,18 @@ def _layout_of(
         if ids is None and value is None and known.fits(archive):
             return known
     raise DataError(
-        f"Found the arrays {', '.join(archive.files)}, which are neither ratings (user, item, "
+        f"Found the arrays {listed(archive.files)}, which are neither ratings (user, item, "
         "rating) nor sensors (loc, sensor, time, value); name both ids= and value=."
     )
 
 
 def _from_archive(
-    archive: NpzFile, layout: _Layout, time: str | int | None, duplicates: Duplicates
+    archive: Archive, layout: _Layout, time: str | int | None, duplicates: Duplicates
 ) -> Observations:
     coded = {mode.positions: _coded(archive, mode) for mode in layout.modes}
-    values = _column(archive, layout.value)
+    values = archive.column(layout.value)
     if layout.scale in archive.files:
-        values = values * _array(archive, layout.scale)
+        values = _scaled(values, layout, _single(archive, layout.scale, "iuf"))
     lengths = {name: len(codes) for name, (_, codes) in coded.items()} | {layout.value: len(values)}
     if len(set(lengths.values())) > 1:
         found = ", ".join(f"{name} {length}" for name, length in lengths.items())
@@ -154,21 +154,22 @@ def _from_archive(
         [codes for _, codes in coded.values()],
         check_values(values, layout.value),
         [ids for ids, _ in coded.values()],
-        None if time is None else check_seconds(_column(archive, time), len(values)),
+        None if time is None else check_seconds(archive.column(time), len(values)),
         duplicates=duplicates,
     )
 
 
-def _coded(archive: NpzFile, mode: _Mode) -> tuple[Ids, Codes]:
+def _coded(archive: Archive, mode: _Mode) -> tuple[Ids, Codes]:
     """Give each id that occurs in a mode its row number."""
-    positions = _column(archive, mode.positions)
+    positions = archive.column(mode.positions)
     key = next((key for key in mode.ids if key in archive.files), None)
     if key is None:
         steps = steps_of_time(archive) if mode.counts_steps else None
         if steps is not None:
-            positions = positions.astype(np.int64) + steps.first
+            positions = _later(positions, steps.first, mode.positions)
         return Ids.encode(positions, mode.name)
-    labels = _column(archive, key)
+    labels = archive.column(key)
+    _check_integers(positions, mode.positions)
     outside = positions[(positions < 0) | (positions >= len(labels))]
     if len(outside):
         raise DataError(f"{mode.positions} has position {outside[0]}; {key} has {len(labels)} ids.")
@@ -179,17 +180,23 @@ def _coded(archive: NpzFile, mode: _Mode) -> tuple[Ids, Codes]:
     return ids, number_at[positions]
 
 
-def _column(archive: NpzFile, key: str | int) -> NDArray[Any]:
-    array = _array(archive, key)
-    if array.ndim != 1:
-        raise DataError(f"Array {key!r} must have one dimension; got shape {array.shape}.")
-    return array
+def _later(steps: NDArray[Any], first: int, name: str) -> NDArray[np.int64]:
+    """Count steps of time from another one; both are small enough to be exact as floats."""
+    _check_integers(steps, name)
+    far = (steps > _FARTHEST) | (steps < -_FARTHEST)
+    if far.any() or abs(first) > _FARTHEST:
+        found = steps[far][0] if far.any() else first
+        raise DataError(f"{name} has step {found}, which is more than 2**53 from the first one.")
+    return steps.astype(np.int64) + first
 
 
-def _array(archive: NpzFile, key: str | int | None) -> NDArray[Any]:
-    if key not in archive.files:
-        raise DataError(f"There is no array {key!r}; the arrays are {', '.join(archive.files)}.")
-    try:
-        return np.asarray(archive[key])
-    except (zipfile.BadZipFile, zlib.error, EOFError, OSError, ValueError) as error:
-        raise DataError(f"Array {key!r} cannot be read; get a new copy. {error}") from error
+def _check_integers(positions: NDArray[Any], name: str) -> None:
+    if positions.dtype.kind not in "iu":
+        raise DataError(f"Array {name!r} must hold integers; got {positions.dtype}.")
+
+
+def _scaled(values: NDArray[Any], layout: _Layout, scale: Any) -> NDArray[Any]:
+    if values.dtype.kind not in "biuf":
+        raise DataError(f"Array {layout.value!r} must hold numbers; got {values.dtype}.")
+    with np.errstate(over="ignore", invalid="ignore"):  # what is not finite is refused later
+        return np.asarray(values * scale)

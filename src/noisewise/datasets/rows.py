@@ -16,12 +16,16 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from noisewise.datasets.digits import to_float
 from noisewise.datasets.lines import blocks, split_line, text_lines
-from noisewise.errors import DataError, MissingExtraError
+from noisewise.datasets.parquet import read_parquet, require_pyarrow
+from noisewise.errors import DataError
 from noisewise.models.stamps import read_stamps
+from noisewise.showing import listed
 from noisewise.storage import write_bytes
 
 DELIMITERS = (",", ";", "\t")
+_PURPOSE = "Filling gaps in tables"
 ABSENT = ("", "na", "n/a", "nan", "null", "none")  # how text says that there is no reading
 
 Mask = NDArray[np.bool_]
@@ -46,14 +50,14 @@ class Rows:
     @classmethod
     def read_text(cls, path: Path) -> Rows:
         """Read a file in UTF-8 whose first line names the columns."""
-        arrow = _arrow()
+        arrow = require_pyarrow(_PURPOSE)
         lines = text_lines(path)
         first = next(lines, "")
         delimiter = max(DELIMITERS, key=first.count)
         names = split_line(first, delimiter) if first else []
         if len(names) < 2 or len(set(names)) < len(names):
             raise DataError(
-                f"line 1 must name the columns, two or more and no two alike; got {names}."
+                f"line 1 must name the columns, two or more and no two alike; got {listed(names)}."
             )
         columns: dict[str, list[str]] = {name: [] for name in names}
         for block in blocks(lines, delimiter, names, 2):
@@ -66,11 +70,7 @@ class Rows:
     @classmethod
     def read_parquet(cls, path: Path) -> Rows:
         """Read a Parquet file."""
-        arrow = _arrow()
-        try:
-            return cls(arrow.parquet.read_table(path), None)
-        except (arrow.ArrowException, OSError) as error:
-            raise DataError(f"The Parquet file is damaged; get a new copy. {error}") from error
+        return cls(read_parquet(path, lambda names: names, _PURPOSE), None)
 
     @property
     def names(self) -> list[str]:
@@ -89,7 +89,7 @@ class Rows:
         columns: dict[str, Any] = {name: self.entries(name) for name in ids}
         columns |= {name: _times(self.entries(name)) for name in times}
         columns |= {name: _numbers(self.entries(name), name) for name in readings}
-        return _arrow().table(columns)
+        return require_pyarrow(_PURPOSE).table(columns)
 
     def filled(self, name: str, numbers: Any, holes: Mask) -> Any:
         """Return a column of readings with numbers in its holes."""
@@ -109,7 +109,7 @@ class Rows:
 
     def extended(self, ids: Sequence[str], like: Ints, time: str, at: Ints) -> Rows:
         """Add rows with the ids of some rows and the times of others, and nothing else in them."""
-        arrow = _arrow()
+        arrow = require_pyarrow(_PURPOSE)
         rows = dict.fromkeys(ids, like) | {time: at}
         absent = None if self.delimiter is None else ""
         new = {
@@ -123,11 +123,11 @@ class Rows:
 
     def write(self, path: Path, columns: dict[str, Any]) -> None:
         """Write columns, in the format that the rows came in."""
-        table = _arrow().table(columns)
+        table = require_pyarrow(_PURPOSE).table(columns)
         if self.delimiter is None:
             content = io.BytesIO()
             table = table.replace_schema_metadata(self.table.schema.metadata)
-            _arrow().parquet.write_table(table, content)
+            require_pyarrow(_PURPOSE).parquet.write_table(table, content)
             write_bytes(path, content.getvalue())
             return
         text = io.StringIO()
@@ -143,15 +143,6 @@ def holes_of(column: Any) -> Mask:
     return np.asarray(column.is_null(nan_is_null=True).to_numpy(), dtype=bool)
 
 
-def _arrow() -> Any:
-    try:
-        import pyarrow
-        import pyarrow.parquet
-    except ImportError:
-        raise MissingExtraError("Filling gaps in tables", "parquet") from None
-    return pyarrow
-
-
 def _numbers(entries: list[str], name: str) -> NDArray[np.float64]:
     """Return readings as numbers, NaN where there is none."""
     try:
@@ -165,7 +156,7 @@ def _numbers(entries: list[str], name: str) -> NDArray[np.float64]:
 
 
 def _number(entry: str) -> float:
-    return np.nan if entry.lower() in ABSENT else float(entry)
+    return np.nan if entry.lower() in ABSENT else to_float(entry)
 
 
 def _is_reading(entry: str) -> bool:
@@ -180,7 +171,7 @@ def _times(entries: list[str]) -> Any:
     """Return times as numbers or dates; what is neither stays text, for the imputer to refuse."""
     distinct, places = np.unique(np.array(entries, dtype=object), return_inverse=True)
     try:
-        return np.array([float(entry) for entry in distinct.tolist()])[places]
+        return np.array([to_float(entry) for entry in distinct.tolist()])[places]
     except ValueError:
         seconds, _ = read_stamps(distinct)
     if np.isnan(seconds).any():

@@ -140,6 +140,8 @@ def from_degrees(latitude: float, longitude: float) -> tuple[float, float]:
     >>> round(x), round(y)
     (-1855, 1690)
     """
+    if not (abs(latitude) <= 90 and abs(longitude) <= 360):
+        raise DataError(f"A place has a latitude and a longitude; got {latitude}, {longitude}.")
     north, east = np.radians(np.subtract((latitude, longitude), _CHARING_CROSS))
     parallel = _EARTH * np.cos(np.radians(_CHARING_CROSS[0]))
     return float(parallel * east), float(_EARTH * north)

@@ -21,13 +21,14 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from os import PathLike
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from noisewise.datasets import intel, laqn
-from noisewise.datasets.npz import open_npz, read_npz, steps_of_time
+from noisewise.datasets.archive import Archive, open_npz
+from noisewise.datasets.npz import read_npz, steps_of_time
 from noisewise.datasets.sensor_data import (
     LOCATION,
     TIME,
@@ -201,12 +202,18 @@ def _read_npz(path: Path, repeats: Repeats) -> SensorData:
         return SensorData(seen, _places(archive), steps.seconds)
 
 
-def _places(archive: Any) -> Coordinates | None:
+def _places(archive: Archive) -> Coordinates | None:
     key = next((key for key in ("coords_xy_m", "coords_latlon") if key in archive.files), None)
     label = next((label for label in ("mote_id", "site_code") if label in archive.files), None)
     if key is None or label is None:
         return None
-    rows = zip(archive[label].tolist(), archive[key].tolist(), strict=True)
+    labels, places = archive.column(label), archive.array(key)
+    if places.shape != (len(labels), 2) or places.dtype.kind not in "iuf":
+        raise DataError(
+            f"{key} needs two numbers for each of {len(labels)} {label}; got {places.dtype} of "
+            f"shape {places.shape}."
+        )
+    rows = zip(labels.tolist(), places.tolist(), strict=True)
     known = {place: pair for place, pair in rows if np.isfinite(pair).all()}
     if key == "coords_latlon":
         return {place: from_degrees(*pair) for place, pair in known.items()}

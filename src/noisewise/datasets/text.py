@@ -7,8 +7,6 @@ observation needs. Every error names the line.
 from __future__ import annotations
 
 import itertools
-import math
-import re
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime
@@ -18,15 +16,16 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from noisewise.datasets.digits import INTEGER, to_float, to_floats
 from noisewise.datasets.lines import Block, blocks, split_line, text_lines
 from noisewise.errors import DataError
 from noisewise.observations import Codes, Duplicates, Ids, Observations, assemble
 from noisewise.observations.columns import Choice, choose_columns
 from noisewise.showing import progress
 
-_INTEGER = re.compile(r"0|-?[1-9][0-9]{0,17}")  # as Python writes it, and within int64
 _LARGEST = float(np.finfo(np.float32).max)
 _UNIX_1973 = 10**8
+_FARTHEST = 2.0**53  # seconds from 1970: the last that a float tells from the next
 
 
 def read_text(
@@ -115,12 +114,12 @@ class _Columns:
             for at, index, codes in zip(self.choice.ids, self.indexes, self.codes, strict=True):
                 numbers = map(index.__getitem__, block.columns[at])
                 codes.append(np.fromiter(numbers, np.int32, length))
-            values = np.fromiter(map(float, block.columns[self.choice.value]), np.float64, length)
+            values = to_floats(block.columns[self.choice.value])
             if not np.all(np.abs(values) <= _LARGEST):
                 raise ValueError("a value is not finite")
             self.values.append(values.astype(np.float32))
             if self.choice.time is not None:
-                times = map(_seconds, block.columns[self.choice.time])
+                times = map(to_seconds, block.columns[self.choice.time])
                 self.times.append(np.fromiter(times, np.float64, length))
         except ValueError:
             self._blame(block)
@@ -132,7 +131,7 @@ class _Columns:
         ids, codes = [], []
         for at, index, parts in zip(self.choice.ids, self.indexes, self.codes, strict=True):
             labels: list[Any] = [text.strip() for text in index]  # Ids.encode merges equal ones
-            if all(map(_INTEGER.fullmatch, labels)):
+            if all(map(INTEGER.fullmatch, labels)):
                 labels = list(map(int, labels))
             mode, numbers = Ids.encode(labels, self.names[at])
             ids.append(mode)
@@ -153,9 +152,9 @@ class _Columns:
 
     def _blame(self, block: Block) -> None:
         """Raise for the first field that is wrong."""
-        faults = [(at, _id_fault) for at in self.choice.ids] + [(self.choice.value, _value_fault)]
+        faults = [(at, id_fault) for at in self.choice.ids] + [(self.choice.value, _value_fault)]
         if self.choice.time is not None:
-            faults.append((self.choice.time, _time_fault))
+            faults.append((self.choice.time, time_fault))
         for line, row in zip(block.lines, zip(*block.columns, strict=True), strict=True):
             for at, fault_of in faults:
                 fault = fault_of(row[at])
@@ -168,7 +167,7 @@ class _Index(dict[str, int]):
     """Numbers by the text of an id; a new text gets the next one."""
 
     def __missing__(self, text: str) -> int:
-        fault = _id_fault(text)
+        fault = id_fault(text)
         if fault:
             raise ValueError(fault)
         code = self[text] = len(self)
@@ -179,7 +178,7 @@ def _usual_names(fields: list[str], columns_are_given: bool) -> list[str]:
     """Name the columns of a file without names."""
     if columns_are_given:
         return [f"column {k}" for k in range(len(fields))]
-    has_time = len(fields) == 4 and _INTEGER.fullmatch(fields[3]) and int(fields[3]) > _UNIX_1973
+    has_time = len(fields) == 4 and INTEGER.fullmatch(fields[3]) and int(fields[3]) > _UNIX_1973
     if len(fields) == 3 or has_time:
         return ["user", "item", "value", "time"][: len(fields)]
     raise DataError(
@@ -195,7 +194,8 @@ def join(parts: list[NDArray[Any]], dtype: type) -> NDArray[Any]:
     return joined
 
 
-def _id_fault(text: str) -> str | None:
+def id_fault(text: str) -> str | None:
+    """Say what is wrong with an id; None if nothing is."""
     if not text.strip():
         return "is empty"
     return "has a NUL byte" if "\0" in text else None
@@ -203,17 +203,19 @@ def _id_fault(text: str) -> str | None:
 
 def _value_fault(text: str) -> str | None:
     try:
-        number = float(text)
+        number = to_float(text)
     except ValueError:
         return "is not a number"
     return None if abs(number) <= _LARGEST else "is not finite as float32"
 
 
-def _time_fault(text: str) -> str | None:
+def time_fault(text: str) -> str | None:
+    """Say what is wrong with a time; None if nothing is."""
     try:
-        _seconds(text)
+        to_seconds(text)
     except ValueError:
-        return "is neither unix seconds nor an ISO date"
+        far = "is more than 2**53 seconds from 1970"
+        return far if _is_number(text) else "is neither unix seconds nor an ISO date"
     return None
 
 
@@ -221,12 +223,19 @@ def _is_number(text: str) -> bool:
     return _value_fault(text) is None
 
 
-def _seconds(text: str) -> float:
+def to_seconds(text: str) -> float:
+    """Return the unix seconds of a time; raise ``ValueError`` for what is none.
+
+    Examples
+    --------
+    >>> to_seconds("1970-01-02"), to_seconds("-7.5")
+    (86400.0, -7.5)
+    """
     try:
-        seconds = float(text)
+        seconds = to_float(text)
     except ValueError:
         moment = datetime.fromisoformat(text.strip())
         return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp()
-    if not math.isfinite(seconds):
-        raise ValueError(f"{text} is not finite")
+    if not abs(seconds) <= _FARTHEST:
+        raise ValueError(f"{text} is too far from 1970")
     return seconds

@@ -197,10 +197,12 @@ def score(model: Any, test: Observations, levels: Any = None) -> dict[str, float
 
 def compare(a: Result, b: Result, metric: str = "rmse") -> metrics.PairedTest:
     """Test two results on the same splits against each other, in pairs."""
-    values = [{row["seed"]: row[metric] for row in result["splits"]} for result in (a, b)]
+    values = [{row["seed"]: row.get(metric) for row in result["splits"]} for result in (a, b)]
     alike = all(a[key] == b[key] for key in ("data", "protocol"))
     if not alike or values[0].keys() != values[1].keys():
         raise DataError("Results can only be compared over the same data and the same splits.")
+    if None in values[0].values() or None in values[1].values():
+        raise DataError(f"Both results need {metric!r} on every split, as a number.")
     ratio = split_ratio(a["protocol"], a["data"])
     first, second = (list(v.values()) for v in values)
     return metrics.paired_test(first, second, ratio)

@@ -5,10 +5,10 @@ A file holds one result, or a list of them, one per protocol.
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
+from noisewise.documents import is_number, is_score, read_json
 from noisewise.errors import DataError
 from noisewise.experiments.ratings import Result, as_json
 from noisewise.storage import write_bytes
@@ -65,11 +65,10 @@ class Record:
 
 def read_results(path: str | Path) -> list[Result]:
     """Read a file of results; a broken or foreign one is a ``DataError``."""
-    try:
-        content = json.loads(Path(path).read_text(encoding="utf-8"))
-    except (UnicodeDecodeError, ValueError) as error:
-        raise DataError(f"{path} must hold results as JSON: {error}.") from None
+    content = read_json(path, "results")
     results = content if isinstance(content, list) else [content]
+    if not results:
+        raise DataError(f"{path} holds no results: remove it, or run `noisewise evaluate` again.")
     for result in results:
         if not isinstance(result, dict) or not result.keys() >= _WHOLE:
             raise DataError(
@@ -77,9 +76,28 @@ def read_results(path: str | Path) -> list[Result]:
                 f"{', '.join(sorted(_WHOLE))}."
             )
         rows = result["splits"]
-        if not isinstance(rows, list) or not all(isinstance(r, dict) and "seed" in r for r in rows):
-            raise DataError(f"{path} is damaged: its splits must each have a seed.")
+        if not isinstance(rows, list) or not all(map(_is_split, rows)):
+            raise DataError(f"{path} is damaged: its splits must each have a seed, and numbers.")
+        if not (isinstance(result["model"], str) and _is_protocol(result["protocol"])):
+            raise DataError(f"{path} is damaged: it does not name its model and its protocol.")
+        if not isinstance(result["settings"], dict) or not isinstance(result["data"], dict):
+            raise DataError(f"{path} is damaged: its settings and its data must have names.")
+        if not isinstance(result.get("mean", {}), dict):
+            raise DataError(f"{path} is damaged: the means of its scores must have names.")
     return results
+
+
+def _is_split(row: Any) -> bool:
+    if not isinstance(row, dict):
+        return False
+    seed = row.get("seed")
+    return isinstance(seed, int) and is_number(seed) and all(map(is_score, row.values()))
+
+
+def _is_protocol(protocol: Any) -> bool:
+    if isinstance(protocol, dict):
+        return isinstance(protocol.get("kind"), str) and is_number(protocol.get("share"))
+    return isinstance(protocol, str)
 
 
 _WHOLE = {"model", "settings", "protocol", "data", "splits"}

@@ -7,10 +7,12 @@ import math
 from pathlib import Path
 from typing import Any
 
+from noisewise.documents import is_number, is_score, read_json
 from noisewise.errors import DataError, SettingError
 from noisewise.experiments.ranges import Settings, as_tuples
 from noisewise.experiments.ratings import Result, as_json, where_and_when
 from noisewise.experiments.trials import Trial
+from noisewise.showing import listed, shortened
 from noisewise.storage import write_bytes
 
 FORMAT = 1
@@ -123,10 +125,12 @@ def best_settings(
     """
     content = read_tuned(path)
     if kind not in (None, content["task"]["kind"]):
-        raise DataError(f"{path} has settings for {content['task']['kind']}, not for {kind}.")
+        raise DataError(
+            f"{path} has settings for {shortened(content['task']['kind'])}, not for {kind}."
+        )
     tuned, metric = content["models"], content["metric"]
     if model is not None and model not in tuned:
-        raise SettingError(f"{path} has settings of {', '.join(tuned)}; got {model!r}.")
+        raise SettingError(f"{path} has settings of {listed(list(tuned))}; got {model!r}.")
     found = [
         (error(trial, metric), name, trial["settings"])
         for name in (tuned if model is None else [model])
@@ -140,34 +144,42 @@ def best_settings(
 
 def read_tuned(path: str | Path) -> Result:
     """Read a file of tuning; a broken or foreign one is a ``DataError``."""
-    try:
-        content = json.loads(Path(path).read_text(encoding="utf-8"))
-    except (UnicodeDecodeError, ValueError) as fault:
-        raise DataError(f"{path} must hold trials as JSON: {fault}.") from None
+    content = read_json(path, "trials")
     if not isinstance(content, dict) or not content.keys() >= _HEAD:
         raise DataError(
             f"{path} holds something other than trials of `noisewise tune`: these have "
             f"{', '.join(sorted(_HEAD))}."
         )
     if content["tuning"] != FORMAT:
-        raise DataError(f"{path} has format {content['tuning']}; this version reads {FORMAT}.")
+        found = shortened(content["tuning"])
+        raise DataError(f"{path} has format {found}; this version reads {FORMAT}.")
     if not isinstance(content["models"], dict) or not isinstance(content["task"], dict):
         raise DataError(f"{path} is damaged: its task and its models must have names.")
+    metric = content["metric"]
+    if not isinstance(metric, str) or not isinstance(content["task"].get("kind"), str):
+        raise DataError(f"{path} is damaged: it does not name its metric and what it is for.")
     for model, entry in content["models"].items():
         if not isinstance(entry, dict) or not entry.keys() >= _OF_MODEL:
-            raise DataError(f"{path} is damaged: {model} needs {', '.join(sorted(_OF_MODEL))}.")
-        if not isinstance(entry["trials"], list) or not all(map(_is_trial, entry["trials"])):
-            raise DataError(f"{path} is damaged: trials of {model} need settings and seconds.")
-        for trial in entry["trials"]:
+            raise DataError(
+                f"{path} is damaged: {shortened(model)} needs {', '.join(sorted(_OF_MODEL))}."
+            )
+        trials = entry["trials"]
+        if not isinstance(trials, list) or not all(_is_trial(trial, metric) for trial in trials):
+            raise DataError(
+                f"{path} is damaged: trials of {shortened(model)} need settings, seconds and a "
+                "number for their error."
+            )
+        for trial in trials:
             trial["settings"] = {k: as_tuples(v) for k, v in trial["settings"].items()}
     return content
 
 
-def _is_trial(trial: Any) -> bool:
+def _is_trial(trial: Any, metric: str) -> bool:
     return (
         isinstance(trial, dict)
         and isinstance(trial.get("settings"), dict)
-        and isinstance(trial.get("seconds"), int | float)
+        and is_number(trial.get("seconds"))
+        and is_score(trial.get(metric))
     )
 
 

@@ -6,6 +6,9 @@ from collections.abc import Iterable, Sequence
 from typing import NamedTuple, NoReturn
 
 from noisewise.errors import DataError
+from noisewise.showing import listed, shortened
+
+MOST_MODES = 32  # as many axes as numpy can index at once
 
 _USER = {"user", "userid", "uid", "customer", "customerid", "reviewer", "reviewerid"}
 _ITEM = {"item", "itemid", "iid", "movie", "movieid", "product", "productid"}
@@ -65,7 +68,8 @@ def choose_columns(
     """
     time_at = None if time is None else _position(time, names)
     ids_at = None if ids is None else tuple(_position(column, names) for column in ids)
-    free = [k for k in range(len(names)) if k != time_at and k not in (ids_at or ())]
+    taken = {time_at, *(ids_at or ())}
+    free = [k for k in range(len(names)) if k not in taken]
     value_at = (
         _position(value, names) if value is not None else _find_value(names, free, ids_at, advice)
     )
@@ -74,10 +78,16 @@ def choose_columns(
         ids_at = _find_ids(names, free, value_at, value is not None, advice)
     chosen = [*ids_at, value_at]
     if len(ids_at) < 2 or len(set(chosen)) < len(chosen):
-        found = ", ".join(names[k] for k in ids_at)
+        found = listed([names[k] for k in ids_at])
         raise DataError(
             f"Two or more id columns and another one for the value are needed; got ids {found} and "
-            f"value {names[value_at]}, of the columns {', '.join(names)}."
+            f"value {shortened(names[value_at])}, of the columns {listed(names)}."
+        )
+    if len(ids_at) > MOST_MODES:
+        raise DataError(
+            f"At most {MOST_MODES} columns can be ids; got {len(ids_at):,}, which are "
+            f"{listed([names[k] for k in ids_at])}. Say which with ids=; a table with a column for "
+            "each series is one to impute."
         )
     return Choice(ids_at, value_at, time_at)
 
@@ -92,7 +102,7 @@ def _position(column: str | int, names: list[str]) -> int:
         return names.index(column)
     elif column in names:
         raise DataError(f"There are {names.count(column)} columns {column!r}; give its position.")
-    raise DataError(f"There is no column {column!r}; the columns are {', '.join(names)}.")
+    raise DataError(f"There is no column {column!r}; the columns are {listed(names)}.")
 
 
 def choose_ids(names: list[str], time: int | None = None) -> tuple[int, ...]:
@@ -187,5 +197,5 @@ def _plain(name: str) -> str:
 
 def _refuse_to_guess(names: list[str], advice: str) -> NoReturn:
     raise DataError(
-        f"Which of the columns {', '.join(names)} are ids and which is the value? {advice}"
+        f"Which of the columns {listed(names)} are ids and which is the value? {advice}"
     )

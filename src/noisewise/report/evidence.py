@@ -5,11 +5,11 @@ It is made of what ``noisewise reproduce`` wrote, and trains nothing.
 
 from __future__ import annotations
 
-import json
 from collections import Counter
 from pathlib import Path
 from typing import Any
 
+from noisewise.documents import read_json
 from noisewise.errors import DataError
 from noisewise.report import claims, evidence_tables
 from noisewise.report.evidence_figures import drawings
@@ -62,10 +62,7 @@ def read_items(folder: str | Path) -> dict[str, Result]:
         path = folder / f"{name}.json"
         if not path.exists():
             continue
-        try:
-            item = json.loads(path.read_text(encoding="utf-8"))
-        except (UnicodeDecodeError, ValueError) as error:
-            raise DataError(f"{path} must hold results as JSON: {error}.") from None
+        item = read_json(path, "results")
         if not isinstance(item, dict) or not item.keys() >= PARTS or item["item"] != name:
             raise DataError(f"{path} is no result of `noisewise reproduce {name}`: run it again.")
         found[name] = item

@@ -17,6 +17,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+from noisewise.documents import read_json
 from noisewise.errors import DataError
 from noisewise.experiments.ratings import as_json
 from noisewise.storage import write_bytes
@@ -96,9 +97,9 @@ class Store:
         """Return the record of a finished cell; a damaged or foreign file is a ``DataError``."""
         path = self.path(cell)
         try:
-            record = json.loads(path.read_text(encoding="utf-8"))
-        except (UnicodeDecodeError, ValueError) as error:
-            raise _damaged(path, f"it is no JSON ({error})") from None
+            record = read_json(path, "a cell")
+        except DataError as error:
+            raise _damaged(path, "it is no JSON") from error
         if not isinstance(record, dict) or record.get("about") != cell.about:
             raise _damaged(path, "it is of another cell")
         if not (record.keys() >= _REST and isinstance(record["numbers"], dict)):
