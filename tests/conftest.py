@@ -1,6 +1,8 @@
 """What all tests share: a patient hypothesis, worlds whose noise is known, and real data if any."""
 
 import os
+import signal
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -70,6 +72,14 @@ def world() -> World:
 def small_world() -> World:
     """A few hundred cells, for what needs an answer and not a good one."""
     return make_world(30, 20, 400, seed=1)
+
+
+@pytest.fixture
+def ctrl_c() -> Iterator[Callable[[], None]]:
+    """Send SIGINT to this process, in which it is what it is in an interactive one."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield lambda: os.kill(os.getpid(), signal.SIGINT)
+    signal.signal(signal.SIGINT, before)
 
 
 @pytest.fixture(scope="session")

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from noisewise import metrics, observe, storage
-from noisewise.errors import ModelFileError, SettingError
+from noisewise.errors import FitInterrupted, ModelFileError, SettingError
 from noisewise.experiments import ratings
 from noisewise.models.drmf import Trimmed, TrimmedFactorizer
 from noisewise.models.robust import Task, biased_mf
@@ -114,7 +114,7 @@ def test_rounds_are_those_of_the_training_that_was_watched(small_world):
     assert alone.rounds_["validation_rmse"] == [None] * 8
 
 
-def test_an_interrupt_before_a_round_is_judged_leaves_the_others(small_world, monkeypatch):
+def test_an_interrupt_leaves_the_rounds_that_were_judged(small_world, monkeypatch, ctrl_c):
     X, y = small_world.X, small_world.y
     judge, calls = Task.validate, []
 
@@ -124,16 +124,17 @@ def test_an_interrupt_before_a_round_is_judged_leaves_the_others(small_world, mo
         def judged(state):
             calls.append(state.epoch)
             if state.epoch == 4:
-                raise KeyboardInterrupt
+                ctrl_c()
             return validate(state)
 
         return judged
 
     monkeypatch.setattr(Task, "validate", slow)
-    with pytest.warns(UserWarning, match="interrupted after epoch 3"):
-        model = make_model(patience=9).fit(X, y)
+    model = make_model(patience=9)
+    with pytest.raises(FitInterrupted, match="interrupted after epoch 4 of 16"):
+        model.fit(X, y)
     assert calls == [1, 2, 3, 4]
-    assert model.rounds_["epoch"] == [2]
+    assert model.rounds_["epoch"] == [2, 4]
 
 
 def test_the_std_is_that_of_what_is_not_left_out(world, corrupted):

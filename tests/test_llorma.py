@@ -297,7 +297,7 @@ def test_a_file_that_makes_no_sense_is_refused(fitted, tmp_path, message):
         LLORMA.load(tmp_path / "model")
 
 
-def test_an_interrupt_before_the_first_epoch_is_passed_on(small_world, monkeypatch):
+def test_an_interrupt_before_the_first_epoch_is_passed_on(small_world, monkeypatch, ctrl_c):
     from noisewise.engine import cpu
 
     visited = []
@@ -305,12 +305,14 @@ def test_an_interrupt_before_the_first_epoch_is_passed_on(small_world, monkeypat
     def interrupted(*given, epoch=cpu.epoch):
         visited.append(given)
         if len(visited) == 3:
-            raise KeyboardInterrupt
+            ctrl_c()
         return epoch(*given)
 
     monkeypatch.setattr(cpu, "epoch", interrupted)
-    with pytest.raises(KeyboardInterrupt), pytest.warns(UserWarning, match="interrupted"):
-        make_model().fit(small_world.X, small_world.y)
+    model = make_model()
+    with pytest.raises(KeyboardInterrupt):
+        model.fit(small_world.X, small_world.y)
+    assert not hasattr(model, "factors_")
 
 
 # Settings.

@@ -12,7 +12,7 @@ from noisewise import BayesianFactorizer, observe, storage
 from noisewise.engine.checkpoints import Checkpoint
 from noisewise.engine.state import EpochInfo, Layout, State
 from noisewise.engine.training import train
-from noisewise.errors import DataError, DivergedError, ModelFileError
+from noisewise.errors import DataError, DivergedError, FitInterrupted, ModelFileError
 from noisewise.models import trained
 from noisewise.models.deviation import DeviationFactorizer
 
@@ -117,16 +117,15 @@ def test_an_error_that_is_not_a_number_raises_too():
         train(make_state(), lambda state: EpochInfo(1, math.nan, 0.0), epochs=9)
 
 
-def test_interrupt_keeps_the_best_state_so_far_and_warns():
+def test_interrupt_keeps_the_best_state_so_far():
     def interrupt(info, state):
         if info.epoch == 4:
             raise KeyboardInterrupt
 
-    with pytest.warns(UserWarning, match="interrupted after epoch 4; the best model so far"):
-        training = train(
-            make_state(), count_up, epochs=9, patience=9, validate=curve(3, 1, 2, 2),
-            callbacks=[interrupt],
-        )  # fmt: skip
+    training = train(
+        make_state(), count_up, epochs=9, patience=9, validate=curve(3, 1, 2, 2),
+        callbacks=[interrupt],
+    )  # fmt: skip
     assert training.interrupted
     assert_is_of_epoch(training.chosen, 2)
 
@@ -330,8 +329,10 @@ def test_an_interrupted_fit_is_a_model_and_a_second_fit_goes_on(small_world, tmp
     X, y = small_world.X, small_world.y
     whole = quick().fit(X, y)
     model = quick(checkpoint=tmp_path / "checkpoint")
-    with pytest.warns(UserWarning, match="interrupted after epoch 3"):
+    message = "interrupted after epoch 3 of 8: the model is that of epoch [123], the best so far"
+    with pytest.raises(FitInterrupted, match=message) as stop:
         model.fit(X, y, callbacks=[interrupt_at(3)])
+    assert stop.value.model is model
     assert len(model.learning_curve_["epoch"]) == 3
     assert model.calibration_ is not None
     assert np.isfinite(model.predict(X)).all()
@@ -344,18 +345,12 @@ def test_an_interrupted_fit_is_a_model_and_a_second_fit_goes_on(small_world, tmp
 def test_an_interrupted_refit_keeps_the_first_training_and_its_checkpoint(small_world, tmp_path):
     X, y = small_world.X, small_world.y
     model = quick(checkpoint=tmp_path / "checkpoint")
-    with pytest.warns(UserWarning, match="interrupted after epoch 1"):
+    with pytest.raises(FitInterrupted, match="refit was interrupted after epoch 1 of"):
         model.fit(X, y, callbacks=[interrupt_at(1, in_refit=True)])
     first = quick(refit=False).fit(X, y)
     np.testing.assert_array_equal(model.predict(X), first.predict(X))
     model.fit(X, y)
     np.testing.assert_array_equal(model.predict(X), quick().fit(X, y).predict(X))
-
-
-def test_the_warning_of_an_interrupt_points_at_the_line_that_called_fit(small_world):
-    with pytest.warns(UserWarning, match="interrupted") as caught:
-        quick().fit(small_world.X, small_world.y, callbacks=[interrupt_at(1)])
-    assert caught[0].filename == __file__
 
 
 @pytest.mark.parametrize("change", ["settings", "values", "cells", "held out"])
@@ -369,7 +364,7 @@ def test_a_model_refuses_the_checkpoint_of_another(small_world, tmp_path, change
         model.fit(kept, validation=held_out, callbacks=[interrupt_at(2)])
 
     model = quick(checkpoint=path)
-    with pytest.warns(UserWarning, match="interrupted"):
+    with pytest.raises(FitInterrupted):
         fit(model, seen.take(slice(300)), seen.take(slice(300, None)))
     border = 300
     if change == "settings":
@@ -387,7 +382,7 @@ def test_a_model_refuses_the_checkpoint_of_another(small_world, tmp_path, change
 def test_other_threads_and_other_intervals_may_go_on_with_a_checkpoint(small_world, tmp_path):
     X, y = small_world.X, small_world.y
     model = quick(checkpoint=tmp_path / "checkpoint")
-    with pytest.warns(UserWarning, match="interrupted"):
+    with pytest.raises(FitInterrupted):
         model.fit(X, y, callbacks=[interrupt_at(2)])
     model.set_params(n_jobs=2, checkpoint_epochs=3, keep_seen=False).fit(X, y)
     np.testing.assert_array_equal(model.predict(X), quick().fit(X, y).predict(X))
@@ -423,7 +418,7 @@ def test_a_checkpoint_is_kept_through_a_link(small_world, tmp_path):
     target, link = tmp_path / "scratch" / "kept", tmp_path / "checkpoint"
     link.symlink_to(target)
     model = quick(checkpoint=link)
-    with pytest.warns(UserWarning, match="interrupted"):
+    with pytest.raises(FitInterrupted):
         model.fit(small_world.X, small_world.y, callbacks=[interrupt_at(3)])
     assert target.is_file()
     model.fit(small_world.X, small_world.y)
@@ -433,7 +428,7 @@ def test_a_checkpoint_is_kept_through_a_link(small_world, tmp_path):
 
 def test_a_checkpoint_of_another_version_is_refused(small_world, tmp_path, monkeypatch):
     model = quick(checkpoint=tmp_path / "checkpoint")
-    with pytest.warns(UserWarning, match="interrupted"):
+    with pytest.raises(FitInterrupted):
         model.fit(small_world.X, small_world.y, callbacks=[interrupt_at(3)])
     monkeypatch.setattr(trained, "VERSION", "0.0.9")
     with pytest.raises(ModelFileError, match="another version of noisewise"):

@@ -5,6 +5,7 @@ from noisewise.datasets import read
 from noisewise.errors import (
     DataError,
     DivergedError,
+    FitInterrupted,
     MissingExtraError,
     ModelFileError,
     NoisewiseError,
@@ -49,6 +50,7 @@ __all__ = [
     "DeviationImputer",
     "DeviationRegressor",
     "DivergedError",
+    "FitInterrupted",
     "HuberFactorizer",
     "Ids",
     "LinearInterpolator",

@@ -11,12 +11,15 @@
 
     DataWarning (UserWarning)          the data can be used, but hardly for what it seems meant for
     └── UnknownIdsWarning              next to none of the ids that were asked for was trained on
+    FitInterrupted (KeyboardInterrupt)   Ctrl-C ended a fit, and the model keeps what it had learned
 
 Each also inherits from the builtin a caller would expect, so ``except ValueError`` keeps working.
+An interrupt is no error: it passes ``except Exception``, and ends whatever loop the fit was in.
 """
 
 import sys
 import warnings
+from typing import Any
 
 from noisewise.showing import printable
 
@@ -62,6 +65,22 @@ class DataWarning(UserWarning):
 
 class UnknownIdsWarning(DataWarning):
     """Next to none of the ids that were asked for was trained on."""
+
+
+class FitInterrupted(KeyboardInterrupt):
+    """Ctrl-C has ended a fit that had something to keep; the message says what it is worth.
+
+    A ``KeyboardInterrupt`` that is none of these has left the model as it was before the fit.
+
+    Attributes
+    ----------
+    model : model
+        The model that was fitted, with what it had learned.
+    """
+
+    def __init__(self, message: str, model: Any = None) -> None:
+        super().__init__(message)
+        self.model = model
 
 
 def warn(message: str, category: type[Warning] = UserWarning) -> None:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import functools
 import warnings
+from collections.abc import Callable
 from importlib.metadata import version
 from typing import Annotated, Any
 
@@ -15,10 +17,28 @@ from noisewise.cli.impute import impute
 from noisewise.cli.noise import noise
 from noisewise.cli.ratings import demo, fit, predict, recommend
 from noisewise.cli.reproduce import report, reproduce
-from noisewise.cli.shared import say
+from noisewise.cli.shared import Stopped, say
 from noisewise.cli.tune import tune
 from noisewise.cli.wording import in_options
 from noisewise.errors import NoisewiseError
+
+INTERRUPTED = 130  # the exit code that shells expect after Ctrl-C
+
+
+def _stoppable(command: Callable[..., None]) -> Callable[..., None]:
+    """Let a command that Ctrl-C ends say what is left of its work, in a sentence."""
+
+    @functools.wraps(command)
+    def run(*given: Any, **named: Any) -> None:
+        try:
+            command(*given, **named)
+        except KeyboardInterrupt as stop:
+            words = str(stop) if isinstance(stop, Stopped) else "Stopped."
+            say(f"noisewise: {words}")
+            raise typer.Exit(INTERRUPTED) from None
+
+    return run
+
 
 app = typer.Typer(
     help="Noise-aware matrix factorization: a prediction, and how far off it may be.",
@@ -29,7 +49,7 @@ app = typer.Typer(
 for command in (
     demo, fit, predict, recommend, impute, noise, evaluate, compare, tune, reproduce, report,
 ):  # fmt: skip
-    app.command()(command)
+    app.command()(_stoppable(command))
 app.add_typer(data.app, name="data")
 
 

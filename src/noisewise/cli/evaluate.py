@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -18,12 +19,14 @@ from noisewise.cli.shared import (
     IdColumns,
     Json,
     Settings,
+    Stopped,
     Tuned,
     ValueColumn,
     chosen,
     read,
     readings,
     refuse,
+    say,
     tell,
     time_of,
 )
@@ -35,6 +38,7 @@ from noisewise.experiments import ratings, sensors
 from noisewise.experiments.ratings import Result
 from noisewise.experiments.records import Record, read_results
 from noisewise.models import sensor_models
+from noisewise.observations import Observations
 
 
 def evaluate(
@@ -86,9 +90,9 @@ def evaluate(
 ) -> None:
     """Measure a model, as `fit` makes it, on ratings or readings that it has not seen.
 
-    For sensors, the file of --json is written after every split. If it is there already, splits
-    that it has are kept: a run that was stopped is taken up again. Results of several shares or
-    protocols are kept in it as a list.
+    The file of --json is written after every split. If it is there already, splits that it has are
+    kept: a run that was stopped, by Ctrl-C or otherwise, is taken up again. Results of several
+    shares or protocols are kept in it as a list.
 
     Example: `noisewise evaluate ml1m.npz --model biased-mf --protocol paper --json biased-mf.json`
 
@@ -102,12 +106,12 @@ def evaluate(
         kind = protocol or "cells"
         named, own = chosen(settings, tuned, model, "sensors")
         name = named or "auto"
-        about = {"model": name, "data": sensors.data_of(readout.observations)}
-        record = Record(about, None if str(report) == "-" else report)
-        _measure_sensors(
-            readout, name, own, kind, _shares(share, kind),
-            _outage(kind, outage, dataset), splits, seed, record,
-        )  # fmt: skip
+        record = _record(name, readout.observations, report)
+        with _kept_in(record):
+            _measure_sensors(
+                readout, name, own, kind, _shares(share, kind),
+                _outage(kind, outage, dataset), splits, seed, record,
+            )  # fmt: skip
         tell(*_sensors_told(record, against), report)
         return
     refuse("is for sensors: add --dataset, or --protocol cells or blocks", share=share,
@@ -116,19 +120,24 @@ def evaluate(
         time = "timestamp"
     named, own = chosen(settings, tuned, model, "ratings")
     observations = read(data, id, value, duplicates, time or time_of(own), format)
-    result = ratings.evaluate(
-        observations,
-        named or "dmf",
-        own,
-        splits=splits,
-        seed=seed,
-        protocol=protocol or "random",
-        verbose=own.get("verbose"),
-    )
+    name, kind = named or "dmf", protocol or "random"
+    record = _record(name, observations, report)
+    with _kept_in(record):
+        result = ratings.evaluate(
+            observations,
+            name,
+            own,
+            splits=splits,
+            seed=seed,
+            protocol=kind,
+            verbose=own.get("verbose"),
+            earlier=record.under(kind),
+            after_split=record.keep,
+        )
     keys = ("rmse", "nll", "log_loss", "spearman", "auc", "coverage90", "epochs", "seconds")
     text = aligned(_by_split(result, [key for key in keys if key in result["mean"]]))
     if against is not None:
-        other = read_results(against)[0]
+        other = _under(kind, read_results(against))
         test = ratings.compare(result, other)
         result["against"] = {"model": other["model"], "metric": "rmse", **test._asdict()}
         text += (
@@ -136,7 +145,8 @@ def evaluate(
             f"(95 % {test.low:+.4f} to {test.high:+.4f}), lower on {test.wins} of {test.n}, "
             f"paired t p = {test.t_pvalue:.2g}"
         )
-    tell(text, result, report)
+    record.keep(result)
+    tell(text, record.content, report)
 
 
 def compare(
@@ -154,6 +164,38 @@ def compare(
     """
     rows = _compared(read_results(first), read_results(second), metric)
     tell(aligned({key: [row[key] for row in rows] for key in rows[0]}), rows, report)
+
+
+def _record(model: str, observations: Observations, report: Path | None) -> Record:
+    """Results of a model so far, in the file of --json if there is one."""
+    about = {"model": model, "data": sensors.data_of(observations)}
+    record = Record(about, None if str(report) == "-" else report)
+    many = sum(len(result["splits"]) for result in record.results)
+    if many:
+        say(f"{record.path} has {many} splits, which are not run again; remove it to start anew.")
+    return record
+
+
+@contextmanager
+def _kept_in(record: Record) -> Iterator[None]:
+    """Say at Ctrl-C where the splits are that were finished."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        many = sum(len(result["splits"]) for result in record.results)
+        if record.path is None or not many:
+            raise Stopped("Stopped; no result was kept.") from None
+        raise Stopped(
+            f"Stopped; {many} finished splits are in {record.path}, and the same command goes on "
+            "from there."
+        ) from None
+
+
+def _under(protocol: str, results: list[Result]) -> Result:
+    for result in results:
+        if result["protocol"] == protocol:
+            return result
+    raise DataError("Results can only be compared over the same data and the same splits.")
 
 
 def _measure_sensors(

@@ -15,6 +15,7 @@ from noisewise.cli.shared import (
     IdColumns,
     Json,
     Settings,
+    Stopped,
     Tuned,
     ValueColumn,
     chosen,
@@ -25,7 +26,7 @@ from noisewise.cli.shared import (
 )
 from noisewise.cli.tables import as_text, records, write_table
 from noisewise.datasets.cells import read_cells, typed
-from noisewise.errors import SettingError
+from noisewise.errors import FitInterrupted, SettingError
 from noisewise.experiments import ratings
 from noisewise.experiments.demo import run_demo
 from noisewise.models import load
@@ -77,6 +78,9 @@ def fit(
 ) -> None:
     """Learn a model from a table of ratings: the Bayesian one, unless another is named.
 
+    Ctrl-C stops after the epoch, writes the best model so far, says what it is worth, and ends with
+    130; pressed twice, it stops at once and writes nothing.
+
     Example: `noisewise fit ratings.csv --out movies.nw --set rank=32`
 
     Example: `noisewise fit ratings.tsv --id who --id film --value stars --model dmf --out fast.nw`
@@ -86,7 +90,17 @@ def fit(
     observations = read(data, id, value, duplicates, time_of(own), format)
     if checkpoint is not None:
         own["checkpoint"] = str(checkpoint)
-    fitted = ratings.build(name, own).fit(observations)
+    fitted = ratings.build(name, own)
+    try:
+        fitted.fit(observations)
+    except FitInterrupted as stop:
+        fitted.save(out)
+        raise Stopped(f"{stop} It is in {out}.{_goes_on(checkpoint)}") from None
+    except KeyboardInterrupt:
+        raise Stopped(
+            f"Stopped before there was a model to keep: {out} was not written."
+            f"{_goes_on(checkpoint)}"
+        ) from None
     fitted.save(out)
     curve = {k: v[fitted.n_epochs_ - 1] for k, v in fitted.learning_curve_.items() if v}
     summary = {
@@ -179,6 +193,11 @@ def low_rank(path: Path) -> Rowwise:
     if not isinstance(fitted, Rowwise):
         raise SettingError(f"{path} holds a {type(fitted).__name__}, which has no factors.")
     return fitted
+
+
+def _goes_on(checkpoint: Path | None) -> str:
+    there = checkpoint is not None and checkpoint.exists()
+    return f" The same command goes on from {checkpoint}." if there else ""
 
 
 def _held_out(summary: dict[str, Any]) -> str:

@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from noisewise.cli.checks import folder_to_write, to_write
+from noisewise.cli.shared import Stopped
 from noisewise.experiments.reproduce import command
 from noisewise.report import evidence
 
@@ -41,10 +42,15 @@ def reproduce(
 
     Example: `noisewise reproduce ratings time --data data --quick`
     """
-    command.reproduce(
-        what or [command.ALL], data=data, out=out, splits=splits, jobs=jobs, quick=quick,
-        adopted=adopt, measure=not gather, say=print,
-    )  # fmt: skip
+    try:
+        command.reproduce(
+            what or [command.ALL], data=data, out=out, splits=splits, jobs=jobs, quick=quick,
+            adopted=adopt, measure=not gather, say=print,
+        )  # fmt: skip
+    except KeyboardInterrupt:
+        raise Stopped(
+            f"Stopped; finished cells are in {out}, and the same command goes on from there."
+        ) from None
     print(f"noisewise report {out} makes a page of it.")
 
 

@@ -74,6 +74,10 @@ Dataset = Annotated[
 WORDS = {"none": None, "null": None, "true": True, "false": False}  # of settings
 
 
+class Stopped(KeyboardInterrupt):
+    """Ctrl-C has ended a command; the message says what is left of its work."""
+
+
 def read(
     path: Path,
     ids: Sequence[str],

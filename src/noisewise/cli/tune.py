@@ -19,6 +19,7 @@ from noisewise.cli.shared import (
     IdColumns,
     Json,
     Settings,
+    Stopped,
     ValueColumn,
     parsed,
     read,
@@ -146,10 +147,17 @@ def tune(
         column = time or time_of(fixed) or ("timestamp" if kind == "time" else None)
         observations = read(data, id, value, duplicates, column, format)
         task = rating_task(observations, protocol=kind, seed=seed)
-    result = search(
-        task, model, budget=budget, method=method, metric=metric, seed=seed, fixed=fixed,
-        ranges=dict(map(parse_range, ranges)), path=out, n_jobs=jobs,
-    )  # fmt: skip
+    try:
+        result = search(
+            task, model, budget=budget, method=method, metric=metric, seed=seed, fixed=fixed,
+            ranges=dict(map(parse_range, ranges)), path=out, n_jobs=jobs,
+        )  # fmt: skip
+    except KeyboardInterrupt:
+        if out is None or not out.exists():
+            raise Stopped("Stopped; no trial was kept.") from None
+        raise Stopped(
+            f"Stopped; finished trials are in {out}, and the same command goes on from there."
+        ) from None
     tell(_told(result, out), result, report)
 
 

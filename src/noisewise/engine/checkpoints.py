@@ -56,7 +56,7 @@ class Training(Generic[S]):
     curve: list[EpochInfo] = field(default_factory=list)
     best: S | None = None
     stopped: bool = False  # by a callback
-    interrupted: bool = False
+    interrupted: bool = False  # by Ctrl-C, after an epoch that was finished
 
     @property
     def chosen(self) -> S:

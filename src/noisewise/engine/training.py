@@ -6,9 +6,7 @@ written once, here.
 
 from __future__ import annotations
 
-import sys
 import time
-import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any, Literal
@@ -17,14 +15,13 @@ import numpy as np
 
 from noisewise.engine.checkpoints import Carried, Checkpoint, S, Training
 from noisewise.engine.state import EpochInfo
+from noisewise.engine.stopping import CtrlC
 from noisewise.errors import DivergedError
 from noisewise.showing import progress
 
 Step = Callable[[S], EpochInfo]
 Validate = Callable[[S], tuple[float, float]]
 Callback = Callable[[EpochInfo, Any], bool | None]
-
-PACKAGE = "noisewise."
 
 
 def train(
@@ -64,7 +61,8 @@ def train(
         Keep a copy of the state that validates best. Without it the last state counts: a sampler
         has no best one.
     callbacks
-        Called after each epoch; one that returns True stops the training.
+        Called after each epoch; one that returns True stops the training. A KeyboardInterrupt of
+        theirs counts as Ctrl-C, which ends training after the epoch in which it was pressed.
     checkpoint
         If its file exists, training goes on from there, with the same bits as if never stopped.
     label, unit, advice
@@ -82,46 +80,35 @@ def train(
         total=epochs, initial=training.state.epoch, desc=label, unit=unit, verbose=verbose,
         delay=0.5, leave=False, dynamic_ncols=True,
     )  # fmt: skip
-    with bar:
-        try:
-            while not _finished(training, epochs, patience, monitor, settle):
-                started = time.perf_counter()
-                info = step(training.state)
-                _check_finite(info, training.state, advice)
-                if validate is not None:
-                    rmse, nll = validate(training.state)
-                    info = replace(info, validation_rmse=rmse, validation_nll=nll)
-                info = replace(info, seconds=time.perf_counter() - started)
-                training.curve.append(info)
-                if validate is not None and keep_best and _best(training.curve, monitor) == info:
-                    training.best = training.state.copy()
-                bar.set_postfix_str(_summary(info), refresh=False)
-                bar.update()
+    words = f"Stopping after this {unit}; press Ctrl-C again to stop at once."
+    with bar, CtrlC(words) as ctrl_c:
+        while not (ctrl_c.pressed or _finished(training, epochs, patience, monitor, settle)):
+            started = time.perf_counter()
+            info = step(training.state)
+            _check_finite(info, training.state, advice)
+            if validate is not None:
+                rmse, nll = validate(training.state)
+                info = replace(info, validation_rmse=rmse, validation_nll=nll)
+            info = replace(info, seconds=time.perf_counter() - started)
+            training.curve.append(info)
+            if validate is not None and keep_best and _best(training.curve, monitor) == info:
+                training.best = training.state.copy()
+            bar.set_postfix_str(_summary(info), refresh=False)
+            bar.update()
+            try:
                 for callback in callbacks:
                     training.stopped |= bool(callback(info, training.state))
-                if checkpoint is not None and _is_due(checkpoint, info.epoch, written):
-                    checkpoint.keep(training)
-                    written = time.monotonic()
-        except KeyboardInterrupt:
-            if not training.curve:
-                raise
-            training.interrupted = True
-            warnings.warn(
-                f"Training was interrupted after {unit} {training.curve[-1].epoch}; "
-                "the best model so far is kept.",
-                stacklevel=_levels_up(),
-            )
-    if checkpoint is not None and not training.interrupted:
+            except KeyboardInterrupt:
+                ctrl_c.pressed = True
+            if checkpoint is not None and _is_due(checkpoint, info.epoch, written):
+                checkpoint.keep(training)
+                written = time.monotonic()
+    training.interrupted = ctrl_c.pressed
+    if training.interrupted and not training.curve:
+        raise KeyboardInterrupt(f"Training was interrupted before its first {unit}.")
+    if checkpoint is not None:
         checkpoint.keep(training)
     return training
-
-
-def _levels_up() -> int:
-    """How many levels above the loop the first line outside of this package is, to warn of."""
-    frame, level = sys._getframe(1), 1
-    while frame.f_back is not None and frame.f_globals.get("__name__", "").startswith(PACKAGE):
-        frame, level = frame.f_back, level + 1
-    return level
 
 
 def _finished(

@@ -106,6 +106,8 @@ def evaluate(
     seed: int = 0,
     protocol: str = "random",
     verbose: bool | None = None,
+    earlier: Result | None = None,
+    after_split: Callable[[Result], object] | None = None,
 ) -> Result:
     """Run a model over splits and report every metric for each, with the mean and its interval.
 
@@ -124,6 +126,11 @@ def evaluate(
         each user's later ratings; users held out whole.
     verbose : bool or None
         Show a bar of splits: True always, False never; None on a terminal and in a notebook.
+    earlier : dict, optional
+        A result of the same model, settings, protocol and data: its splits are kept, and only those
+        that it lacks are run.
+    after_split : callable, optional
+        Called with the result so far after every split.
 
     Returns
     -------
@@ -134,27 +141,57 @@ def evaluate(
     if splits < 1:
         raise SettingError(f"splits must be 1 or more; got {splits}.")
     chosen = {**settings_under(protocol, observations), **(settings or {})}
-    rows, rounds, levels = [], [], _levels(observations)
+    rows = {row["seed"]: row for row in (earlier or {}).get("splits", ())}
+    rounds = {row["seed"]: row for row in (earlier or {}).get("rounds", ())}
+    levels = _levels(observations)
     for k in progress(range(seed, seed + splits), desc=name, unit="split", verbose=verbose):
-        split = split_of(observations, k, protocol)
         model = build(name, {**chosen, "random_state": k})
+        head = {
+            "model": name,
+            "settings": {k: v for k, v in model.get_params().items() if k not in UNTOLD},
+            "protocol": protocol,
+            "data": {"observations": len(observations), "shape": list(observations.shape)},
+        }
+        if earlier is not None:
+            check_same(earlier, head)
+        if k in rows:
+            continue
+        split = split_of(observations, k, protocol)
         _fit(model, observations, split)
-        rows.append({"seed": k, **score(model, observations.take(split.test), levels)})
+        rows[k] = {"seed": k, **score(model, observations.take(split.test), levels)}
         if isinstance(model, TrimmedFactorizer):
-            rounds.append({"seed": k, **model.rounds_})
-    measured = {key: [row[key] for row in rows] for key in rows[0] if key != "seed"}
-    data = {"observations": len(observations), "shape": list(observations.shape)}
-    ratio = split_ratio(protocol, data)
+            rounds[k] = {"seed": k, **model.rounds_}
+        if after_split is not None:
+            after_split(_result(head, rows, rounds))
+    return _result(head, rows, rounds)
+
+
+def check_same(earlier: Result, head: dict[str, Any]) -> None:
+    """Raise unless splits of an earlier result may stand beside new ones."""
+    for key, value in json.loads(as_json(head)).items():
+        if earlier[key] != value:
+            there, here = earlier[key], value
+            if isinstance(there, dict) and isinstance(here, dict):
+                differ = [k for k in {**there, **here} if there.get(k) != here.get(k)]
+                there, here = ({k: d.get(k) for k in differ} for d in (there, here))
+            raise DataError(
+                f"An earlier result can only be taken up with the same {key}; it has {there}, and "
+                f"this run {here}: write to another file, or remove the old one."
+            )
+
+
+def _result(head: dict[str, Any], rows: dict[int, Any], rounds: dict[int, Any]) -> Result:
+    splits = [rows[k] for k in sorted(rows)]
+    keys = [key for key in splits[0] if key != "seed" and all(key in row for row in splits)]
+    measured = {key: [number(row[key]) for row in splits] for key in keys}
+    ratio = split_ratio(head["protocol"], head["data"])
     summaries = {key: metrics.summarise(values, ratio) for key, values in measured.items()}
     return {
-        "model": name,
-        "settings": {k: v for k, v in model.get_params().items() if k not in UNTOLD},
-        "protocol": protocol,
-        "data": data,
-        "splits": rows,
+        **head,
+        "splits": splits,
         "mean": {key: summary.mean for key, summary in summaries.items()},
         "interval95": {key: _pair(summary) for key, summary in summaries.items()},
-        **({"rounds": rounds} if rounds else {}),
+        **({"rounds": [rounds[k] for k in sorted(rounds)]} if rounds else {}),
         **where_and_when(),
     }
 
@@ -170,6 +207,11 @@ def settings_under(protocol: str, observations: Observations) -> dict[str, Any]:
             f"ratings go from {low:g} to {high:g}: use the protocol 'random'."
         )
     return {"unknown": PAPER_UNKNOWN}
+
+
+def number(score: float | None) -> float:
+    """Return a score; what JSON has as null could not be measured."""
+    return float("nan") if score is None else score
 
 
 def score(model: Any, test: Observations, levels: Any = None) -> dict[str, float]:

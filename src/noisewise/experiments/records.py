@@ -43,7 +43,7 @@ class Record:
                         "write to another file, or remove the old one."
                     )
 
-    def under(self, protocol: dict[str, Any]) -> Result | None:
+    def under(self, protocol: str | dict[str, Any]) -> Result | None:
         """Return the result under a protocol, None if there is none yet."""
         return next((one for one in self.results if one["protocol"] == protocol), None)
 

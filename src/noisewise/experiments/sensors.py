@@ -25,7 +25,14 @@ from scipy import stats
 from noisewise import metrics
 from noisewise.datasets.sensor_data import SENSOR, TIME, SensorData
 from noisewise.errors import DataError, SettingError
-from noisewise.experiments.ratings import UNTOLD, Result, as_json, where_and_when
+from noisewise.experiments.ratings import (
+    UNTOLD,
+    Result,
+    as_json,
+    check_same,
+    number,
+    where_and_when,
+)
 from noisewise.experiments.resplits import split_ratio
 from noisewise.models.stamps import checked_stamps
 from noisewise.observations import Ids, Observations
@@ -108,7 +115,7 @@ def evaluate(
         model = build_model(k)
         head = {"model": name or type(model).__name__, "settings": _settings(model), **about}
         if earlier is not None:
-            _check_same(earlier, head)
+            check_same(earlier, head)
         if k in rows:
             continue
         split = split_of(data, share, outage, k)
@@ -266,7 +273,7 @@ def _fit(model: Any, observations: Observations, split: Split) -> float:
 
 def _result(head: dict[str, Any], rows: dict[int, Any]) -> Result:
     splits = [rows[k] for k in sorted(rows)]
-    measured = {key: [_number(row[key]) for row in splits] for key in SCORES}
+    measured = {key: [number(row[key]) for row in splits] for key in SCORES}
     ratio = split_ratio(head["protocol"], head["data"])
     summaries = {key: metrics.summarise(values, ratio) for key, values in measured.items()}
     return {
@@ -276,11 +283,6 @@ def _result(head: dict[str, Any], rows: dict[int, Any]) -> Result:
         "interval95": {key: [summary.low, summary.high] for key, summary in summaries.items()},
         **where_and_when(),
     }
-
-
-def _number(score: float | None) -> float:
-    """Return a score; what JSON has as null could not be measured."""
-    return float("nan") if score is None else score
 
 
 def _settings(model: Any) -> dict[str, Any]:
@@ -303,20 +305,6 @@ def _plain(value: Any) -> Any:
     if isinstance(value, list | tuple):
         return [_plain(part) for part in value]
     return type(value).__name__ if hasattr(value, "get_params") else value
-
-
-def _check_same(earlier: Result, head: dict[str, Any]) -> None:
-    """Raise unless splits of an earlier result may stand beside new ones."""
-    for key, value in head.items():
-        if earlier[key] != value:
-            there, here = earlier[key], value
-            if isinstance(there, dict):
-                differ = [k for k in {**there, **value} if there.get(k) != value.get(k)]
-                there, here = ({k: d.get(k) for k in differ} for d in (there, value))
-            raise DataError(
-                f"An earlier result can only be taken up with the same {key}; it has {there}, and "
-                f"this run {here}: write to another file, or remove the old one."
-            )
 
 
 def check_protocol(protocol: str, outage: float | None) -> None:

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import dataclasses
 import time
-import warnings
 import zlib
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -29,7 +28,6 @@ Trial = dict[str, Any]
 RATING_METRICS = ("rmse", "nll")  # the first is the default
 SENSOR_METRICS = ("mse", "trimmed_mse", "median_se", "nll")
 FIT_SHARE = 0.9  # of what was observed that is not test, where nobody says
-INTERRUPTED = "Training was interrupted"  # how the warning about that begins
 
 
 @dataclass(frozen=True, eq=False)
@@ -165,18 +163,10 @@ def run_trial(task: Task, model: str, settings: Settings, seed: int, n_jobs: int
 
 
 def _fit(model: Any, task: Task) -> None:
-    with warnings.catch_warnings():
-        # Training that is interrupted keeps what it has, but half a trial must not count.
-        warnings.filterwarnings("error", INTERRUPTED)
-        try:
-            if isinstance(model, Trained) and model.patience is not None:
-                model.set_params(refit=False).fit(task.train, validation=task.validation)
-            else:
-                model.fit(task.train)
-        except UserWarning as warning:
-            if str(warning).startswith(INTERRUPTED):
-                raise KeyboardInterrupt from None
-            raise
+    if isinstance(model, Trained) and model.patience is not None:
+        model.set_params(refit=False).fit(task.train, validation=task.validation)
+    else:
+        model.fit(task.train)
 
 
 def _about(kind: str, seen: Observations, protocol: dict[str, Any], seed: int) -> dict[str, Any]:

@@ -31,9 +31,9 @@ from noisewise.engine.gibbs.problem import Model
 from noisewise.engine.state import Codes, EpochInfo, Floats
 from noisewise.engine.training import Callback, train
 from noisewise.errors import DataError, SettingError, warn
-from noisewise.models.changing import at_one_moment, in_one_step
+from noisewise.models.changing import at_one_moment, in_one_step, interrupted
 from noisewise.models.low_rank import Rowwise
-from noisewise.models.sampling import prepare
+from noisewise.models.sampling import FEWEST_DRAWS, check_draws, draws_worth, prepare
 from noisewise.models.settings import Rule, check, either, number, one_of, whole
 from noisewise.models.trained import RULES, Learner, fixed_seed, range_of, with_ids
 from noisewise.observations import Observations, encode_cells, encode_ids, observe
@@ -234,6 +234,13 @@ class BayesianFactorizer(Learner, Rowwise):
         Returns
         -------
         self
+
+        Raises
+        ------
+        FitInterrupted
+            At Ctrl-C, after the sweep is finished: a ``KeyboardInterrupt`` that ends loops around
+            the fit. The model has the draws that its message tells of. Inside of burn-in there are
+            none: it is a plain ``KeyboardInterrupt`` then, and the model is as it was.
         """
         started = clock.perf_counter()
         check(self, self._rules)
@@ -257,7 +264,8 @@ class BayesianFactorizer(Learner, Rowwise):
             done.append(self._sampled(sampling, chain, checkpoint, callbacks))
             if done[-1].interrupted:
                 break
-        chains = [training.state for training in done]
+        check_draws(done, self.burn_in)
+        chains = [run.state for run in done if run.state.n_kept]  # one cut short may have none
         self.factors_ = sampling.pooled(chains)
         self.ids_, self.value_range_, self.calibration_ = observations.ids, value_range, None
         names = list(sampling.summaries(chains[0].draw))
@@ -265,11 +273,13 @@ class BayesianFactorizer(Learner, Rowwise):
         curve = [info for training in done for info in training.curve]
         self._describe(observations, curve, len(curve))
         self._note_columns(X)
-        self._warn_unless_converged()
-        if not any(training.interrupted for training in done):
-            for checkpoint in checkpoints.values():
-                checkpoint.remove()
         self.seconds_ = clock.perf_counter() - started
+        if done[-1].interrupted:
+            many = self.chains * schedule.kept_by(self.sweeps)
+            interrupted(self, draws_worth(done, self.chains * self.sweeps, many))
+        self._warn_unless_converged()
+        for checkpoint in checkpoints.values():
+            checkpoint.remove()
         return self
 
     @available_if(_has_levels)  # type: ignore[untyped-decorator]
@@ -344,7 +354,9 @@ class BayesianFactorizer(Learner, Rowwise):
         """Run one chain."""
 
         def settled(info: EpochInfo, state: Chain) -> bool:
-            return self.tolerance is not None and sampling.unsettled(state) < self.tolerance
+            if self.tolerance is None or state.n_kept < FEWEST_DRAWS:
+                return False
+            return sampling.unsettled(state) < self.tolerance
 
         label = "sample" if self.chains == 1 else f"chain {chain + 1} of {self.chains}"
         with one_blas_thread():

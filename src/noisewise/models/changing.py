@@ -13,7 +13,11 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
-from typing import Any, TypeVar, cast
+from typing import Any, NoReturn, TypeVar, cast
+
+from noisewise.errors import FitInterrupted
+
+NOTHING_KEPT = "Training was interrupted before there was anything to keep: the model is as it was."
 
 M = TypeVar("M")
 Method = TypeVar("Method", bound=Callable[..., Any])
@@ -49,18 +53,30 @@ def at_one_moment(method: Method) -> Method:
 def in_one_step(method: Method) -> Method:
     """Let a method change a model all at once, when it has done its work, and return the model.
 
-    If it raises, the model is as it was before.
+    If it raises, the model is as it was before, but for ``interrupted``.
     """
 
     @functools.wraps(method)
     def change(model: Any, *given: Any, **named: Any) -> Any:
         twin = as_it_is(model)
         before = dict(vars(twin))
-        method(twin, *given, **named)
+        try:
+            method(twin, *given, **named)
+        except FitInterrupted as stop:
+            if stop.model is not twin:  # but a model inside, of which alone nothing can be made
+                raise KeyboardInterrupt(NOTHING_KEPT) from None
+            stop.model = model
+            _hand_over(model, before, vars(twin))
+            raise
         _hand_over(model, before, vars(twin))
         return model
 
     return cast(Method, change)
+
+
+def interrupted(model: Any, worth: str) -> NoReturn:
+    """End a fit by Ctrl-C when all that is to be kept is in place; say what it is worth."""
+    raise FitInterrupted(worth, model)
 
 
 def _hand_over(model: Any, before: dict[str, Any], after: dict[str, Any]) -> None:

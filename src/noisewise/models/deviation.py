@@ -23,7 +23,7 @@ import numpy as np
 from noisewise.engine.factors import Factors
 from noisewise.engine.state import Params
 from noisewise.errors import SettingError
-from noisewise.models.changing import in_one_step
+from noisewise.models.changing import in_one_step, interrupted
 from noisewise.models.factored import Factored
 from noisewise.models.fitting import continue_factors, fit_factors
 from noisewise.models.settings import Rule, check, number, one_of, whole
@@ -258,6 +258,13 @@ class DeviationFactorizer(Factored):
             cells = zip(before.cells(), new.codes, strict=True)
             self.seen_ = Seen.of(tuple(np.append(a, b) for a, b in cells), new.shape)
         self.seconds_ = time.perf_counter() - started
+        if fitted.interrupted:
+            run = fitted.epochs - plan.epochs + epochs
+            interrupted(
+                self,
+                f"Learning from new observations was interrupted after epoch {run} of {epochs}: "
+                "the model is that of this epoch.",
+            )
         return self
 
     def _params(self, seed: int) -> Params:

@@ -315,7 +315,7 @@ def _rounds(training: Training[Trimmed]) -> dict[str, list[Any]]:
     rows = [
         {"round": k, **row, "validation_rmse": held_out[row["epoch"]]}
         for k, row in enumerate(training.state.rounds, start=1)
-        if row["epoch"] in held_out  # an interrupt may come before the last was judged
+        if row["epoch"] in held_out  # a checkpoint may tell of others
     ]
     names = ("round", *COUNTS, *ERRORS, "validation_rmse")
     return {name: [row[name] for row in rows] for name in names}

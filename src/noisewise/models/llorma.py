@@ -201,7 +201,7 @@ class LLORMA(Filed):
         first = Plan(GLOBAL_EPOCHS, label="global", verbose=plan.verbose)
         whole_fit = fit_factors(self._params(seed), observations, None, first, n_jobs)
         if whole_fit.interrupted:
-            raise KeyboardInterrupt
+            return Fit(None, 0, [], interrupted=True)
         factors: Factors = whole_fit.knowledge
         weights = self._neighbourhoods(factors, observations, seed)
         left = (observations.values - _from_biases(factors, observations.codes)) / factors.scale

@@ -3,21 +3,24 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
+from noisewise.engine.checkpoints import Training
 from noisewise.engine.factors import Counts
-from noisewise.engine.gibbs.chain import Sampling, Schedule
+from noisewise.engine.gibbs.chain import Chain, Sampling, Schedule
 from noisewise.engine.gibbs.posterior import Scale
 from noisewise.engine.gibbs.problem import Model, Problem
 from noisewise.engine.gibbs.timeline import Timeline
 from noisewise.engine.state import Codes, Floats
-from noisewise.errors import DataError
+from noisewise.errors import DataError, SettingError
 from noisewise.models.fitting import count_rows
 from noisewise.observations import Observations
 
 MOST_LEVELS = 50  # more distinct values are no levels
+FEWEST_DRAWS = 2  # one alone would say that nothing is unknown
 
 
 def prepare(
@@ -41,6 +44,27 @@ def prepare(
         codes = tuple(_known(code, count) for code, count in pairs)
         held_out = codes, validation.time if model.time else None, validation.values
     return Sampling(model, problem, scale, counts, timeline, schedule, held_out, n_jobs)
+
+
+def check_draws(runs: Sequence[Training[Chain]], burn_in: int) -> None:
+    """Raise if chains were cut short before there was a posterior to predict from."""
+    last = runs[-1]
+    enough = sum(run.state.n_kept for run in runs) >= FEWEST_DRAWS
+    if enough or not (last.interrupted or last.stopped):
+        return
+    told = f"after sweep {last.state.epoch}, with burn_in={burn_in}: that leaves no posterior"
+    if last.interrupted:
+        raise KeyboardInterrupt(f"Sampling was interrupted {told}, and the model is as it was.")
+    raise SettingError(f"A callback ended sampling {told}; let it run on.")
+
+
+def draws_worth(runs: Sequence[Training[Chain]], sweeps: int, samples: int) -> str:
+    """Say what draws are worth whose sampling was interrupted."""
+    run, draws = (sum(getattr(r.state, n) for r in runs) for n in ("epoch", "n_kept"))
+    return (
+        f"Sampling was interrupted after sweep {run} of {sweeps}: the model predicts from {draws} "
+        f"draws, and would have had {samples}."
+    )
 
 
 def _numbers(values: Floats, value_range: tuple[float, float] | None) -> tuple[Scale, Floats]:

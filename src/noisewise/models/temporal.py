@@ -31,8 +31,9 @@ from noisewise.engine.state import Codes, EpochInfo
 from noisewise.engine.training import Callback, train
 from noisewise.errors import SettingError, warn
 from noisewise.models.arranging import Arrangement
-from noisewise.models.changing import at_one_moment, in_one_step
+from noisewise.models.changing import at_one_moment, in_one_step, interrupted
 from noisewise.models.nested import adjusted
+from noisewise.models.sampling import check_draws, draws_worth
 from noisewise.models.sensors import MODE, InTime
 from noisewise.models.settings import Rule, check, either, number, one_of, whole
 from noisewise.models.trained import RULES, Learner, fixed_seed, joined, range_of, with_ids
@@ -209,6 +210,14 @@ class TemporalFactorizer(Learner, InTime):
         Returns
         -------
         self
+
+        Raises
+        ------
+        FitInterrupted
+            At Ctrl-C, after the sweep is finished: a ``KeyboardInterrupt`` that ends loops around
+            the fit. The model has the draws that its message tells of. Inside of burn-in, and while
+            validation is used, there are none: it is a plain ``KeyboardInterrupt`` then, and the
+            model is as it was.
         """
         started = clock.perf_counter()
         check(self, self._rules)
@@ -233,6 +242,7 @@ class TemporalFactorizer(Learner, InTime):
             arrangement.moments, Thinning(self.burn_in, self.samples), self.sweeps, self._threads(),
         )  # fmt: skip
         training = self._sampled(sampling, checkpoints.get("fit"), callbacks)
+        check_draws([training], self.burn_in)
         chain: Any = training.state
         self.posterior_, self._arrangement = sampling.posterior(chain), arrangement
         self.ids_, self.calibration_ = seen.ids, calibration
@@ -241,11 +251,13 @@ class TemporalFactorizer(Learner, InTime):
         self.convergence_ = convergence([chain], names, first)
         self._describe(seen, training.curve, chain.epoch)
         self._note_columns(X)
-        if not training.interrupted:
-            self._warn_unless_settled(sampling.unsettled(chain))
-            for checkpoint in checkpoints.values():
-                checkpoint.remove()
         self.seconds_ = clock.perf_counter() - started
+        if training.interrupted:
+            many = len(sampling.thinning.kept_by(self.sweeps))
+            interrupted(self, draws_worth([training], self.sweeps, many))
+        self._warn_unless_settled(sampling.unsettled(chain))
+        for checkpoint in checkpoints.values():
+            checkpoint.remove()
         return self
 
     @property

@@ -19,7 +19,7 @@ from noisewise.engine.state import EpochInfo
 from noisewise.engine.training import Callback, Step, Validate, train
 from noisewise.errors import DataError, SettingError
 from noisewise.models.base import Factorizer
-from noisewise.models.changing import in_one_step
+from noisewise.models.changing import NOTHING_KEPT, in_one_step, interrupted
 from noisewise.models.settings import (
     VERBOSE,
     Rule,
@@ -87,7 +87,10 @@ class Plan(NamedTuple):
 
 
 class Fit(NamedTuple):
-    """What training came to: what was learned, after how many epochs, and the way there."""
+    """What training came to: what was learned, after how many epochs, and the way there.
+
+    Of a training that was interrupted before there was anything to keep, the knowledge is None.
+    """
 
     knowledge: Any
     epochs: int
@@ -219,6 +222,12 @@ class Trained(Learner):
         Returns
         -------
         self
+
+        Raises
+        ------
+        FitInterrupted
+            At Ctrl-C, after the epoch is finished: a ``KeyboardInterrupt`` that ends loops around
+            the fit. The model has learned what its message says.
         """
         started = time.perf_counter()
         check(self, self._rules)
@@ -237,29 +246,45 @@ class Trained(Learner):
             checkpoints.get("fit"), "fit", self.verbose,
         )  # fmt: skip
         fitted = self._learn(kept, held_out, plan, seed)
-        curve, epochs, interrupted = fitted.curve, fitted.epochs, fitted.interrupted
+        curve, epochs = fitted.curve, fitted.epochs
+        worth = self._worth(fitted, held_out is not None) if fitted.interrupted else None
         self._adopt(fitted.knowledge)
         self.ids_ = everything.ids
         self.value_range_, self.calibration_ = value_range, None
         if held_out is not None:
             self.calibrate(held_out)
-        if held_out is not None and self.refit and not interrupted:
+        if held_out is not None and self.refit and worth is None:
             again = Plan(
                 epochs, callbacks=callbacks, label="refit", verbose=self.verbose,
                 checkpoint=checkpoints.get("refit"),
             )  # fmt: skip
             del kept, held_out, observations, fitted
             fitted = self._learn(everything, None, again, seed)
-            interrupted = fitted.interrupted
-            if not interrupted:  # else the model of the first training is the better one
+            if fitted.interrupted:
+                worth = (
+                    f"The refit was interrupted after epoch {fitted.epochs} of {epochs}: the model "
+                    "is that of the first training, which has not learned from what was held out."
+                )
+            else:
                 self._adopt(fitted.knowledge)
         self._describe(everything, curve, epochs)
         self._note_columns(X)
-        if not interrupted:
-            for checkpoint in checkpoints.values():
-                checkpoint.remove()
         self.seconds_ = time.perf_counter() - started
+        if worth is not None:
+            interrupted(self, worth)
+        for checkpoint in checkpoints.values():
+            checkpoint.remove()
         return self
+
+    def _worth(self, fitted: Fit, judged: bool) -> str:
+        """Say what a model is worth whose training was interrupted."""
+        if fitted.knowledge is None:
+            raise KeyboardInterrupt(NOTHING_KEPT)
+        best = ", the best so far on held-out data" if judged else ""
+        return (
+            f"Training was interrupted after epoch {fitted.curve[-1].epoch} of {self.epochs}: the "
+            f"model is that of epoch {fitted.epochs}{best}."
+        )
 
     def _parts(
         self, observations: Observations, validation: Observations | None, seed: int

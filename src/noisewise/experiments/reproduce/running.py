@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import io
 import signal
-import threading
 import warnings
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
-from contextlib import contextmanager, redirect_stderr
-from multiprocessing import get_context
-from typing import Any, NoReturn
+from contextlib import redirect_stderr
+from multiprocessing import active_children, get_context
+from typing import Any
 
 from noisewise.engine.blas import one_blas_thread
 from noisewise.errors import MissingExtraError, SettingError
@@ -33,6 +32,8 @@ def run(cells: Sequence[Cell], store: Store, *, jobs: int = 1) -> dict[str, str]
     jobs : int
         Processes. With one, a model uses all cores; with more, each uses one. Cells that must be
         alone come last, one at a time. Numbers do not depend on it, but for times.
+
+    Ctrl-C ends the run: the cell in work is not kept, those that are finished are.
 
     Returns
     -------
@@ -66,17 +67,27 @@ def _finished(
 ) -> Iterator[tuple[Cell, str | None]]:
     """Give cells as they get done, each with why it could not be measured."""
     if others:
+        strangers = active_children()
         # A new interpreter: one that was copied while it had threads may hang.
-        with ProcessPoolExecutor(min(jobs, len(others)), get_context("spawn")) as pool:
+        fresh = get_context("spawn")
+        with ProcessPoolExecutor(min(jobs, len(others)), fresh, initializer=_leave_ctrl_c) as pool:
             waiting = {pool.submit(_work, cell, store, 1): cell for cell in others}
             try:
                 for done in as_completed(waiting):
                     yield waiting[done], done.result()
             except BaseException:
+                for process in active_children():
+                    if process not in strangers:
+                        process.terminate()  # cells are written wholly or not at all
                 pool.shutdown(cancel_futures=True)
                 raise
     for cell in alone:
         yield cell, _work(cell, store, ALL_CORES)
+
+
+def _leave_ctrl_c() -> None:
+    """Leave Ctrl-C, which the terminal sends to all processes, to the one that started them."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
 
 
 def _work(cell: Cell, store: Store, n_jobs: int) -> str | None:
@@ -98,26 +109,8 @@ def measured(cell: Cell, n_jobs: int) -> dict[str, Any]:
         one_blas_thread(),
         warnings.catch_warnings(record=True) as heard,
         redirect_stderr(io.StringIO()),
-        _stopped_at_once(),
     ):
         warnings.simplefilter("always")
         numbers = cell.measure(n_jobs)
     said = sorted({str(warning.message) for warning in heard})
     return {"numbers": numbers, "warnings": said, "n_jobs": n_jobs, **where_and_when()}
-
-
-@contextmanager
-def _stopped_at_once() -> Iterator[None]:
-    """Let Ctrl-C end the run: training would end early instead, and leave a half-trained model."""
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-    before = signal.signal(signal.SIGINT, _leave)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGINT, before)
-
-
-def _leave(*_: Any) -> NoReturn:
-    raise SystemExit(130)
