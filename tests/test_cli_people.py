@@ -22,7 +22,7 @@ from noisewise.cli.checks import writable
 from noisewise.cli.shared import parsed
 from noisewise.cli.tables import aligned
 from noisewise.cli.wording import in_options
-from noisewise.errors import SettingError
+from noisewise.errors import DataError
 from noisewise.models import bayesian, load
 
 NASTY = "\x1b]0;evil\x07\u202egpj"
@@ -79,7 +79,8 @@ def test_a_folder_that_is_not_there_is_found_before_the_work(folder, capsys, no_
         "ratings": folder / "ratings.csv", "model": folder / "model.nw", "gone": folder / "gone",
     }  # fmt: skip
     assert run(*(word.format(**places) for word in words)) == 2
-    assert f"There is no folder {folder / 'gone'}; make it first." in capsys.readouterr().err
+    shown = capsys.readouterr().err
+    assert f"cannot be written: there is no folder {folder / 'gone'}." in shown
     assert not (folder / "gone").exists()
 
 
@@ -99,18 +100,31 @@ def test_every_option_that_names_a_file_to_write_is_checked():
 def test_a_folder_or_a_file_in_the_way_is_found_before_the_work(folder, capsys, no_work):
     ratings = folder / "ratings.csv"
     assert run("fit", ratings, "--out", folder) == 2
-    assert "is a folder; name a file" in capsys.readouterr().err
+    assert "it is a folder; give the name of a file" in capsys.readouterr().err
     assert run("fit", ratings, "--out", ratings / "a.nw") == 2
-    assert "is not a folder" in capsys.readouterr().err
+    assert "cannot be written: Not a directory" in capsys.readouterr().err
     assert run("demo", "--out", ratings) == 2
     assert "is not a folder" in capsys.readouterr().err
 
 
-def test_a_folder_that_one_may_not_write_to_is_found_before_the_work(folder, monkeypatch):
-    monkeypatch.setattr(os, "access", lambda path, mode: Path(path) != folder)
-    with pytest.raises(SettingError, match="you may not write to"):
+def test_a_folder_that_one_may_not_write_to_is_found_before_the_work(folder, monkeypatch, no_work):
+    def refused(*_):
+        raise PermissionError(13, "Permission denied")
+
+    monkeypatch.setattr(os, "open", refused)
+    with pytest.raises(DataError, match=r"a.nw cannot be written: Permission denied\."):
         writable(folder / "a.nw")
+    monkeypatch.setattr(os, "access", lambda *_: False)
+    assert run("demo", "--out", folder / "demo") == 2
     assert writable(Path("-")) == Path("-")
+
+
+def test_a_save_that_fails_names_the_file_that_was_asked_for(folder):
+    for parent in ("gone", "ratings.csv"):
+        path = folder / parent / "model.nw"
+        with pytest.raises(OSError, match=r"o such file|ot a directory") as caught:
+            load(folder / "model.nw").save(path)
+        assert caught.value.filename == str(path)
 
 
 def test_tables_are_written_as_their_names_say(folder, capsys):
@@ -171,6 +185,16 @@ def test_none_true_and_false_are_settings_in_any_spelling(folder, none):
     assert model.patience is None
     assert model.refit is False
     assert model.value_range == (1, 5)
+
+
+def test_evaluate_takes_models_that_hold_nothing_out(folder, capsys):
+    words = ["--model", "dmf", "--set", "patience=None", "--set", "epochs=2", "--splits", 1]
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "These intervals are not calibrated")
+        assert run("evaluate", folder / "ratings.csv", *words, "--json", folder / "plain.json") == 0
+    result = json.loads((folder / "plain.json").read_text())
+    assert result["splits"][0]["epochs"] == 2
+    assert result["splits"][0]["constant_std"] > 0
 
 
 def test_what_tune_prints_is_what_set_takes(folder, capsys, tmp_path):
@@ -240,6 +264,7 @@ SENTENCES = {
     ),
     "got rank=3 and 'time' is a word": "got rank=3 and 'time' is a word",
     'value="a b", or drop': "--value a b, or drop",
+    "locations are: pass coordinates={id: (x, y)}, or": "locations are: give data that say so, or",
 }
 
 
@@ -257,6 +282,7 @@ def test_warnings_are_sentences(folder, capsys):
         assert run("predict", out, folder / "ratings.csv", "--out", folder / "plain.csv") == 0
     shown = capsys.readouterr().err
     assert "noisewise: These intervals are not calibrated" in shown
+    assert "fit with --set patience=3" in shown
     assert "UserWarning" not in shown
     assert ".py" not in shown
 

@@ -68,7 +68,11 @@ def write_bytes(path: str | Path, content: bytes) -> None:
     _remove_abandoned(target)
     beside = _beside(target)
     # The system takes the umask off the mode of a new file; a private one is private all the time.
-    handle = os.open(beside, _NEW, 0o666 if old is None else 0o600)
+    try:
+        handle = os.open(beside, _NEW, 0o666 if old is None else 0o600)
+    except OSError as error:
+        error.filename = str(path)  # and not that of the file beside it, which nobody knows
+        raise
     try:
         with os.fdopen(handle, "wb") as file:
             if old is not None:

@@ -9,6 +9,7 @@ from typing import Any
 
 import typer
 
+from noisewise import storage
 from noisewise.cli.tables import check_ending
 from noisewise.errors import SettingError
 from noisewise.report.canvas import check_kind
@@ -90,16 +91,8 @@ def folder_to_write(*names: str, help: str, **more: Any) -> Any:
 
 def writable(path: Path | None) -> Path | None:
     """Return a path, or raise if no file can be written there; - stands for the terminal."""
-    if path is None or str(path) == "-":
-        return path
-    target = path.resolve()
-    if target.is_dir():
-        raise SettingError(f"{path} is a folder; name a file.")
-    if target.exists() and not target.is_file():  # a device, a pipe
-        return path
-    if not target.parent.exists():
-        raise SettingError(f"There is no folder {target.parent}; make it first.")
-    _check_folder(target.parent, path)
+    if path is not None and str(path) != "-":
+        storage.check_writable(path)
     return path
 
 

@@ -18,6 +18,10 @@ OPTIONS = {
 WHOLE = {
     "exclude_seen=False": "--seen",
     "keep_seen=True": "--set keep_seen=true",
+    "call calibrate(X, y) with values that were not trained on, or fit with patience set": (
+        "fit with --set patience=3 to have some held out"
+    ),
+    "pass coordinates={id: (x, y)}": "give data that say so",
 }
 _PARAMETER = re.compile(
     rf"\b({'|'.join(OPTIONS)})=(\[[^\]]*\]|'[^']*'|\"[^\"]*\"|-?\d[\d.]*|None\b)?,?"

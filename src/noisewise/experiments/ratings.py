@@ -227,7 +227,7 @@ def score(model: Any, test: Observations, levels: Any = None) -> dict[str, float
     mean, std = model.predict(test, return_std=True)
     low, high = model.predict_interval(test, coverage=0.9)
     measured = metrics.evaluate(test.values, mean, std, low=low, high=high, coverage=0.9)
-    one = _validation_rmse(model) if isinstance(model, Trained) else metrics.sharpness(std)
+    one = _validation_rmse(model) if _holds_out(model) else metrics.sharpness(std)
     measured["constant_std"] = one
     measured["constant_nll"] = metrics.constant_nll(test.values, mean, [one])
     if levels is not None:
@@ -273,11 +273,15 @@ def as_json(result: Result) -> str:
 
 def _fit(model: Any, observations: Observations, split: Split) -> None:
     """Train on all but the test part; what has epochs to choose does so on the validation part."""
-    if isinstance(model, Trained):
+    if _holds_out(model):
         validation = observations.take(split.validation)
         model.fit(observations.take(split.train), validation=validation)
     else:
         model.fit(observations.take(np.append(split.train, split.validation)))
+
+
+def _holds_out(model: Any) -> bool:
+    return isinstance(model, Trained) and model.patience is not None
 
 
 def _validation_rmse(model: Any) -> float:
