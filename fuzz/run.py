@@ -14,7 +14,7 @@ from pathlib import Path
 from fuzz.harness import OUTCOMES, Limits, Report, Target, fuzz, replay
 
 CORPUS = Path(__file__).parent / "corpus"
-MODULES = ("models",)  # each has targets() -> list[Target]
+MODULES = ("models", "readers")  # each has targets() -> list[Target]
 
 
 def main() -> int:

@@ -18,6 +18,7 @@ from noisewise.datasets.gapped import read_gapped
 from noisewise.errors import DataError, SettingError
 from noisewise.experiments.records import read_results
 from noisewise.experiments.tuned import best_settings, read_tuned
+from noisewise.filling import fill_file
 from noisewise.observations import Ids
 from noisewise.showing import listed
 
@@ -241,6 +242,19 @@ def test_origins_and_places_of_sensors_are_checked(tmp_path, change, message):
     arrays = {k: v for k, v in (SENSORS | change).items() if k != "epoch0" and v is not None}
     with pytest.raises(DataError, match=message):
         sensors.read(npz(tmp_path / "s.npz", arrays))
+
+
+def test_lengths_of_time_are_ids(tmp_path):
+    seen = read(npz(tmp_path / "r.npz", RATINGS | {"user": np.array([1, 2], "m8[D]")}))
+    assert seen.ids[0].labels.tolist() == [np.timedelta64(1, "D"), np.timedelta64(2, "D")]
+
+
+def test_integers_that_floats_cannot_tell_apart_are_readings(tmp_path):
+    path = tmp_path / "t.parquet"
+    hall = pa.array([2**53 + 1, None, 2**62, 5])
+    pq.write_table(pa.table({"time": [1, 2, 3, 4], "hall": hall}), path)
+    fill_file(path, tmp_path / "out.parquet", method="linear")
+    assert pq.read_table(tmp_path / "out.parquet")["hall"].to_pylist()[1] > 2**53
 
 
 def test_a_scale_that_is_no_number_is_a_sentence(tmp_path):

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 _LETTERS = 2**17  # in a block; the fields of more would not stay in the cache
 _ROWS = 512  # in a block; more lists at a time would keep the garbage collector busy
 _FIELDS = 2**18  # in a block of rows
+_DAMAGED = (EOFError, zlib.error, gzip.BadGzipFile)  # what unpacking raises
 
 
 class Block(NamedTuple):
@@ -51,17 +52,9 @@ def text_lines(path: Path) -> Iterator[str]:
                 number += 1
                 yield line
     except UnicodeDecodeError:
-        with _open(path) as binary:
-            found = next(pair for pair in enumerate(binary, 1) if not _is_utf8(pair[1]))
-        raise DataError(
-            f"line {found[0]}: {found[1][:60]!r} is not UTF-8 text; convert the file, for instance "
-            "with iconv -f latin1 -t utf-8."
-        ) from None
-    except (EOFError, zlib.error, gzip.BadGzipFile) as error:
-        raise DataError(
-            f"line {number + 1}: the compressed file is damaged or cut off here; get a new copy. "
-            f"{error}"
-        ) from None
+        raise _not_utf8(path) from None
+    except _DAMAGED as error:
+        raise _cut_off(number, error) from None
 
 
 def split_line(line: str, delimiter: str) -> list[str]:
@@ -219,6 +212,30 @@ class _Guarded(io.BufferedIOBase):
         super().close()
 
 
+def _not_utf8(path: Path) -> DataError:
+    """Return the error about the first line of a file that is not UTF-8."""
+    number = 0
+    try:
+        with _open(path) as binary:
+            for line in binary:
+                if not _is_utf8(line):
+                    break
+                number += 1
+    except _DAMAGED as error:
+        return _cut_off(number, error)
+    return DataError(
+        f"line {number + 1}: {line[:60]!r} is not UTF-8 text; convert the file, for instance with "
+        "iconv -f latin1 -t utf-8."
+    )
+
+
+def _cut_off(number: int, error: Exception) -> DataError:
+    return DataError(
+        f"line {number + 1}: the compressed file is damaged or cut off here; get a new copy. "
+        f"{error}"
+    )
+
+
 def _said_size(path: Path) -> int:
     """Return the size that a gzip file says it unpacks to: its last four bytes."""
     with path.open("rb") as file:
@@ -229,7 +246,7 @@ def _said_size(path: Path) -> int:
 def _unpack(path: Path, most: int) -> None:
     """Raise if a gzip file unpacks to too much; what else is wrong, its reader will say."""
     unpacked = 0
-    with gzip.GzipFile(path) as file, contextlib.suppress(EOFError, zlib.error, gzip.BadGzipFile):
+    with gzip.GzipFile(path) as file, contextlib.suppress(*_DAMAGED):
         while piece := file.read(2**20):
             unpacked += len(piece)
             check_unpacked(unpacked, most)

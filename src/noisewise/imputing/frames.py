@@ -146,6 +146,10 @@ def _numbers(column: nw.Series[Any]) -> Floats:
     """Return a column as floats, NaN where it has nothing."""
     if column.is_null().all():
         return np.full(len(column), np.nan)
+    if column.dtype.is_integer():  # which a cast refuses if floats cannot tell them apart
+        values = column.fill_null(0).to_numpy().astype(np.float64)
+        values[column.is_null().to_numpy()] = np.nan
+        return values
     if _is_numeric(column):
         return np.asarray(column.cast(nw.Float64).to_numpy(), dtype=np.float64)
     hint = ", or name it with time=" if column.dtype.is_temporal() else ""
@@ -168,9 +172,10 @@ def _is_numeric(column: nw.Series[Any]) -> bool:
 
 def _filled(column: nw.Series[Any], new: Floats, where: Mask) -> nw.Series[Any]:
     """Return a column with other values in some rows, all other rows as they were."""
-    if not _is_numeric(column):
+    if column.dtype.is_integer() or not _is_numeric(column):
         new, where = np.where(where, new, _numbers(column)), np.ones(len(new), dtype=bool)
-        column = column.is_null()  # of the same library and length, whatever it held
+        # Something of the same library and length that casts to floats, whatever was in it.
+        column = column * 0 if column.dtype.is_integer() else column.is_null()
     if column.dtype != nw.Float32:
         column = column.cast(nw.Float64)
     kind = np.float32 if column.dtype == nw.Float32 else np.float64

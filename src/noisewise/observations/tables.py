@@ -112,7 +112,7 @@ def check_ids(column: Any, name: str) -> NDArray[Any] | list[Any]:
         # Dates of numpy stay numpy's: as Python objects they may turn into integers.
         column = list(array) if array.dtype.kind in "mM" else array.tolist()
     types = set(map(type, column))
-    if types and all(t is int or issubclass(t, np.integer) for t in types):
+    if types and all(t is int or _is_integer(t) for t in types):
         try:
             return np.array(column, dtype=np.int64)
         except OverflowError:
@@ -258,6 +258,11 @@ def _check_objects(column: Sequence[Any], name: str) -> None:
     if any(map(_is_missing, distinct)):
         row = next(row for row, entry in enumerate(column) if _is_missing(entry))
         _refuse_missing(name, row, str(column[row]))
+
+
+def _is_integer(kind: type) -> bool:
+    """Tell integers of numpy; a length of time is one, too, by its class alone."""
+    return issubclass(kind, np.integer) and not issubclass(kind, np.timedelta64)
 
 
 def _is_hashable(entry: Any) -> bool:
