@@ -12,7 +12,7 @@ from noisewise import load, storage
 from noisewise.engine.series import Series
 from noisewise.errors import DataError, ModelFileError, SettingError
 from noisewise.models.bayesian import BayesianFactorizer
-from noisewise.models.choosing import BLOCKS, CELLS, TRAIN, AutoFactorizer, find_gaps
+from noisewise.models.choosing import BLOCKS, CELLS, TRAIN, AutoFactorizer, find_gaps, like_gaps
 from noisewise.models.interpolation import LinearInterpolator
 from noisewise.models.residual import ResidualFactorizer
 from noisewise.models.smoother import OUSmoother
@@ -141,6 +141,47 @@ def test_intervals_are_calibrated_on_what_was_held_out(fitted, shared):
     assert np.mean((low <= truth) & (truth <= high)) == pytest.approx(0.9, abs=0.05)
     mean, std = fitted.predict(asked, return_std=True)
     assert np.mean(((truth - mean) / std) ** 2) == pytest.approx(1.0, abs=0.35)
+
+
+def make_walks(hidden, seed):
+    """Random walks with holes: where, and what is in them."""
+    rng = np.random.default_rng(seed)
+    values = rng.normal(size=hidden.shape).cumsum(axis=1)
+    return np.argwhere(~hidden), values[~hidden], np.argwhere(hidden), values[hidden]
+
+
+def hidden_cells(kind):
+    """Single cells, or stretches of fifteen, of eight series."""
+    hidden = np.zeros((8, 400), dtype=bool)
+    if kind == CELLS:
+        hidden[:, 2::5] = True
+    else:
+        for place, start in np.ndindex(8, 9):
+            hidden[place, 20 + 40 * start + place :][:15] = True
+    return hidden
+
+
+@pytest.mark.parametrize("kind", [CELLS, BLOCKS])
+def test_intervals_are_calibrated_on_cells_like_those_that_are_missing(kind):
+    covered = []
+    for seed in range(8):
+        X, y, asked, truth = make_walks(hidden_cells(kind), seed)
+        model = AutoFactorizer(["linear"], value_range=None, random_state=seed, n_jobs=1).fit(X, y)
+        _, part = model._held_out(observe(X, y), seed)
+        assert model.calibration_.n == np.sum(part == kind)
+        low, high = model.predict_interval(asked, 0.9)
+        covered.append(np.mean((low <= truth) & (truth <= high)))
+    assert np.mean(covered) == pytest.approx(0.9, abs=0.05)  # of stretches there are few
+
+
+@pytest.mark.parametrize("single", [0.0, 0.1, 0.5, 0.8, 1.0])
+def test_what_calibrates_has_the_mix_of_what_is_missing(single):
+    part = np.random.default_rng(0).permutation(np.repeat([TRAIN, CELLS, BLOCKS], [500, 60, 80]))
+    alike = like_gaps(part, single, seed=0)
+    counts = np.bincount(part[alike], minlength=3)
+    assert counts[TRAIN] == 0
+    assert counts[CELLS] / len(alike) == pytest.approx(single, abs=0.01)
+    assert counts[CELLS] == 60 or counts[BLOCKS] == 80
 
 
 def test_the_best_is_fitted_on_everything(fitted, shared):

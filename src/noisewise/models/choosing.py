@@ -76,7 +76,7 @@ class AutoFactorizer(InTime):
     readings, stretches the rest; both the same if nothing is missing. Errors are in units of the
     std of a type of sensor, and the largest hundredth does not count, as a few broken readings must
     not decide. The candidate with the lowest score is fitted again on everything; std and intervals
-    are calibrated on all that it was judged by.
+    are calibrated on what it was judged by, cells and stretches in the shares of these weights.
 
     With too few observations to judge by, the first candidate is taken.
 
@@ -201,8 +201,9 @@ class AutoFactorizer(InTime):
         choice = next(iter(candidates))
         reason = f"chose {choice!r}, the first: too few observations to judge by."
         if np.bincount(part, minlength=3).min() >= FEWEST_HELD_OUT:
+            alike = like_gaps(part, gaps.single, seed)
             judged = {
-                name: self._judge(_shortened(model), seen, part)
+                name: self._judge(_shortened(model), seen, part, alike)
                 for name, model in candidates.items()
             }
             scores = _scores({name: one.record for name, one in judged.items()}, gaps.single)
@@ -259,8 +260,11 @@ class AutoFactorizer(InTime):
         part[rng.permutation(np.flatnonzero(part == TRAIN))[:size]] = CELLS
         return gaps, part
 
-    def _judge(self, model: Any, seen: Observations, part: Ints) -> Judged:
-        """Fit a candidate on one part of the observations, and look at its errors on the others."""
+    def _judge(self, model: Any, seen: Observations, part: Ints, alike: Ints) -> Judged:
+        """Fit a candidate on one part of the observations, and look at its errors on the others.
+
+        Those ``alike`` what is missing calibrate it.
+        """
         started = clock.perf_counter()
         with warnings.catch_warnings():  # a chain that has not settled is judged as it is
             warnings.filterwarnings("ignore", "Predictions have not settled")
@@ -273,7 +277,8 @@ class AutoFactorizer(InTime):
         asked = seen.take(held_out)
         error = asked.values - model.predict(asked)
         _, noise, ignorance = model._cells(asked)[0]
-        calibration = Calibration.measure(error, np.sqrt(noise + ignorance))
+        std, kept = np.sqrt(noise + ignorance), np.isin(held_out, alike)
+        calibration = Calibration.measure(error[kept], std[kept])
         squared = error.astype(np.float64) ** 2 / units.variance[types[held_out]]
         record = {name: _trimmed(squared[part[held_out] == kind]) for name, kind in KINDS.items()}
         return Judged(record | {"seconds": seconds}, calibration)
@@ -328,6 +333,32 @@ def find_gaps(series: Series) -> Gaps:
         length = float(longer[np.searchsorted(reached, 0.5 * reached[-1])])
     length = max(min(length * step, LONGEST * span), step)
     return Gaps(single / total if total else 0.5, length)
+
+
+def like_gaps(part: Ints, single: float, seed: int) -> Ints:
+    """Return as many held-out observations as can be with the mix that what is missing has.
+
+    Parameters
+    ----------
+    part : array of int
+        Which part every observation is in.
+    single : float
+        Share of single cells among what is missing; the rest are stretches.
+    seed : int
+        Draws those of the kind that there are too many of.
+
+    Examples
+    --------
+    >>> part = np.array([TRAIN, CELLS, CELLS, CELLS, CELLS, BLOCKS, BLOCKS, BLOCKS, BLOCKS])
+    >>> like_gaps(part, 1.0, seed=0), len(like_gaps(part, 0.2, seed=0))
+    (array([1, 2, 3, 4]), 5)
+    """
+    rng = np.random.default_rng([seed, 6])
+    shares = {CELLS: single, BLOCKS: 1.0 - single}
+    rows = {kind: np.flatnonzero(part == kind) for kind in shares}
+    most = min(len(rows[kind]) / share for kind, share in shares.items() if share > 0)
+    taken = [rng.permutation(rows[kind])[: round(share * most)] for kind, share in shares.items()]
+    return np.sort(np.concatenate(taken))
 
 
 def _shortened(model: Any) -> Any:
