@@ -57,6 +57,19 @@ def test_ninety_percent_interval_covers_ninety_percent(fitted, split, coverage):
     assert np.mean((low <= test.y) & (test.y <= high)) == pytest.approx(coverage, abs=0.03)
 
 
+def test_intervals_cover_although_what_calibrates_also_chose_the_epochs():
+    covered = []
+    for seed in range(100):
+        world = make_world(60, 40, 2400, seed=seed)
+        train, test = world.part(slice(500)), world.part(slice(500, None))  # 50 are held out
+        settings = {"rank": 8, "deviation_rank": 2, "value_range": None, "n_jobs": 1}
+        model = DeviationFactorizer(**settings, random_state=seed).fit(train.X, train.y)
+        assert model.calibration_.n == 50
+        low, high = model.predict_interval(test.X, coverage=0.9)
+        covered.append(np.mean((low <= test.y) & (test.y <= high)))
+    assert np.mean(covered) == pytest.approx(0.9, abs=0.02)
+
+
 def test_intervals_cover_the_noisy_and_the_quiet_alike(fitted, split):
     _, test = split
     low, high = fitted.predict_interval(test.X, coverage=0.9)
