@@ -264,6 +264,10 @@ SENTENCES = {
     ),
     "got rank=3 and 'time' is a word": "got rank=3 and 'time' is a word",
     'value="a b", or drop': "--value a b, or drop",
+    "got 'x'. Name the mode that is time with time=.": (
+        "got 'x'. Give the column of times as the last --id."
+    ),
+    "get another one, or pass exact=False to take it as it is.": "get another one.",
     "locations are: pass coordinates={id: (x, y)}, or": "locations are: give data that say so, or",
 }
 

@@ -2,6 +2,7 @@
 
 import inspect
 import io
+import os
 import pickle
 import sys
 import types
@@ -181,6 +182,8 @@ def bars(monkeypatch, *, stream, kernel=False, asked=None, told=None):
     monkeypatch.setitem(sys.modules, "IPython", fake)
     monkeypatch.setattr(sys, "stderr", stream)
     monkeypatch.setattr(showing, "always", told)
+    if "TQDM_DISABLE" in os.environ:
+        pytest.skip("TQDM_DISABLE silences bars.")
     for _ in progress(range(2), desc="\x1b[2Jwork", verbose=asked):
         pass
     return stream.getvalue()

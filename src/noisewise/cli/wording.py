@@ -22,6 +22,8 @@ WHOLE = {
         "fit with --set patience=3 to have some held out"
     ),
     "pass coordinates={id: (x, y)}": "give data that say so",
+    "Name the mode that is time with time=.": "Give the column of times as the last --id.",
+    ", or pass exact=False to take it as it is": "",
 }
 _PARAMETER = re.compile(
     rf"\b({'|'.join(OPTIONS)})=(\[[^\]]*\]|'[^']*'|\"[^\"]*\"|-?\d[\d.]*|None\b)?,?"
