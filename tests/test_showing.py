@@ -146,6 +146,14 @@ def test_verbose_shows_a_bar_or_none_and_changes_nothing_else(name, capsys, tmp_
         np.testing.assert_array_equal(third, one)
 
 
+@pytest.mark.filterwarnings("ignore:Predictions have not settled")
+def test_the_model_that_judges_sensors_shows_a_bar_if_asked(capsys):
+    rows = [(place, hour, np.sin(hour) + place) for place in range(3) for hour in range(20)]
+    for verbose in (True, False):
+        noisewise.noise_model(rows, random_state=0, n_jobs=1, verbose=verbose)
+        assert ("%" in capsys.readouterr().err) is verbose
+
+
 def test_verbose_must_be_true_false_or_none():
     with pytest.raises(noisewise.SettingError, match="verbose must be one of True, False, None"):
         learned(DeviationFactorizer(verbose="loud"))

@@ -30,6 +30,7 @@ def noise_model(
     group: int | str | None = "auto",
     random_state: Any = None,
     n_jobs: int | None = -1,
+    verbose: bool | None = None,
 ) -> TemporalFactorizer:
     """Fit the model by which sensors are judged.
 
@@ -40,11 +41,11 @@ def noise_model(
     ----------
     X, y : as for ``TemporalFactorizer.fit``
         Readings.
-    time, group, random_state, n_jobs
+    time, group, random_state, n_jobs, verbose
         As for ``TemporalFactorizer``.
     """
     model = TemporalFactorizer(
-        **JUDGE, time=time, group=group, random_state=random_state, n_jobs=n_jobs
+        **JUDGE, time=time, group=group, random_state=random_state, n_jobs=n_jobs, verbose=verbose
     )
     return model.fit(X, y)
 
