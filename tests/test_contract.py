@@ -446,6 +446,7 @@ def test_a_killed_fit_goes_on_with_the_same_bits(fresh, named, tmp_path):
     assert_same(whole, model, X, tmp_path)
 
 
+@pytest.mark.filterwarnings("ignore:All .* values are 3")
 @pytest.mark.parametrize("n", [2, 3, 10])
 def test_a_handful_of_observations_is_enough(fresh, n):
     X = [(f"user{k % 2}", f"item{k}") for k in range(n)]

@@ -346,6 +346,7 @@ def test_a_single_row_or_column_is_enough(shape):
     "settings", [{}, {"rank": 0}, {"deviation_rank": 0}, {"rank": 0, "deviation_rank": 0}]
 )
 @pytest.mark.parametrize("value", [0.0, 3.3, -1e6])
+@pytest.mark.filterwarnings("ignore:All .* values are")
 def test_values_that_are_all_alike_are_predicted(value, settings, n):
     X = make_world(30, 20, n).X
     model = make_model(**settings).fit(X, np.full(n, value))

@@ -1,10 +1,12 @@
 """Files: what comes back is what went in, and every broken file gets a sentence of its own."""
 
 import datetime
+import decimal
 import json
 import os
 import pickle
 import struct
+import uuid
 import warnings
 
 import numpy as np
@@ -156,6 +158,9 @@ IDS = {
         datetime.datetime(2024, 1, 2, tzinfo=datetime.timezone(datetime.timedelta(hours=2))),
     ],
     "time": [datetime.time(1, 2, 3), datetime.time(0)],
+    "uuid": [uuid.UUID(int=7), uuid.UUID(int=2**127)],
+    "decimal": [decimal.Decimal("0.10"), decimal.Decimal("1e30")],
+    "tuple with numpy numbers": [("a", np.int64(1)), ("b", np.float32(0.5))],
     "numpy date": list(np.array(["2024-01-01", "2024-01-02"], "M8[D]")),
     "numpy time": list(np.array([1, 2], "M8[ns]")),
     "pandas time": [pd.Timestamp("2024-01-01 12:30"), pd.Timestamp("2024-01-02", tz="UTC")],

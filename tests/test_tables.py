@@ -8,19 +8,22 @@ import pandas as pd
 import polars as pl
 import pyarrow as pa
 import pytest
+from sklearn.base import clone
 from sklearn.model_selection import GroupKFold, KFold, cross_val_score
 
 from noisewise import (
+    LLORMA,
     BayesianFactorizer,
     DataError,
     DeviationFactorizer,
     LinearInterpolator,
     SettingError,
     load,
+    noisy_ids,
     noisy_observations,
     observe,
 )
-from noisewise.errors import UnknownIdsWarning
+from noisewise.errors import DataWarning, UnknownIdsWarning
 from noisewise.models.trained import joined
 from noisewise.observations.columns import choose_columns, choose_ids
 
@@ -245,6 +248,32 @@ def test_new_ids_in_cross_validation_are_normal(ratings):
         cross_val_score(model, frame, y, cv=KFold(5, shuffle=True, random_state=0))
     with pytest.warns(UnknownIdsWarning, match="120 of the 120 ids of user"):
         cross_val_score(model, sparse, y, cv=GroupKFold(5), groups=sparse["user"])
+
+
+@pytest.mark.parametrize(
+    "model", [DeviationFactorizer(**QUICK), BayesianFactorizer(**SWEEPS)], ids=["sgd", "bayes"]
+)
+def test_values_that_are_all_alike_are_told(model, ratings):
+    frame = pd.DataFrame(columns(ratings, "user", "item"))
+    message = "All 600 values are 1, so there is nothing to tell apart.*not from clicks"
+    with pytest.warns(DataWarning, match=message) as told:
+        clone(model).fit(frame, np.ones(600))
+    assert told[0].filename == __file__
+    assert told[0].category is DataWarning
+
+
+NOISY = {
+    "llorma": LLORMA(models=4, rank=2, global_rank=2, epochs=2, patience=None, random_state=0),
+    "interpolation": LinearInterpolator(),
+}
+
+
+@pytest.mark.parametrize("model", NOISY.values(), ids=NOISY.keys())
+def test_a_model_without_rows_has_no_noisy_ids(model, small_world):
+    model = clone(model).fit(small_world.X, small_world.y)
+    with pytest.raises(SettingError, match=f"a {type(model).__name__} does not"):
+        noisy_ids(model)
+    assert len(noisy_observations(model, small_world.X, small_world.y, n=3)["surprise"]) == 3
 
 
 def test_times_never_seen_are_normal_for_sensors():

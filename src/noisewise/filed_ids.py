@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import datetime
+import decimal
 import json
+import uuid
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NoReturn
@@ -84,6 +86,8 @@ def _unpack_texts(path: str | Path, tensors: Tensors, prefix: str, length: int) 
 
 def _tagged(label: object) -> Any:
     """JSON that remembers the type of an id."""
+    if isinstance(label, np.generic) and not isinstance(label, np.datetime64):
+        label = label.item()  # inside a tuple; elsewhere numpy's numbers are Python's by now
     if label is None or isinstance(label, bool | str):
         return label
     if isinstance(label, int):
@@ -99,13 +103,17 @@ def _tagged(label: object) -> Any:
             return {kind.__name__: label.isoformat()}
     if isinstance(label, np.datetime64):
         return {"datetime64": str(label)}
+    if isinstance(label, uuid.UUID):
+        return {"uuid": label.hex}
+    if isinstance(label, decimal.Decimal):
+        return {"decimal": str(label)}
     return _refuse(label)
 
 
 def _refuse(label: object) -> NoReturn:
     raise DataError(
         f"Ids of type {type(label).__name__} cannot be saved, e.g. {label!r}; "
-        "use int, str, float, bool, bytes, dates, or tuples of these."
+        "use int, str, float, bool, bytes, dates, UUIDs, decimals, or tuples of these."
     )
 
 
@@ -123,8 +131,17 @@ def _untagged(value: Any) -> Any:
         "datetime": datetime.datetime.fromisoformat,
         "time": datetime.time.fromisoformat,
         "datetime64": np.datetime64,
+        "uuid": uuid.UUID,
+        "decimal": _decimal,
     }
     return readers[tag](content)
+
+
+def _decimal(text: str) -> decimal.Decimal:
+    try:
+        return decimal.Decimal(text)
+    except ArithmeticError:
+        raise ValueError(f"{text!r} is no decimal") from None
 
 
 def _objects(values: list[Any]) -> npt.NDArray[Any]:

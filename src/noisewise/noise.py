@@ -53,6 +53,12 @@ def noisy_ids(model: Rowwise, *, mode: int | str = 0, n: int | None = 20, fewest
     """
     check_is_fitted(model)
     check_many(n)
+    if not isinstance(model, Rowwise):
+        raise SettingError(
+            f"noisy_ids needs a model that keeps a row for every id, such as BayesianFactorizer or "
+            f"DeviationFactorizer; a {type(model).__name__} does not. See noisy_observations, and "
+            "noisy_series for sensors."
+        )
     model = as_it_is(model)
     m = model._mode(mode)
     noise = np.sqrt(model.factors_.noise_by_row(m)) * model.std_scale_

@@ -35,7 +35,7 @@ from noisewise.models.changing import at_one_moment, in_one_step, interrupted
 from noisewise.models.low_rank import Rowwise
 from noisewise.models.sampling import FEWEST_DRAWS, check_draws, draws_worth, prepare
 from noisewise.models.settings import Rule, check, either, number, one_of, whole
-from noisewise.models.trained import RULES, Learner, fixed_seed, range_of, with_ids
+from noisewise.models.trained import RULES, Learner, fixed_seed, range_of, warn_if_alike, with_ids
 from noisewise.observations import Observations, encode_cells, encode_ids, observe
 from noisewise.recommend import Seen
 
@@ -78,8 +78,10 @@ class BayesianFactorizer(Learner, Rowwise):
         Values as numbers, or as levels that each user tells apart in their own way (stars): slower,
         with better probabilities (``predict_proba``).
     implicit : bool or "auto"
-        Learn also from which cells were observed, whatever their values. "auto" does with two id
-        columns; with more there are no sets to learn from.
+        Learn also from the set of items that each user has rated, whatever the ratings, and from
+        the set of users of each item, as SVD++ and timeSVD++ do. Values are still needed: this is
+        no model of clicks or purchases. "auto" does with two id columns; with more there are no
+        sets to learn from.
     time : str, int or None
         The column of X that holds times (its name, or its number), if moods and fashions should be
         followed. Observations bring their times along; then any name will do.
@@ -246,6 +248,7 @@ class BayesianFactorizer(Learner, Rowwise):
         check(self, self._rules)
         self._check_schedule()
         observations = self._observed(X, y)
+        warn_if_alike(observations)
         if validation is not None:
             validation = observe(validation, ids=observations.ids)
             observations = with_ids(observations, validation)

@@ -17,7 +17,7 @@ from sklearn.utils import check_random_state
 from noisewise.engine.checkpoints import Checkpoint, S, Training
 from noisewise.engine.state import EpochInfo
 from noisewise.engine.training import Callback, Step, Validate, train
-from noisewise.errors import DataError, SettingError
+from noisewise.errors import DataError, DataWarning, SettingError, warn
 from noisewise.models.base import Factorizer
 from noisewise.models.changing import NOTHING_KEPT, in_one_step, interrupted
 from noisewise.models.settings import (
@@ -232,6 +232,7 @@ class Trained(Learner):
         started = time.perf_counter()
         check(self, self._rules)
         observations = self._checked(observe(X, y, duplicates=self.duplicates))
+        warn_if_alike(observations)
         seed = fixed_seed(self.random_state)
         kept, held_out = self._parts(observations, validation, seed)
         everything = observations
@@ -309,6 +310,19 @@ def hold_out(
     rng = np.random.default_rng([seed, 3])
     kept, held_out = random_split(len(observations), fraction, rng)
     return observations.take(kept), observations.take(held_out)
+
+
+def warn_if_alike(observations: Observations) -> None:
+    """Warn of values that are all the same: there is nothing to learn from them."""
+    value = observations.values[0]
+    if (observations.values != value).any():
+        return
+    warn(
+        f"All {len(observations):,} values are {value:g}, so there is nothing to tell apart, and "
+        f"{value:g} is all that will be predicted. noisewise learns from values that differ, such "
+        "as ratings, and not from clicks or purchases; docs/limits.md says more.",
+        DataWarning,
+    )
 
 
 def with_ids(observations: Observations, other: Observations) -> Observations:
