@@ -90,5 +90,11 @@ def test_the_engine_knows_no_tables_no_models_and_no_people():
     for path in (SOURCE / "engine").rglob("*.py"):
         for name in imports(path):
             assert name.startswith(
-                ("noisewise.engine", "noisewise.errors", "noisewise.showing", "noisewise.storage")
+                (
+                    "noisewise.engine",
+                    "noisewise.errors",
+                    "noisewise.precision",
+                    "noisewise.showing",
+                    "noisewise.storage",
+                )
             )

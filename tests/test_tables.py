@@ -13,17 +13,30 @@ from sklearn.model_selection import GroupKFold, KFold, cross_val_score
 
 from noisewise import (
     LLORMA,
+    RBM,
+    AutoRec,
     BayesianFactorizer,
     DataError,
     DeviationFactorizer,
+    HuberFactorizer,
     LinearInterpolator,
+    OUSmoother,
+    ResidualFactorizer,
+    RobustBayesianFactorizer,
     SettingError,
+    SpatialNeighbours,
+    TableImputer,
+    TemporalFactorizer,
+    TrimmedFactorizer,
+    TuckerFactorizer,
     load,
     noisy_ids,
     noisy_observations,
     observe,
+    read,
 )
 from noisewise.errors import DataWarning, UnknownIdsWarning
+from noisewise.models.deviation import DTF
 from noisewise.models.trained import joined
 from noisewise.observations.columns import choose_columns, choose_ids
 
@@ -282,3 +295,107 @@ def test_times_never_seen_are_normal_for_sensors():
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         model.predict([("hall", t + 0.5) for t in range(49)])
+
+
+SENSORS = {"loc": 6, "sensor": 3, "time": 40}
+SCALES = {
+    "an offset of 1e8": (1e8, 1.0),
+    "pascals": (101_325.0, 3.0),
+    "seconds since 1970": (1.7e9, 4.0),
+    "1e-12": (0.0, 1e-12),
+    "1e-23": (3e-23, 1e-23),
+    "1e19": (0.0, 1e19),
+}
+
+
+@pytest.fixture(params=SCALES.values(), ids=SCALES.keys())
+def unit(request):
+    return request.param
+
+
+RATED = {
+    "sgd": DeviationFactorizer(rank=4, deviation_rank=2, epochs=20, random_state=0, n_jobs=1),
+    "bayes": BayesianFactorizer(rank=2, sweeps=20, burn_in=8, random_state=0, n_jobs=1),
+    "huber": HuberFactorizer(rank=2, epochs=8, random_state=0, n_jobs=1),
+    "trimmed": TrimmedFactorizer(rank=2, epochs=8, round_epochs=2, random_state=0, n_jobs=1),
+    "rbmf": RobustBayesianFactorizer(rank=2, epochs=8, random_state=0, n_jobs=1),
+    "llorma": LLORMA(models=4, rank=2, global_rank=2, epochs=8, random_state=0, n_jobs=1),
+    "autorec": AutoRec(hidden=8, epochs=10, device="cpu", random_state=0, n_jobs=1),
+}
+
+
+def assert_same_in_units(model, X, y, unit, tmp_path):
+    """Values in another unit give the same predictions in that unit, also from a file."""
+    location, scale = unit
+    plain = clone(model).fit(X, y)
+    mean, std = plain.predict(X, return_std=True)
+    other = clone(model).fit(X, location + scale * y)
+    other.save(tmp_path / "model")
+    for one in (other, load(tmp_path / "model")):
+        got_mean, got_std = one.predict(X, return_std=True)
+        # Rounding to single precision may take other ways, but not far.
+        np.testing.assert_allclose((got_mean - location) / scale, mean, atol=0.02 * y.std())
+        np.testing.assert_allclose(got_std / scale, std, rtol=0.05)
+        assert (got_std > 0).all()
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", "These intervals are not calibrated")
+            low, high = one.predict_interval(X)
+        assert ((low <= got_mean) & (got_mean <= high) & (low < high)).all()
+
+
+@pytest.mark.parametrize("model", RATED.values(), ids=RATED.keys())
+def test_ratings_of_any_offset_and_scale_are_learned_alike(model, unit, small_world, tmp_path):
+    if isinstance(model, AutoRec):
+        pytest.importorskip("torch")
+    assert_same_in_units(model, small_world.X, small_world.y, unit, tmp_path)
+
+
+SERIES = {
+    "interpolation": LinearInterpolator(),
+    "smoother": OUSmoother(),
+    "residual": ResidualFactorizer(base="type", random_state=0, n_jobs=1),
+    "temporal": TemporalFactorizer(rank=2, sweeps=12, burn_in=4, random_state=0, n_jobs=1),
+    "tucker": TuckerFactorizer(2, epochs=5, random_state=0, n_jobs=1),
+    "spatial": SpatialNeighbours({k: (float(k), 0.0) for k in range(6)}, n_jobs=1),
+    "tensor": DeviationFactorizer(**(DTF | {"rank": 4, "epochs": 5, "n_jobs": 1}), random_state=0),
+}
+
+
+@pytest.mark.filterwarnings("ignore:.*settled")
+@pytest.mark.parametrize("model", SERIES.values(), ids=SERIES.keys())
+def test_readings_of_any_offset_and_scale_are_learned_alike(model, unit, tmp_path):
+    rng = np.random.default_rng(0)
+    cells = np.stack(np.unravel_index(rng.permutation(720)[:600], tuple(SENSORS.values())), axis=1)
+    y = np.sin(cells[:, 2] / 5.0) + cells[:, 0] + rng.normal(0, 0.3, 600)
+    assert_same_in_units(model, cells, y, unit, tmp_path)
+
+
+def test_a_file_with_an_offset_is_read_as_it_is(tmp_path):
+    file = tmp_path / "readings.csv"
+    values = 1e8 + np.arange(40.0) / 4
+    rows = [f"{k // 8},{k % 8},{value!r}\n" for k, value in enumerate(values.tolist())]
+    file.write_text("user,item,rating\n" + "".join(rows))
+    assert read(file).values.tolist() == values.tolist()
+
+
+def test_values_are_single_unless_that_is_too_coarse(small_world):
+    X = small_world.X
+    for y in (small_world.y, np.clip(np.rint(small_world.y), 1, 5), 20.0 + 0.1 * small_world.y):
+        assert observe(X, y).values.dtype == np.float32
+    assert observe(X, np.full(len(X), 3.0)).values.dtype == np.float32
+    assert observe(X[:2], [16_777_217.0] * 2).values.tolist() == [16_777_217.0] * 2
+
+
+@pytest.mark.parametrize(
+    "model",
+    [
+        BayesianFactorizer(likelihood="ordinal", **SWEEPS),
+        RBM(epochs=2, device="cpu"),
+        TableImputer(),
+    ],
+    ids=["ordinal", "rbm", "table"],
+)
+def test_a_model_that_keeps_single_precision_refuses_what_is_too_coarse(model, small_world):
+    y = 1e8 + np.clip(np.rint(small_world.y), 1, 5)
+    with pytest.raises(DataError, match=r"single precision"):
+        clone(model).fit(small_world.X, y)

@@ -21,6 +21,7 @@ from noisewise.datasets.lines import Block, blocks, split_line, text_lines
 from noisewise.errors import DataError
 from noisewise.observations import Codes, Duplicates, Ids, Observations, assemble
 from noisewise.observations.columns import Choice, choose_columns
+from noisewise.precision import fitting
 from noisewise.showing import progress
 
 _LARGEST = float(np.finfo(np.float32).max)
@@ -103,7 +104,7 @@ class _Columns:
         self.choice = choice
         self.indexes = [_Index() for _ in choice.ids]
         self.codes: list[list[Codes]] = [[] for _ in choice.ids]
-        self.values: list[NDArray[np.float32]] = []
+        self.values: list[NDArray[Any]] = []
         self.times: list[NDArray[np.float64]] = []
         self.lines: list[Sequence[int]] = []
 
@@ -117,7 +118,7 @@ class _Columns:
             values = to_floats(block.columns[self.choice.value])
             if not np.all(np.abs(values) <= _LARGEST):
                 raise ValueError("a value is not finite")
-            self.values.append(values.astype(np.float32))
+            self.values.append(fitting(values))
             if self.choice.time is not None:
                 times = map(to_seconds, block.columns[self.choice.time])
                 self.times.append(np.fromiter(times, np.float64, length))

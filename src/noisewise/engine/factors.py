@@ -27,6 +27,7 @@ from noisewise.engine.state import (
     initial_state,
 )
 from noisewise.errors import ModelFileError
+from noisewise.precision import mean_in_units, variance_in_units
 from noisewise.showing import brief
 from noisewise.storage import Tensors, take, take_counts, take_real, take_whole
 
@@ -312,8 +313,9 @@ class Factors:
         return variance
 
     def _in_units(self, mean: Floats, noise: Floats, ignorance: Floats) -> Moments:
-        scale, square = np.float32(self.scale), np.float32(self.scale**2)
-        return Moments(np.float32(self.location) + scale * mean, square * noise, square * ignorance)
+        units = self.location, self.scale
+        parts = (variance_in_units(part, *units) for part in (noise, ignorance))
+        return Moments(mean_in_units(mean, *units), *parts)
 
 
 def _width(part: list[int] | slice) -> int:

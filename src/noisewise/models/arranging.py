@@ -111,7 +111,7 @@ class Arrangement:
         mean = self.units.mean[types] + np.sqrt(variance) * standard
         unseen = np.isnan(when) | (rows[:-1] == np.array(self.shape[:-1])[:, None]).any(axis=0)
         parts = (mean, variance * noise, variance * ignorance)
-        return Moments(*(part.astype(np.float32) for part in parts)), unseen
+        return Moments(*(part.astype(self.units.precision) for part in parts)), unseen
 
     def pack(self) -> storage.Tensors:
         """Tensors of a file."""

@@ -19,6 +19,7 @@ from noisewise.engine.state import EpochInfo
 from noisewise.models.fitting import mean_and_std
 from noisewise.models.torch_state import Cells, Tensor, TorchState
 from noisewise.observations import Observations
+from noisewise.precision import standardised
 
 START_STD = 0.003  # of the first weights: many inputs must not saturate a unit
 
@@ -79,7 +80,7 @@ class Network:
         place = np.empty_like(order)
         place[order] = np.arange(len(order))
         self.turned = torch.from_numpy(place[again]).to(device)  # from examples to outputs
-        values = (data.values[order] - np.float32(self.location)) / np.float32(self.scale)
+        values = standardised(data.values[order], self.location, self.scale)
         self.target = torch.from_numpy(values).to(device)
         counts = np.bincount(data.codes[encoded], minlength=data.shape[encoded])
         share = torch.from_numpy(balanced(counts, counts, balance).astype(np.float32)).to(device)

@@ -209,7 +209,7 @@ class Factorizer(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         """Put moments into what the settings and the calibration say."""
         mean, noise, ignorance = moments
         if self.unknown != "default":
-            mean = np.where(unseen, np.float32(self.unknown), mean)
+            mean = np.where(unseen, mean.dtype.type(self.unknown), mean)
         square = np.float32(self.std_scale_**2)
         return Moments(self._clipped(mean), square * noise, square * ignorance)
 
@@ -244,7 +244,7 @@ class Factorizer(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         if self.value_range_ is None:
             return mean
         low, high = self.value_range_
-        return np.clip(mean, np.float32(low), np.float32(high))
+        return np.clip(mean, mean.dtype.type(low), mean.dtype.type(high))
 
     def _threads(self) -> int:
         return int(effective_n_jobs(self.n_jobs))

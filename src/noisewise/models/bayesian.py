@@ -37,6 +37,7 @@ from noisewise.models.sampling import FEWEST_DRAWS, check_draws, draws_worth, pr
 from noisewise.models.settings import Rule, check, either, number, one_of, whole
 from noisewise.models.trained import RULES, Learner, fixed_seed, range_of, warn_if_alike, with_ids
 from noisewise.observations import Observations, encode_cells, encode_ids, observe
+from noisewise.precision import standardised
 from noisewise.recommend import Seen
 
 NOISE_RANK = {"constant": 0, "rank1": 1}
@@ -405,8 +406,8 @@ class BayesianFactorizer(Learner, Rowwise):
     def _fold(self, mode: int, codes: Codes, values: Floats) -> Side:
         scale = self.factors_.scale
         if not self.factors_.model.ordinal:
-            standardised = (values - np.float32(scale.location)) / np.float32(scale.scale)
-            return fold_in(self.factors_, mode, codes, standardised)
+            z = standardised(values, scale.location, scale.scale)
+            return fold_in(self.factors_, mode, codes, z)
         places = np.searchsorted(scale.levels, values)
         strange = scale.levels[np.minimum(places, len(scale.levels) - 1)] != values
         if strange.any():

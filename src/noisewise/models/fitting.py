@@ -20,8 +20,10 @@ from noisewise.engine.state import (
     aligned_zeros,
     initial_state,
 )
+from noisewise.errors import DataError
 from noisewise.models.trained import Fit, Plan
 from noisewise.observations import Observations
+from noisewise.precision import mean_in_units, standardised
 
 ADVICE = (
     "Try a smaller learning_rate (now {0.learning_rate}) or deviation_learning_rate (now "
@@ -83,6 +85,15 @@ def mean_and_std(values: npt.NDArray[np.floating]) -> tuple[float, float]:
     return float(values.mean(dtype=np.float64)), std
 
 
+def check_levels(values: npt.NDArray[np.floating]) -> None:
+    """Raise for levels that single precision, in which they are kept, cannot tell apart."""
+    if values.dtype == np.float64 and values.min() < values.max():
+        raise DataError(
+            f"Levels from {values.min():.15g} to {values.max():.15g} are too much alike, too small "
+            "or too large for single precision: number them 1, 2, 3 and so on."
+        )
+
+
 def judged(
     truth: Floats,
     mean: Floats,
@@ -93,7 +104,8 @@ def judged(
     if value_range is not None:
         mean = np.clip(mean, *value_range)
     squared = (truth - mean).astype(np.float64) ** 2
-    s = np.maximum(variance.astype(np.float64), 1e-12)
+    least = 1e-12 * min(1.0, float(truth.var(dtype=np.float64)) or 1.0)
+    s = np.maximum(variance.astype(np.float64), least)
     return math.sqrt(squared.mean()), float(0.5 * np.mean(np.log(2 * math.pi * s) + squared / s))
 
 
@@ -122,7 +134,7 @@ def _train(
 
         def validate(state: State) -> tuple[float, float]:
             mean, variance = cpu.predict(state, cells, params, n_jobs)
-            mean = np.float32(location) + np.float32(scale) * mean
+            mean = mean_in_units(mean, location, scale)
             return judged(truth, mean, variance.astype(np.float64) * scale**2, plan.value_range)
 
     settle = params.warmup if params.deviation_rank else 0
@@ -144,7 +156,7 @@ def _settled(
 
 
 def _arranged(params: Params, data: Observations, location: float, scale: float) -> cpu.Blocks:
-    values = (data.values - np.float32(location)) / np.float32(scale)
+    values = standardised(data.values, location, scale)
     return cpu.arrange(data.codes, values, data.shape, params.layout.width)
 
 

@@ -27,6 +27,7 @@ from noisewise.models.fitting import fit_factors, judged
 from noisewise.models.settings import Rule, number, one_of, whole
 from noisewise.models.trained import RULES, Fit, Plan
 from noisewise.observations import Observations
+from noisewise.precision import mean_in_units, variance_in_units
 
 GLOBAL_EPOCHS = 25
 ADVICE = "Try a smaller learning_rate (now {0.learning_rate}), or a larger l2 (now {0.l2})."
@@ -312,16 +313,19 @@ def _known(factors: Factors, codes: tuple[Codes, ...]) -> tuple[Codes, ...]:
 def _from_biases(factors: Factors, codes: tuple[Codes, ...]) -> Floats:
     """Return what the biases of the global factorization predict."""
     first, second = (factors.state.biases(mode)[code] for mode, code in enumerate(codes))
-    biased: Floats = np.float32(factors.location) + np.float32(factors.scale) * (first + second)
-    return biased
+    return mean_in_units(first + second, factors.location, factors.scale)
 
 
 def _moments(knowledge: Blend, codes: tuple[Codes, ...], n_jobs: int) -> Moments:
     """Moments of cells, their ids known or sent to the last row."""
     factors, weights, state, alone = knowledge
-    scale, square = np.float32(factors.scale), np.float32(factors.scale**2)
+    units = factors.location, factors.scale
     everywhere, _, ignorance = factors.moments(codes, n_jobs)
     blended, between, reached = local.blend(state, weights, codes, n_jobs)
-    mean = np.where(reached, _from_biases(factors, codes) + scale * blended, everywhere)
-    noise = np.full_like(mean, state.variance * square)
-    return Moments(mean, noise, ignorance + square * between if alone else ignorance)
+    local_mean = _from_biases(factors, codes)
+    local_mean += local_mean.dtype.type(factors.scale) * blended
+    mean = np.where(reached, local_mean, everywhere)
+    noise = variance_in_units(np.full_like(between, state.variance), *units)
+    if alone:
+        ignorance = ignorance + variance_in_units(between, *units)
+    return Moments(mean, noise, ignorance)

@@ -6,6 +6,7 @@ equations. It predicts a chance for every level, and from these a mean and a std
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, ClassVar, Literal
 
@@ -20,7 +21,7 @@ from noisewise.errors import DataError
 from noisewise.models.boltzmann import Machine, Schedule
 from noisewise.models.changing import at_one_moment
 from noisewise.models.factored import Filed
-from noisewise.models.fitting import count_rows
+from noisewise.models.fitting import check_levels, count_rows
 from noisewise.models.levels import Levels
 from noisewise.models.settings import Rule, number, one_of, whole
 from noisewise.models.torch_state import DEVICE, TorchState, device_for, torch_for, torch_threads
@@ -222,7 +223,8 @@ class RBM(Filed):
                 f"RBM needs values of at most {MOST_LEVELS} levels, such as stars; got {n} "
                 "different values: round them, or use a model for any numbers."
             )
-        return observations
+        check_levels(observations.values)
+        return replace(observations, values=observations.values.astype(np.float32))
 
     @property
     def _encoded(self) -> int:

@@ -17,6 +17,7 @@ from noisewise.engine.training import Validate
 from noisewise.errors import ModelFileError
 from noisewise.models.fitting import count_rows, judged, mean_and_std
 from noisewise.observations import Observations
+from noisewise.precision import mean_in_units, standardised, variance_in_units
 
 NORMAL = 1.4826  # std of a normal distribution over its median absolute deviation
 FARTHEST = 5.0  # stds from the median, as far as a value has a say in location and scale
@@ -50,7 +51,7 @@ class Units(NamedTuple):
 
     def standardised(self, values: Floats) -> Floats:
         """Return values in these units."""
-        return (values - np.float32(self.location)) / np.float32(self.scale)
+        return standardised(values, self.location, self.scale)
 
 
 def robust_std(errors: Floats) -> float:
@@ -117,12 +118,12 @@ class Task:
         cells = tuple(
             order[codes] for order, codes in zip(self.blocks.order, held_out.codes, strict=True)
         )
-        location, scale = map(np.float32, self.units)
 
         def judge(state: State) -> tuple[float, float]:
             mean, variance = cpu.predict(state, cells, self.params, self.n_jobs)
+            mean = mean_in_units(mean, *self.units)
             return judged(
-                held_out.values, location + scale * mean, scale**2 * variance, value_range
+                held_out.values, mean, variance_in_units(variance, *self.units), value_range
             )
 
         return judge

@@ -16,8 +16,9 @@ from noisewise.engine.gibbs.problem import Model, Problem
 from noisewise.engine.gibbs.timeline import Timeline
 from noisewise.engine.state import Codes, Floats
 from noisewise.errors import DataError, SettingError
-from noisewise.models.fitting import count_rows
+from noisewise.models.fitting import check_levels, count_rows
 from noisewise.observations import Observations
+from noisewise.precision import standardised
 
 MOST_LEVELS = 50  # more distinct values are no levels
 FEWEST_DRAWS = 2  # one alone would say that nothing is unknown
@@ -77,7 +78,7 @@ def _numbers(values: Floats, value_range: tuple[float, float] | None) -> tuple[S
         location, spread, (low - location) / spread, (high - location) / spread,
         np.empty(0, dtype=np.float32), 1,
     )  # fmt: skip
-    return scale, (values - np.float32(location)) / np.float32(spread)
+    return scale, standardised(values, location, spread)
 
 
 def _levels(values: Floats, value_range: Any) -> tuple[Scale, Floats]:
@@ -88,6 +89,7 @@ def _levels(values: Floats, value_range: Any) -> tuple[Scale, Floats]:
             f'likelihood="ordinal" needs 2 to {MOST_LEVELS} distinct values; got {len(levels)}. '
             'Use likelihood="gaussian".'
         )
+    check_levels(values)
     below = np.cumsum(np.bincount(numbers)) / len(values)
     anchor = 1 + int(np.abs(below[:-1] - 0.5).argmin())
     scale = Scale(0.0, 1.0, -math.inf, math.inf, levels.astype(np.float32), anchor)

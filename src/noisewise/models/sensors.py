@@ -29,10 +29,11 @@ from noisewise.models.stamps import checked_stamps, read_stamps
 from noisewise.models.trained import range_of
 from noisewise.observations import Ids, encode_ids, id_columns, observe
 from noisewise.observations.tables import check_ids
+from noisewise.precision import too_coarse
 
 PRIOR = 5.0  # observations that what a type has in common is worth
 SENSOR = "sensor"  # what the mode that is the type of sensor is called, as a rule
-FLOOR = 1e-12  # share of the mean square below which a variance is rounding
+FLOOR = 1e-12  # the variance of what is constant, as a share of its square
 
 MODE = Rule(
     "the name or the number of a mode",
@@ -65,7 +66,20 @@ class Units(NamedTuple):
         variance /= np.maximum(counts, 1)
         mean[counts == 0] = mean[-1]
         variance[counts < 2] = total
-        return cls(mean, np.maximum(variance, FLOOR * (mean**2 + (mean == 0.0))))
+        rounding = variance <= (FLOOR * mean) ** 2
+        return cls(mean, np.where(rounding, _constant(mean), variance))
+
+    @property
+    def precision(self) -> type[np.floating]:
+        """The type that predictions have: double where single is too coarse for a type's values."""
+        told = self.variance != _constant(self.mean)
+        pairs = zip(np.abs(self.mean[told]).tolist(), np.sqrt(self.variance[told]), strict=True)
+        return np.float64 if any(too_coarse(*pair) for pair in pairs) else np.float32
+
+
+def _constant(mean: Array) -> Array:
+    """Return the variance that a type gets whose values are all the same."""
+    return np.asarray(FLOOR * (mean**2 + (mean == 0.0)))
 
 
 @dataclass(frozen=True)
@@ -248,7 +262,8 @@ class SeriesModel(InTime):
         unseen = np.isnan(when)
         for mode, code in enumerate(codes):
             unseen |= (code < 0) & (mode != self._grouping.time)
-        return Moments(*(part.astype(np.float32) for part in (mean, noise, ignorance))), unseen
+        precision = self._units.precision
+        return Moments(*(part.astype(precision) for part in (mean, noise, ignorance))), unseen
 
     def _pack(self) -> tuple[dict[str, Any], storage.Tensors]:
         series = self.series_

@@ -254,7 +254,7 @@ class SpatialNeighbours(InTime):
         for mode, code in enumerate(codes):
             unseen |= (code < 0) & (mode != location)
         parts = (mean, noise, np.maximum(full - noise, 0.0))
-        return Moments(*(part.astype(np.float32) for part in parts)), unseen
+        return Moments(*(part.astype(self._units.precision) for part in parts)), unseen
 
     def _pack(self) -> tuple[dict[str, Any], storage.Tensors]:
         entry, tensors = pack_ids(self._places, "places")

@@ -259,6 +259,11 @@ class TableImputer(InTime):
         table[when, which] = (seen.values - units.mean[which]) / scale[which]
         table = units.mean + scale * self._impute(table, seed)
         types = Units.of(seen.values, grouping.type_of(seen.codes), grouping.n_types)
+        if types.precision is np.float64:
+            raise DataError(
+                "TableImputer keeps its table in single precision, which is too coarse for these "
+                "values: subtract what they have in common, or change their unit."
+            )
         return Filled(table.astype(np.float32), grouping, units, types)
 
     def _impute(self, table: Array, seed: int) -> Array:

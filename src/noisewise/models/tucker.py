@@ -273,7 +273,7 @@ class TuckerFactorizer(Trained):
             variance * noise[types],
             variance * ignorance,
         )
-        return Moments(*(part.astype(np.float32) for part in parts)), unseen
+        return Moments(*(part.astype(units.precision) for part in parts)), unseen
 
     def _pack(self) -> tuple[dict[str, Any], storage.Tensors]:
         k = self.knowledge_

@@ -62,7 +62,7 @@ class TypeMean(InTime):
 
     def _moments(self, codes: tuple[Codes, ...]) -> tuple[Moments, npt.NDArray[np.bool_]]:
         types = self._grouping(self.ids_).type_of(codes)
-        mean, noise = (part[types].astype(np.float32) for part in self.units_)
+        mean, noise = (part[types].astype(self.units_.precision) for part in self.units_)
         unseen = np.any([code < 0 for code in codes], axis=0)
         return Moments(mean, noise, np.zeros_like(noise)), unseen
 

@@ -2,7 +2,8 @@
 
 ``observe`` is the way in. It takes what people have (a frame of pandas, polars or pyarrow, a numpy
 array, a list of tuples, a scipy sparse matrix), checks it once, and leaves plain arrays: an int32
-row number per mode and a float32 value, 12 bytes for an observation of two modes.
+row number per mode and a float32 value, 12 bytes for an observation of two modes. Where float32 is
+too coarse for the values they are float64.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ class Observations:
     ----------
     codes : tuple of ndarray of int32
         For each mode, the row number of every observation.
-    values : ndarray of float32
+    values : ndarray of float32 or float64
         What was observed.
     ids : tuple of Ids
         For each mode, the ids that the row numbers stand for.
@@ -49,7 +50,7 @@ class Observations:
     """
 
     codes: tuple[Codes, ...]
-    values: NDArray[np.float32]
+    values: NDArray[Any]
     ids: tuple[Ids, ...]
     time: NDArray[Any] | None = None
 
@@ -222,7 +223,7 @@ def assemble(
     ----------
     codes : sequence of ndarray of int32
         For each mode, the row number of every observation.
-    values : ndarray of float32
+    values : ndarray of float32 or float64
         Finite values.
     ids : sequence of Ids
         For each mode, the ids that the row numbers stand for.

@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 from sklearn.exceptions import DataConversionWarning
 
 from noisewise.errors import DataError, warn
+from noisewise.precision import fitting
 
 # Frame types that turn into a numpy array of numbers without loss.
 _NUMPY_TYPES = (
@@ -126,8 +127,8 @@ def check_ids(column: Any, name: str) -> NDArray[Any] | list[Any]:
     return list(column)
 
 
-def check_values(column: Any, name: str) -> NDArray[np.float32]:
-    """Return values as finite float32.
+def check_values(column: Any, name: str) -> NDArray[Any]:
+    """Return values as finite float32, or as float64 where float32 is too coarse for them.
 
     Parameters
     ----------
@@ -138,8 +139,8 @@ def check_values(column: Any, name: str) -> NDArray[np.float32]:
 
     Returns
     -------
-    ndarray of float32
-        The values, rounded to float32.
+    ndarray of float32 or float64
+        The values.
     """
     column = _from_frame(column)
     if isinstance(column, nw.DataFrame):
@@ -163,13 +164,12 @@ def check_values(column: Any, name: str) -> NDArray[np.float32]:
     if array.dtype.kind not in "biuf":
         array = _numbers(array.tolist(), name)
     with np.errstate(over="ignore"):
-        values = array.astype(np.float32)
-    finite = np.isfinite(values)
+        finite = np.isfinite(array.astype(np.float32))
     if not finite.all():
         row = int(finite.argmin())
         found = "NaN" if np.isnan(array[row]) else f"{array[row]}, beyond what float32 can hold"
         raise DataError(f"Row {row} of {name} is {found}, not a finite number; drop or mend it.")
-    return values
+    return fitting(array)
 
 
 def check_seconds(column: Any, n_rows: int) -> NDArray[Any]:

@@ -16,6 +16,7 @@ from noisewise.engine.gibbs.problem import Floats64, Ints, Model, in_threads
 from noisewise.engine.gibbs.snapshot import Snapshot, gap_variance, path_variance
 from noisewise.engine.gibbs.timeline import Timeline
 from noisewise.engine.state import Codes, Floats
+from noisewise.precision import too_coarse
 from noisewise.showing import brief
 
 CHUNK = 16_384  # cells predicted by one task
@@ -253,8 +254,12 @@ class Posterior:
         """Return moments in units of the values."""
         mean, noise, ignorance = moments
         if not self.model.ordinal:
-            mean = self.scale.location + self.scale.scale * mean
-            noise, ignorance = (self.scale.scale**2 * part for part in (noise, ignorance))
+            location, scale = self.scale.location, self.scale.scale
+            if too_coarse(abs(location), scale):
+                double: Any = [np.asarray(part, np.float64) for part in moments]
+                return Moments(location + scale * double[0], *(scale**2 * p for p in double[1:]))
+            mean = location + scale * mean
+            noise, ignorance = (scale**2 * part for part in (noise, ignorance))
         return Moments(*(np.asarray(part, np.float32) for part in (mean, noise, ignorance)))
 
     def _sums(self, codes: tuple[Codes, ...], n_jobs: int, time: Any) -> Sums:
