@@ -275,6 +275,7 @@ def test_without_torch_the_error_says_what_to_install(small_world, monkeypatch):
 
 
 @pytest.mark.parametrize("n", [2, 3, 10])
+@pytest.mark.filterwarnings("ignore:All .* values are")
 def test_a_handful_of_observations_is_enough_for_lbfgs(n):
     X = [(f"user{k % 2}", f"item{k}") for k in range(n)]
     for y in (range(n), [3.0] * n):

@@ -168,6 +168,7 @@ def test_a_file_with_a_threshold_that_cannot_be_is_refused(small_world, tmp_path
         TrimmedFactorizer.load(tmp_path / "model")
 
 
+@pytest.mark.filterwarnings("ignore:All .* values are")
 def test_values_that_are_all_alike_have_no_outliers():
     X = [(user, item) for user in range(5) for item in range(4)]
     model = make_model(patience=None).fit(X, [2.0] * 20)

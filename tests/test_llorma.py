@@ -378,6 +378,7 @@ def test_numbers_that_blow_up_are_an_error_with_advice(small_world, loss):
 
 @pytest.mark.parametrize("settings", [{"rank": 0}, {"loss": "global"}])
 @pytest.mark.parametrize("n", [2, 3, 10])
+@pytest.mark.filterwarnings("ignore:All .* values are")
 def test_a_handful_of_observations_is_enough(n, settings):
     X = [(f"user{k % 2}", f"item{k}") for k in range(n)]
     for y in (range(n), [3.0] * n):

@@ -320,6 +320,7 @@ def test_one_far_off_value_moves_a_row_less_than_many_near_ones(world):
 
 
 @pytest.mark.parametrize("value", [0.0, -3.5, 1e6])
+@pytest.mark.filterwarnings("ignore:All .* values are")
 def test_values_that_are_all_alike_are_predicted(value):
     X = [(user, item) for user in range(5) for item in range(4)]
     mean, std = make_model(patience=None).fit(X, [value] * 20).predict(X, return_std=True)

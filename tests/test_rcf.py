@@ -141,6 +141,7 @@ def test_units_of_ordinary_values_are_their_mean_and_std():
 
 
 @pytest.mark.parametrize("value", [0.0, -3.5, 1e6])
+@pytest.mark.filterwarnings("ignore:All .* values are")
 def test_values_that_are_all_alike_are_predicted(value):
     X = [(user, item) for user in range(5) for item in range(4)]
     mean, std = make_model(patience=None).fit(X, [value] * 20).predict(X, return_std=True)

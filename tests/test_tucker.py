@@ -201,6 +201,7 @@ def test_a_training_that_was_killed_goes_on_with_the_same_bits(data, tmp_path):
     np.testing.assert_array_equal(resumed, once)
 
 
+@pytest.mark.filterwarnings("ignore:All .* values are")
 def test_constants_are_predicted_with_a_std_above_zero():
     rows = [(i, j, k, 7.0) for i in range(4) for j in range(3) for k in range(5)]
     model = TuckerFactorizer(rank=2, epochs=5, random_state=0, n_jobs=1).fit(rows)
