@@ -90,6 +90,18 @@ def test_errors_show_names_of_columns_safely():
     assert str(pickle.loads(pickle.dumps(error))) == str(error)
 
 
+def test_warnings_show_names_of_columns_safely():
+    name = NASTY[:-1]
+    rows = [(f"u{k % 8}", f"i{k // 8}", k % 5) for k in range(64)]
+    frame = pd.DataFrame(rows, columns=[name, "item", "rating"])
+    model = DeviationFactorizer(rank=2, epochs=2, random_state=0, n_jobs=1)
+    model.fit(frame[[name, "item"]], frame["rating"])
+    with pytest.warns(noisewise.errors.UnknownIdsWarning) as caught:
+        model.predict(pd.DataFrame({name: [f"x{k}" for k in range(64)], "item": "i1"}))
+    assert printable(name) in str(caught[0].message)
+    assert str(caught[0].message).isprintable()
+
+
 def test_a_page_shows_ids_safely():
     html = page(NASTY, [Section(NASTY, [Table([NASTY], [["<b>" + NASTY]])])])
     assert "<b>" not in html
