@@ -5,6 +5,7 @@ import pytest
 
 from noisewise import DataError, SettingError, metrics, observe
 from noisewise.experiments import ratings
+from noisewise.experiments.resplits import split_ratio
 from noisewise.experiments.trials import rating_task
 
 SMALL = {"rank": 2, "epochs": 4, "n_jobs": 1}
@@ -52,6 +53,15 @@ def test_only_the_papers_protocol_gives_a_three_to_unknown_ids():
 def test_a_three_that_no_rating_can_be_is_refused():
     with pytest.raises(SettingError, match="go from 20 to 100: use the protocol 'random'"):
         ratings.evaluate(sparse_ratings(20, 100), "dmf", SMALL, protocol="paper")
+
+
+@pytest.mark.parametrize("protocol", ["random", "paper", "user"])
+def test_the_ratio_of_a_split_is_that_of_its_parts(protocol):
+    observations = sparse_ratings(1, 5)
+    split = ratings.split_of(observations, 0, protocol)
+    ratio = split_ratio(protocol, {"observations": 600, "shape": [60, 300]})
+    assert ratio == pytest.approx(len(split.test) / len(split.fit), rel=0.25)
+    assert split_ratio("time", {}) == 0.0
 
 
 def test_a_trial_is_of_the_same_protocol():

@@ -16,8 +16,11 @@ from noisewise.experiments.sensors import (
     Units,
     as_sensors,
     compare,
+    data_of,
     evaluate,
+    protocol_of,
     score,
+    split_of,
     trimmed_mean,
 )
 from noisewise.observations import observe
@@ -184,6 +187,14 @@ def test_two_models_are_compared_by_both_tests(data, result):
     assert found.paired == pytest.approx(metrics.paired_test(a, b, ratio))
     assert found.paired.wins == 3
     assert found.paired.difference < 0
+
+
+@pytest.mark.parametrize(("share", "outage"), [(0.1, None), (0.4, None), (0.2, 1200.0)])
+def test_the_ratio_of_a_split_is_that_of_its_parts(data, share, outage):
+    split = split_of(data, share, outage, seed=0)
+    protocol = protocol_of("cells" if outage is None else "blocks", share, outage)
+    ratio = split_ratio(protocol, data_of(data.observations))
+    assert ratio == pytest.approx(len(split.test) / len(split.fit), rel=0.05)
 
 
 def test_a_model_does_not_differ_from_itself(result):
