@@ -237,6 +237,19 @@ def test_ids_of_another_type_than_the_trained_ones_are_told(fitted, ratings):
         fitted.calibrate(text, ratings["rating"])
 
 
+@pytest.mark.parametrize(
+    "model",
+    [BayesianFactorizer(likelihood="ordinal", **SWEEPS), RBM(epochs=2, device="cpu")],
+    ids=["bayes", "rbm"],
+)
+def test_probabilities_of_ids_of_another_type_are_told(model, ratings):
+    if isinstance(model, RBM):
+        pytest.importorskip("torch")
+    model = clone(model).fit(pd.DataFrame(ratings))
+    with pytest.warns(UnknownIdsWarning, match="ids of user .* are of type str"):
+        model.predict_proba([("17", "film 1")])
+
+
 def test_a_column_of_unknown_ids_is_told_and_a_few_are_not(fitted):
     with pytest.warns(UnknownIdsWarning) as told:
         fitted.predict([(1000 + k, f"song {k}") for k in range(3)])
@@ -348,6 +361,29 @@ def test_ratings_of_any_offset_and_scale_are_learned_alike(model, unit, small_wo
     if isinstance(model, AutoRec):
         pytest.importorskip("torch")
     assert_same_in_units(model, small_world.X, small_world.y, unit, tmp_path)
+
+
+@pytest.mark.parametrize("name", ["sgd", "bayes", "huber", "llorma"])
+def test_the_nll_of_small_values_is_that_of_large_ones_in_another_unit(name, small_world):
+    held_out = observe(small_world.X[300:], small_world.y[300:])
+    tiny = observe(small_world.X[300:], 1e-12 * small_world.y[300:])
+    plain = clone(RATED[name]).fit(small_world.X[:300], small_world.y[:300], validation=held_out)
+    other = clone(RATED[name]).fit(
+        small_world.X[:300], 1e-12 * small_world.y[:300], validation=tiny
+    )
+    got, expected = (m.learning_curve_["validation_nll"][-1] for m in (other, plain))
+    assert got == pytest.approx(expected + np.log(1e-12), abs=0.05)
+
+
+def test_a_new_row_is_folded_in_at_any_offset(small_world):
+    for name in ("sgd", "bayes"):
+        plain = clone(RATED[name]).fit(small_world.X, small_world.y)
+        other = clone(RATED[name]).fit(small_world.X, 1e8 + small_world.y)
+        for others, y in (([1, 2, 3], [5.0, 4.0, 4.5]), ([1], [4.25])):
+            expected = plain.fold_in(others, y).predict([5, 6], return_std=True)
+            got = other.fold_in(others, 1e8 + np.array(y)).predict([5, 6], return_std=True)
+            np.testing.assert_allclose(got[0] - 1e8, expected[0], atol=0.01)
+            np.testing.assert_allclose(got[1], expected[1], rtol=0.01)
 
 
 SERIES = {

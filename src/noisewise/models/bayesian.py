@@ -36,7 +36,13 @@ from noisewise.models.low_rank import Rowwise
 from noisewise.models.sampling import FEWEST_DRAWS, check_draws, draws_worth, prepare
 from noisewise.models.settings import Rule, check, either, number, one_of, whole
 from noisewise.models.trained import RULES, Learner, fixed_seed, range_of, warn_if_alike, with_ids
-from noisewise.observations import Observations, encode_cells, encode_ids, observe
+from noisewise.observations import (
+    Observations,
+    encode_cells,
+    encode_ids,
+    observe,
+    warn_of_unknown,
+)
 from noisewise.precision import standardised
 from noisewise.recommend import Seen
 
@@ -297,6 +303,7 @@ class BayesianFactorizer(Learner, Rowwise):
             A row per cell, a column for each of ``levels_``.
         """
         codes, time = self._encoded(X)
+        warn_of_unknown(X, self.ids_, self._unseen(codes))
         return self.factors_.probabilities(codes, self._threads(), time)
 
     @at_one_moment
@@ -398,10 +405,7 @@ class BayesianFactorizer(Learner, Rowwise):
 
     def _cells(self, X: Any) -> tuple[Moments, npt.NDArray[np.bool_]]:
         codes, time = self._encoded(X)
-        unseen = np.zeros(len(codes[0]), dtype=bool)
-        for code, count in zip(codes, self.factors_.counts, strict=True):
-            unseen |= code == len(count)
-        return self.factors_.moments(codes, self._threads(), time), unseen
+        return self.factors_.moments(codes, self._threads(), time), self._unseen(codes)
 
     def _fold(self, mode: int, codes: Codes, values: Floats) -> Side:
         scale = self.factors_.scale

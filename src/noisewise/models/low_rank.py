@@ -203,10 +203,14 @@ class Rowwise(Factorizer):
 
     def _moments(self, codes: tuple[Codes, ...]) -> tuple[Moments, npt.NDArray[np.bool_]]:
         known = tuple(self.factors_.known_codes(m, code) for m, code in enumerate(codes))
+        return self.factors_.moments(known, self._threads()), self._unseen(known)
+
+    def _unseen(self, known: tuple[Codes, ...]) -> npt.NDArray[np.bool_]:
+        """Which cells have an id that was never trained on; codes as from ``known_codes``."""
         unseen = np.zeros(len(known[0]), dtype=bool)
         for code, count in zip(known, self.factors_.counts, strict=True):
             unseen |= code == len(count)
-        return self.factors_.moments(known, self._threads()), unseen
+        return unseen
 
     def _needs_two_modes(self, name: str) -> None:
         if len(self.ids_) != 2:

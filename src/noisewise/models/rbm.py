@@ -26,7 +26,7 @@ from noisewise.models.levels import Levels
 from noisewise.models.settings import Rule, number, one_of, whole
 from noisewise.models.torch_state import DEVICE, TorchState, device_for, torch_for, torch_threads
 from noisewise.models.trained import RULES, Fit, Plan
-from noisewise.observations import Observations, encode_ids
+from noisewise.observations import Observations, encode_ids, warn_of_unknown
 
 MOST_LEVELS = 50
 SETTLE = 10  # epochs, in which small random weights have yet to break their symmetry
@@ -213,7 +213,9 @@ class RBM(Filed):
             In the order of ``levels_``; every row sums to 1.
         """
         check_is_fitted(self)
-        return self.knowledge_.chances(self._sides(encode_ids(X, self.ids_)))
+        codes = encode_ids(X, self.ids_)
+        warn_of_unknown(X, self.ids_, np.any([code < 0 for code in codes], axis=0))
+        return self.knowledge_.chances(self._sides(codes))
 
     def _checked(self, observations: Observations) -> Observations:
         observations = super()._checked(observations)

@@ -192,7 +192,8 @@ class Sampling:
         posterior = self.posterior({"level": np.empty((0, 1))})
         mean, noise, ignorance = posterior.in_units(_moments(mean, square, noise, draws[0]))
         error = (self.truth - mean).astype(np.float64) ** 2
-        variance = np.maximum((noise + ignorance).astype(np.float64), 1e-12)
+        least = 1e-12 * min(1.0, self.scale.scale**2)
+        variance = np.maximum((noise + ignorance).astype(np.float64), least)
         nll = 0.5 * np.mean(np.log(2.0 * math.pi * variance) + error / variance)
         return math.sqrt(error.mean()), float(nll)
 
