@@ -329,7 +329,7 @@ def test_a_sweep_changes_every_part_and_reports_what_is_left(noise_rank):
     before = draw.copy()
     info = sweeper(draw)
     kept_still = {"effects", "features", "strengths", "paths", "path_settings", "widths", "steps"}
-    kept_still |= {"width_centre", "width_spread", "latent", "epoch"}
+    kept_still |= {"width_centre", "width_spread", "latent", "epoch", "scales"}
     kept_still |= {"variances"} if noise_rank else {"noise", "level"}
     for field in fields(Draw):
         old, new = (getattr(d, field.name) for d in (before, draw))

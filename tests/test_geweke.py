@@ -17,11 +17,11 @@ import pytest
 from noisewise.engine.blas import one_blas_thread
 from noisewise.engine.gibbs import problem, scale, sweep
 from noisewise.engine.gibbs.draw import CUT_WIDTH, PATHS, Draw, first_draw
-from noisewise.engine.gibbs.hyper import MEAN_WEIGHT
+from noisewise.engine.gibbs.hyper import MEAN_WEIGHT, SCALE_RATE, SCALE_SHAPE, freedom
 from noisewise.engine.gibbs.noise import SHAPE
 from noisewise.engine.gibbs.problem import Model, Problem
 from noisewise.engine.gibbs.scale import PATH_PRIOR, feature_part
-from noisewise.engine.gibbs.sweep import PATH_SETTINGS_FROM, SPREAD_RATE, SPREAD_SHAPE, Sweeper
+from noisewise.engine.gibbs.sweep import SCALES_FROM, SPREAD_RATE, SPREAD_SHAPE, Sweeper
 
 SWEEPS = 2  # from a draw of the prior: the second starts from what the first one left
 LEVELS, ANCHOR = 4, 2
@@ -124,11 +124,16 @@ def prior_draws(case: Case, cells: Problem, rng: np.random.Generator) -> Draw:
     draw.strengths[:] = rng.gamma(1.0, size=draw.strengths.shape)
     if case.likelihood == "gaussian":
         level = rng.gamma(1.0, size=draw.level.shape)
-        draw.level[:] = level if case.noise_rank else 1.0 / level
+        rate = rng.gamma(1.0, size=draw.level.shape)
+        draw.level[:] = level if case.noise_rank else rate / level
     for mode in range(cells.n_modes):
         part, rows = cells.part(mode), cells.shape[mode]
+        two = rng.gamma(SCALE_SHAPE, size=(many, 2)) / SCALE_RATE
+        draw.scales[:, mode] = np.repeat(two, [case.rank, 1], axis=1)
         root = np.tril(rng.standard_normal((many, D, D)), -1)
-        root[:, range(D), range(D)] = np.sqrt(rng.chisquare(D - np.arange(D), (many, D)))
+        free = freedom(D, rows) - np.arange(D)
+        root[:, range(D), range(D)] = np.sqrt(rng.chisquare(free, (many, D)))
+        root /= np.sqrt(draw.scales[:, mode, :, None])
         draw.precisions[:, mode] = root @ root.mT
         inverse = np.linalg.inv(root)
         draw.centres[:, mode] = normals(rng, 1, inverse)[:, 0] / math.sqrt(MEAN_WEIGHT)
@@ -188,7 +193,7 @@ def swept(start: Draw, data: Array, case: Case, cells: Problem) -> Draw:
     with one_blas_thread():
         for number in range(case.draws):
             given[:] = data[number]
-            epoch = PATH_SETTINGS_FROM + SWEEPS * number  # no random number is used twice
+            epoch = SCALES_FROM + SWEEPS * number  # no random number is used twice
             draw = Draw(epoch, **{name: getattr(end, name)[number] for name in ARRAYS})
             for _ in range(SWEEPS):
                 if np.isfinite(draw.biases.sum()):  # see is_tame
@@ -207,6 +212,8 @@ def summaries(draw: Draw, data: Array, case: Case, cells: Problem) -> dict[str, 
         seen[f"biases {mode}"] = log_mean(rows[..., -1] ** 2)
         seen[f"precision {mode}"] = np.linalg.slogdet(precision)[1]
         seen[f"precision of biases {mode}"] = np.log(precision[:, -1, -1])
+        seen[f"scale of factors {mode}"] = np.log(draw.scales[:, mode, 0])
+        seen[f"scale of biases {mode}"] = np.log(draw.scales[:, mode, -1])
         seen[f"centre {mode}"] = mean_square(draw.centres[:, [mode]], precision)
         away = rows - draw.centres[:, [mode]]
         if case.sets:

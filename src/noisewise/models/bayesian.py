@@ -267,7 +267,7 @@ class BayesianFactorizer(Learner, Rowwise):
         done: list[Training[Chain]] = []
         for chain in range(self.chains):
             sampling = prepare(
-                self._model(observations.n_modes, seed + chain), observations, validation,
+                self._model(observations.n_modes, seed, chain), observations, validation,
                 value_range, schedule, self._threads(),
             )  # fmt: skip
             checkpoint = checkpoints.get(_stage(chain))
@@ -350,10 +350,10 @@ class BayesianFactorizer(Learner, Rowwise):
         time = None if isinstance(X, Observations) else self.time
         return observe(X, y, duplicates="last", ids=self.ids_, time=time)
 
-    def _model(self, n_modes: int, seed: int) -> Model:
+    def _model(self, n_modes: int, seed: int, chain: int = 0) -> Model:
         rank = self.deviation_rank if self.deviation == "lowrank" else NOISE_RANK[self.deviation]
         sets = n_modes == 2 if self.implicit == "auto" else bool(self.implicit)
-        return Model(self.rank, rank, self.likelihood, sets, self.time is not None, seed)
+        return Model(self.rank, rank, self.likelihood, sets, self.time is not None, seed, chain)
 
     def _sampled(
         self,

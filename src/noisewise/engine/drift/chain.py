@@ -119,7 +119,7 @@ class Sampling:
             0,
             np.zeros((self.sweeps, PROBES), dtype=np.float32),
             np.zeros((self.sweeps, len(self.summaries(draw)))),
-            np.zeros((4, 0)),
+            np.zeros((5, 0)),
         )
 
     def step(self, chain: Chain) -> EpochInfo:

@@ -12,6 +12,7 @@ from noisewise.engine.gibbs.problem import Model
 from noisewise.engine.series import Array
 from noisewise.engine.state import Floats
 
+START_STD = 0.1  # of factors
 STILL = 1e-8  # amplitude of courses that have not joined in
 
 
@@ -37,7 +38,8 @@ class Draw(rows.Draw):
 
 def first_draw(model: Model, timetable: Timetable, shortest: float, longest: float) -> Draw:
     """Start from small random factors, and courses that stand still."""
-    start = rows.first_draw(model, timetable.problem)
+    start = rows.first_draw(model, timetable.problem, start_std=START_STD)
+    start.scales[:] = 1.0
     n = len(timetable.series)
     return Draw(
         **{field.name: getattr(start, field.name) for field in fields(start)},

@@ -90,6 +90,7 @@ class DriftPosterior:
         for draw in range(len(self)):
             mean, noise, spread = self._one(draw, asked, own, n_jobs)
             sums.mean += mean
+            sums.centre += mean
             sums.square += mean**2 + spread
             sums.noise += noise
             sums.draws += 1

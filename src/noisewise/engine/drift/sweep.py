@@ -6,6 +6,7 @@ is drawn given them.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -46,6 +47,8 @@ class DriftSweeper(Sweeper):
         Threads.
     """
 
+    scales_from = math.inf  # never: they stay 1
+
     def __init__(
         self, model: Model, timetable: Timetable, lengths: Lengths, n_jobs: int = 1
     ) -> None:
@@ -84,6 +87,9 @@ class DriftSweeper(Sweeper):
             self._draw_noise(draw, residual)
         draw.epoch += 1
         return info
+
+    def _freedom(self) -> list[float]:
+        return [self.model.rank + 1.0] * self.problem.n_modes
 
     def _over_series(self, work: Callable[[Any], None]) -> None:
         in_threads(work, self.timetable.series.tasks, self.n_jobs)

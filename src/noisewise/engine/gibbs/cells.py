@@ -7,6 +7,7 @@ import math
 import numpy as np
 from numba import njit
 
+from noisewise.engine.gibbs.noise import FLOOR
 from noisewise.engine.gibbs.normal import tails
 from noisewise.engine.gibbs.ordinal import cut_points
 
@@ -45,7 +46,7 @@ def variances(places, noise, out):
             for mode in range(1, places.shape[0]):
                 product *= noise[_U(places[mode, n]), k]
             total += product
-        out[n] = total
+        out[n] = max(total, np.float32(FLOOR))
 
 
 @njit(nogil=True, error_model="numpy", cache=True)

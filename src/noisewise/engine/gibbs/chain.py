@@ -14,8 +14,8 @@ from noisewise.engine.gibbs import cells
 from noisewise.engine.gibbs.diagnostics import effective_size, split_rhat
 from noisewise.engine.gibbs.draw import Draw, first_draw
 from noisewise.engine.gibbs.posterior import Posterior, Query, Scale, Sums
-from noisewise.engine.gibbs.problem import Model, Problem
-from noisewise.engine.gibbs.snapshot import Snapshot, snapshot
+from noisewise.engine.gibbs.problem import Ints, Model, Problem
+from noisewise.engine.gibbs.snapshot import Snapshot, half_is_enough, snapshot
 from noisewise.engine.gibbs.sweep import Sweeper
 from noisewise.engine.gibbs.timeline import Timeline
 from noisewise.engine.state import Codes, EpochInfo, Floats
@@ -23,6 +23,7 @@ from noisewise.errors import ModelFileError
 from noisewise.storage import Tensors, take, take_whole
 
 PROBES = 1_000  # cells whose predictions show whether the chain has settled
+MOST_NOISE = math.log(2.0)  # that a draw may have beyond those of later sweeps, to count
 FEWEST = 20  # kept sweeps before a chain may be called settled
 
 Floats64 = npt.NDArray[np.float64]
@@ -57,7 +58,7 @@ class Chain:
     trace
         Summaries of the draw, a row per sweep.
     sums
-        Of held-out cells: mean, square, noise, and the number of draws in them.
+        Of held-out cells: mean, centre, square, noise (see ``Sums``), and the number of draws.
     """
 
     draw: Draw
@@ -98,6 +99,8 @@ class Chain:
         new.n_kept = take_whole(path, header, "kept", most=len(new.kept["level"]))
         if new.epoch > len(new.trace):
             raise ModelFileError(f"{path} is damaged: it holds more sweeps than were asked for.")
+        if getattr(tensors.get("kept.factors"), "dtype", None) == np.float32:
+            new.kept = {name: np.asarray(a, np.float32) for name, a in new.kept.items()}
         for name, array in new.kept.items():
             shape = (new.n_kept, *array.shape[1:])
             array[: new.n_kept] = take(path, tensors, f"kept.{name}", str(array.dtype), *shape)
@@ -151,9 +154,7 @@ class Sampling:
     def start(self) -> Chain:
         """Return a chain before its first sweep."""
         draw = first_draw(self.model, self.problem, len(self.scale.levels))
-        one = snapshot(draw, self.model, self.problem)
-        keep = self.schedule.kept_by(self.schedule.sweeps)
-        kept = {name: np.zeros((keep, *a.shape), dtype=a.dtype) for name, a in one.items()}
+        kept = self._room(snapshot(draw, self.model, self.problem))
         sweeps = self.schedule.sweeps
         return Chain(
             draw,
@@ -161,7 +162,7 @@ class Sampling:
             0,
             np.zeros((sweeps, len(self.probe_places[0])), dtype=np.float32),
             np.zeros((sweeps, len(self.summaries(draw)))),
-            np.zeros((4, len(self.truth))),
+            np.zeros((5, len(self.truth))),
         )
 
     def step(self, chain: Chain) -> EpochInfo:
@@ -173,7 +174,9 @@ class Sampling:
         keep = self.schedule.kept_by(draw.epoch) > chain.n_kept
         watch = self.query is not None and draw.epoch > self.schedule.burn_in
         if keep or watch:
-            one = snapshot(draw, self.model, self.problem)
+            one = snapshot(draw, self.model, self.problem, self._precision(chain))
+            if keep and not chain.n_kept:
+                chain.kept = self._room(one)
             if keep:
                 for name, array in one.items():
                     chain.kept[name][chain.n_kept] = array
@@ -186,11 +189,14 @@ class Sampling:
 
     def validate(self, chain: Chain) -> tuple[float, float]:
         """RMSE and NLL of the running mean on held-out cells; nan as long as there is none."""
-        mean, square, noise, draws = chain.sums
+        *totals, draws = chain.sums
         if not draws.any():
             return float("nan"), float("nan")
+        sums = Sums(len(self.truth), 0)
+        sums.mean, sums.centre, sums.square, sums.noise = totals
+        sums.draws = int(draws[0])
         posterior = self.posterior({"level": np.empty((0, 1))})
-        mean, noise, ignorance = posterior.in_units(_moments(mean, square, noise, draws[0]))
+        mean, noise, ignorance = posterior.in_units(sums.moments())
         error = (self.truth - mean).astype(np.float64) ** 2
         least = 1e-12 * min(1.0, self.scale.scale**2)
         variance = np.maximum((noise + ignorance).astype(np.float64), least)
@@ -217,8 +223,11 @@ class Sampling:
 
     def pooled(self, chains: list[Chain]) -> Posterior:
         """Return the draws that chains have kept; of chains cut short, their last ones."""
+        stay = [self._settled(chain) for chain in chains]
         kept = {
-            name: np.concatenate([chain.kept[name][: chain.n_kept] for chain in chains])
+            name: np.concatenate(
+                [chain.kept[name][s] for chain, s in zip(chains, stay, strict=True)]
+            )
             for name in chains[0].kept
         }
         if not len(kept["level"]):
@@ -226,12 +235,23 @@ class Sampling:
             kept = {name: np.stack([part[name] for part in parts]) for name in kept}
         return self.posterior(kept)
 
+    def _settled(self, chain: Chain) -> Ints:
+        """Return which of the kept draws count: not those in which far more was taken for noise.
+
+        Noise that is hardly there takes longer than any ``burn_in`` to be found. In later draws it
+        moves by a few per cent.
+        """
+        sweeps = np.arange(chain.epoch)
+        kept = [self.schedule.kept_by(k + 1) > self.schedule.kept_by(k) for k in sweeps.tolist()]
+        noise = chain.trace[: chain.epoch, 0]
+        later = noise[(self.schedule.burn_in + chain.epoch) // 2 :]
+        if not chain.n_kept:
+            return np.empty(0, dtype=np.int64)
+        return np.flatnonzero(noise[kept] <= np.median(later) + MOST_NOISE)
+
     def summaries(self, draw: Draw) -> dict[str, float]:
         """Return a few numbers by which to judge whether chains agree."""
-        named = {"noise": float(np.log(draw.level).mean())}
-        if self.model.noise_rank:
-            parts = [np.log(draw.noise[self.problem.part(m)]).mean() for m in (0, 1)]
-            named |= {f"noise of mode {m}": float(part) for m, part in enumerate(parts)}
+        named = {"noise": -2.0 * float(np.log(self.sweep.root).mean(dtype=np.float64))}
         for mode, precision in enumerate(draw.precisions):
             named[f"precision of mode {mode}"] = float(np.linalg.slogdet(precision)[1])
         for mode, strength in enumerate(draw.strengths):
@@ -242,12 +262,26 @@ class Sampling:
             named[f"width of level {number + 1}"] = centre
         return named
 
+    def _room(self, one: Snapshot) -> Snapshot:
+        """Return room for all snapshots that will be kept."""
+        keep = self.schedule.kept_by(self.schedule.sweeps)
+        return {name: np.zeros((keep, *a.shape), dtype=a.dtype) for name, a in one.items()}
+
+    def _precision(self, chain: Chain) -> type:
+        """Return the type to keep a draw in: that of those kept before, if there are some."""
+        if chain.n_kept:
+            return np.float16 if chain.kept["factors"].dtype == np.float16 else np.float32
+        root = float(np.median(self.sweep.root))
+        enough = half_is_enough(chain.draw, self.probe_places, root)
+        return np.float16 if enough else np.float32
+
     def _watch(self, chain: Chain, one: Snapshot) -> None:
         assert self.query is not None
         sums = Sums(len(self.truth), len(self.scale.levels) if self.model.ordinal else 0)
         single = self.posterior({name: array[None] for name, array in one.items()})
         single.add(self.query, sums, self.n_jobs)
-        chain.sums += [sums.mean, sums.square, sums.noise, np.ones(len(self.truth))]
+        ones = np.ones(len(self.truth))
+        chain.sums += [sums.mean, sums.centre, sums.square, sums.noise, ones]
 
 
 def convergence(chains: list[Chain], names: list[str], burn_in: int) -> dict[str, dict[str, float]]:
@@ -266,12 +300,6 @@ def convergence(chains: list[Chain], names: list[str], burn_in: int) -> dict[str
     rhat, size = np.median(each, axis=0)
     report["predictions (median)"] = {"rhat": float(rhat), "effective_size": float(size)}
     return report
-
-
-def _moments(mean: Any, square: Any, noise: Any, draws: float) -> Any:
-    sums = Sums(len(mean), 0)
-    sums.mean, sums.square, sums.noise, sums.draws = mean, square, noise, int(draws)
-    return sums.moments()
 
 
 def _probe_places(problem: Problem) -> npt.NDArray[np.int32]:

@@ -7,11 +7,13 @@ from typing import Any, Self
 
 import numpy as np
 
+from noisewise.engine.gibbs.hyper import FIRST_SCALE
 from noisewise.engine.gibbs.problem import Floats64, Model, Problem
+from noisewise.engine.gibbs.random import START, generator
 from noisewise.engine.state import Floats
 from noisewise.storage import Tensors, take, take_whole
 
-START = 0.1  # std of factors at the start
+START_STD = 0.3  # of factors at the start: smaller ones take many sweeps to grow
 PATHS = ((0, 0.8), (0, 0.98), (1, 0.95))  # mode of a path, and phi that its prior is around
 PATH_VARIANCE = 0.03  # that the prior of its stationary variance is around
 CUT_WIDTH = 0.7  # that the prior of the widths of levels is around
@@ -28,8 +30,9 @@ class Draw:
         Number of finished sweeps.
     factors, biases
         Rows of all modes, one after another; factors are padded with zeros to whole vectors.
-    centres, precisions
-        Per mode, mean and precision of its rows, the bias last.
+    centres, precisions, scales
+        Per mode, mean and precision of its rows, the bias last, and how far rows are expected to
+        spread (see ``hyper``).
     noise, level
         Factors of the variance, and the prior mean of the last mode's; without factors, the level
         is the variance itself.
@@ -53,6 +56,7 @@ class Draw:
     biases: Floats
     centres: Floats64
     precisions: Floats64
+    scales: Floats64
     noise: Floats
     level: Floats64
     effects: Floats
@@ -93,12 +97,14 @@ class Draw:
         return [(name, getattr(self, name)) for name in names]
 
 
-def first_draw(model: Model, problem: Problem, n_levels: int = 0) -> Draw:
+def first_draw(
+    model: Model, problem: Problem, n_levels: int = 0, start_std: float = START_STD
+) -> Draw:
     """Start from small random factors, and everything else in the middle of its prior."""
-    rng = np.random.default_rng([model.seed, 0])
+    rng = generator(model.seed, START, model.chain)
     rows, n, modes, D1 = sum(problem.shape), len(problem), problem.n_modes, model.rank + 1
     factors = np.zeros((rows, -(-max(model.rank, 1) // 16) * 16), dtype=np.float32)
-    factors[:, : model.rank] = rng.normal(0.0, START, (rows, model.rank))
+    factors[:, : model.rank] = rng.normal(0.0, start_std, (rows, model.rank))
     K = model.noise_rank
     noise = np.ones((rows, K), dtype=np.float32)
     noise[problem.part(modes - 1)] /= max(K, 1)
@@ -112,6 +118,7 @@ def first_draw(model: Model, problem: Problem, n_levels: int = 0) -> Draw:
         biases=np.zeros(rows, dtype=np.float32),
         centres=np.zeros((modes, D1)),
         precisions=np.tile(float(D1) * np.eye(D1), (modes, 1, 1)),
+        scales=np.full((modes, D1), FIRST_SCALE),
         noise=noise,
         level=np.full(max(K, 1), 1.0 / max(K, 1)),
         effects=np.zeros((sets, D1), dtype=np.float32),

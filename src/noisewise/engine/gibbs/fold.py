@@ -5,11 +5,11 @@ from __future__ import annotations
 import numpy as np
 
 from noisewise.engine.blas import one_blas_thread
-from noisewise.engine.gibbs.noise import draw_noise
+from noisewise.engine.gibbs.noise import FLOOR, draw_noise
 from noisewise.engine.gibbs.ordinal import draw_levels
 from noisewise.engine.gibbs.posterior import Posterior, Rows, Side
-from noisewise.engine.gibbs.random import key
-from noisewise.engine.gibbs.rows import draw_rows
+from noisewise.engine.gibbs.random import FOLD, key
+from noisewise.engine.gibbs.rows import draw_rows, sums_for
 from noisewise.engine.state import Codes, Floats
 
 ROUNDS = {"gaussian": 2, "ordinal": 4}  # of conditional draws, from the average row's noise
@@ -60,16 +60,16 @@ def _drawn(posterior: Posterior, number: int, mode: int, codes: Codes, values: F
             draw_levels(
                 rows, ends, values.astype(np.int32), fitted, root, cuts, widths[0],
                 np.ones_like(widths[0]), posterior.scale.anchor, 0.0,
-                key(model.seed, number, turn, 0), target, np.zeros(len(rows), dtype=np.bool_),
+                key(model.seed, FOLD, number, turn, 0), target, np.zeros(len(rows), dtype=np.bool_),
             )  # fmt: skip
         draw_rows(
             chosen, starts, index, others, factors, biases, 0, root, target, centre, effects,
-            precision, model.rank, key(model.seed, number, turn, 1), fitted,
+            precision, model.rank, key(model.seed, FOLD, number, turn, 1), sums_for(root), fitted,
         )  # fmt: skip
         if model.noise_rank:
             draw_noise(
                 chosen, starts, others, noise, 0, target - fitted, level,
-                key(model.seed, number, turn, 2),
+                key(model.seed, FOLD, number, turn, 2),
             )  # fmt: skip
     return Rows(
         factors[:1, : model.rank], biases[:1], noise[:1],
@@ -83,7 +83,8 @@ def _roots(posterior: Posterior, number: int, noise: Floats) -> Floats:
     if posterior.model.noise_rank == 0:
         level = posterior.draws["level"][number, 0]
         return np.full(len(noise) - 1, 1.0 / np.sqrt(level), dtype=np.float32)
-    return np.asarray(1.0 / np.sqrt(noise[1:] @ noise[0]), dtype=np.float32)
+    variance = np.maximum(noise[1:] @ noise[0], np.float32(FLOOR))
+    return np.asarray(1.0 / np.sqrt(variance), dtype=np.float32)
 
 
 def _effect(posterior: Posterior, one: dict[str, Floats], mode: int, codes: Codes) -> Floats:

@@ -23,6 +23,7 @@ def pack(posterior: Posterior) -> tuple[dict[str, Any], Tensors]:
     scale = posterior.scale
     header = {
         "draws": len(posterior),
+        "half": str(posterior.draws["factors"].dtype) == "float16",
         "seed": posterior.model.seed,
         "sets": posterior.model.sets,
         "location": scale.location,
@@ -51,9 +52,10 @@ def unpack(
     if not sound:
         raise ModelFileError(f"{path} is damaged: its scale of values makes no sense.")
     timeline = Timeline.unpack(path, tensors, shape) if model.time else None
+    half = "float16" if header["half"] is True else "float32"
     draws = {
         name: take(path, tensors, f"draws.{name}", dtype, n, *size)
-        for name, (dtype, size) in _sizes(model, shape, len(levels), timeline).items()
+        for name, (dtype, size) in _sizes(model, shape, len(levels), timeline, half).items()
     }
     if (draws["noise"] <= 0).any() or (draws["level"] <= 0).any():
         raise ModelFileError(f"{path} is damaged: its noise must be positive.")
@@ -65,26 +67,26 @@ def unpack(
 
 
 def _sizes(
-    model: Model, shape: tuple[int, ...], n_levels: int, timeline: Timeline | None
+    model: Model, shape: tuple[int, ...], n_levels: int, timeline: Timeline | None, half: str
 ) -> dict[str, tuple[str, tuple[int, ...]]]:
     """Type and size of every part of a snapshot."""
     rows, modes, D1 = sum(shape), len(shape), model.rank + 1
     K, many = model.noise_rank, n_levels - 2 if model.ordinal else 0
     sizes: dict[str, tuple[str, tuple[int, ...]]] = {
-        "factors": ("float16", (rows, model.rank)),
-        "biases": ("float16", (rows,)),
-        "noise": ("float16", (rows, K)),
+        "factors": (half, (rows, model.rank)),
+        "biases": (half, (rows,)),
+        "noise": ("float32", (rows, K)),
         "level": ("float32", (max(K, 1),)),
         "centres": ("float32", (modes, D1)),
         "precisions": ("float32", (modes, D1, D1)),
-        "features": ("float16", (rows if model.sets else 0, D1)),
+        "features": (half, (rows if model.sets else 0, D1)),
         "typical": ("float32", (modes, D1)),
         "covariances": ("float32", (modes, D1, D1)),
-        "widths": ("float16", (shape[0], many)),
+        "widths": (half, (shape[0], many)),
         "width_centre": ("float32", (many,)),
         "path_settings": ("float32", (len(PATHS) if model.time else 0, 2)),
     }
     if timeline is not None:
         for mode in (0, 1):
-            sizes[f"gaps{mode}"] = ("float16", (len(timeline.times[mode]) + shape[mode],))
+            sizes[f"gaps{mode}"] = (half, (len(timeline.times[mode]) + shape[mode],))
     return sizes

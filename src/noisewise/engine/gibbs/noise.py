@@ -4,6 +4,9 @@
 
 A residual is the sum of K independent parts, part k ~ N(0, P_ik Q_jk). Given the parts, every P_ik
 and Q_jk has an inverse Gamma distribution. Parts are drawn anew for every mode, and not kept.
+
+Values may be free of noise. Then nothing keeps a variance from zero but ``FLOOR``: no observation
+counts as more precise than that.
 """
 
 from __future__ import annotations
@@ -15,7 +18,9 @@ from numba import njit
 
 from noisewise.engine.gibbs.random import gamma, normal_pair, stream
 
+FLOOR = 1e-10  # of a variance, in standardised units: single precision tells no more apart
 SHAPE = 4.0  # of the inverse Gamma priors; their mean is 1, or the level of the last mode
+LEAST = 1e-20  # of a factor of the variance: the product of a few is still a number
 _U = np.uintp
 
 
@@ -58,7 +63,7 @@ def draw_noise(chosen, starts, others, noise, first, residual, level, key):
         shape = SHAPE + 0.5 * (starts[i + _U(1)] - starts[i])
         for k in range(K):
             state, draw = gamma(state, shape)
-            noise[place, k] = ((SHAPE - 1.0) * level[k] + 0.5 * sums[k]) / draw
+            noise[place, k] = max(((SHAPE - 1.0) * level[k] + 0.5 * sums[k]) / draw, LEAST)
 
 
 @njit(nogil=True, fastmath=True, error_model="numpy", cache=True)
@@ -71,7 +76,7 @@ def roots(places, noise, out):
             for mode in range(1, places.shape[0]):
                 product *= noise[_U(places[mode, n]), k]
             s += product
-        out[n] = np.float32(1.0) / math.sqrt(s)
+        out[n] = np.float32(1.0) / math.sqrt(max(s, np.float32(FLOOR)))
 
 
 @njit(nogil=True, error_model="numpy", cache=True)
@@ -87,6 +92,16 @@ def sums(residual, root):
             log_root += math.log(product)
             product = 1.0
     return square, weighted, log_root + math.log(product)
+
+
+def draw_variance(old: float, square: float, n: int, rng: np.random.Generator) -> float:
+    """Draw the variance that n observations share, given the sum of their squared residuals.
+
+    Its prior has the density (1 + s)^-2: it is an inverse Gamma one of shape 1, whose rate has a
+    Gamma(1, 1) prior and is drawn first. Any noise is as likely as any other below that of values.
+    """
+    rate = rng.gamma(2.0) / (1.0 + 1.0 / old)
+    return max(float((rate + 0.5 * square) / rng.gamma(1.0 + 0.5 * n)), FLOOR)
 
 
 def draw_level(last: np.ndarray, rng: np.random.Generator) -> np.ndarray:

@@ -12,6 +12,7 @@ import numpy.typing as npt
 from noisewise.engine.blas import one_blas_thread
 from noisewise.engine.factors import Counts, Moments
 from noisewise.engine.gibbs import cells
+from noisewise.engine.gibbs.noise import FLOOR
 from noisewise.engine.gibbs.problem import Floats64, Ints, Model, in_threads
 from noisewise.engine.gibbs.snapshot import Snapshot, gap_variance, path_variance
 from noisewise.engine.gibbs.timeline import Timeline
@@ -62,19 +63,22 @@ class Side:
 
 
 class Sums:
-    """What is summed over draws for cells; of levels in units, else in standardised units."""
+    """What is summed over draws for cells; of levels in units, else in standardised units.
+
+    ``mean`` is of predictions clipped to the range of values, ``centre`` and ``square`` of what the
+    draws say: clipping a prediction must not change its std.
+    """
 
     def __init__(self, n: int, n_levels: int) -> None:
         self.draws = 0
-        self.mean, self.square, self.noise = np.zeros((3, n))
+        self.mean, self.centre, self.square, self.noise = np.zeros((4, n))
         self.probabilities = np.zeros((n, n_levels))
 
     def moments(self) -> Moments:
         """Mean, noise and ignorance of cells."""
-        mean: Any = self.mean / self.draws
-        ignorance: Any = np.maximum(self.square / self.draws - mean**2, 0.0)
-        noise: Any = self.noise / self.draws
-        return Moments(mean, noise, ignorance)
+        totals: Any = (self.mean, self.centre, self.square, self.noise)
+        mean, centre, square, noise = (total / self.draws for total in totals)
+        return Moments(mean, noise, np.maximum(square - centre**2, 0.0))
 
 
 class Query(NamedTuple):
@@ -197,25 +201,32 @@ class Posterior:
         average. The caller keeps the number of rows small, so that no full table is ever built.
         """
         columns = self.side(1 - mode, np.arange(self.shape[1 - mode], dtype=np.int32))
-        total, square, noise = np.zeros((3, side.size, columns.size), dtype=np.float32)
+        total, centre, square, noise = np.zeros((4, side.size, columns.size), dtype=np.float32)
+        first = None
         users = side if mode == 0 else columns
         widths = np.zeros((users.size, max(self.n_levels - 2, 0)))
         with one_blas_thread():
             for draw in range(len(self)):
                 a, b = side.rows(draw), columns.rows(draw)
                 mean = a.factors @ b.factors.T + (a.biases[:, None] + b.biases)
-                square += mean * mean
+                first = mean.copy() if first is None else first
+                apart = mean - first  # squares of the means themselves would drown small variances
+                centre += apart
+                square += apart * apart
                 if a.unknown.any():
                     spread = _spread(b, self.draws["covariances"][draw, mode])
                     square[a.unknown] += spread.astype(np.float32)
                 if not self.model.ordinal:
                     np.clip(mean, self.scale.low, self.scale.high, out=mean)
                 total += mean
-                noise += a.noise @ b.noise.T if self.model.noise_rank else self._constant(draw)
+                if self.model.noise_rank:
+                    noise += np.maximum(a.noise @ b.noise.T, np.float32(FLOOR))
+                else:
+                    noise += self._constant(draw)
                 widths += a.widths if mode == 0 else b.widths
         many = np.float32(len(self))
-        mean = total / many
-        hidden = Moments(mean, noise / many, np.maximum(square / many - mean**2, 0.0))
+        ignorance = np.maximum(square / many - (centre / many) ** 2, 0.0)
+        hidden = Moments(total / many, noise / many, ignorance)
         if not self.model.ordinal:
             return self.in_units(hidden)
         return self._levelled(mode, hidden, (widths / len(self)).astype(np.float32))
@@ -298,6 +309,7 @@ class Posterior:
             extra = self.extra(draw, rows, places[:, part])
             if not model.ordinal:
                 sums.mean[part] += np.clip(mean, scale.low, scale.high)
+                sums.centre[part] += mean
                 sums.square[part] += mean.astype(np.float64) ** 2 + extra
                 sums.noise[part] += variance
                 return
@@ -307,6 +319,7 @@ class Posterior:
             levels = scale.levels.astype(np.float64)
             expected = mass @ levels
             sums.mean[part] += expected
+            sums.centre[part] += expected
             sums.square[part] += expected**2
             sums.noise[part] += mass @ levels**2 - expected**2
             sums.probabilities[part] += mass

@@ -36,8 +36,8 @@ class Model:
         Whether what a row was seen with is part of its prior.
     time
         Whether rows have paths over time.
-    seed
-        Of all random streams.
+    seed, chain
+        Of all random streams: chains of the same seed have different ones.
     """
 
     rank: int
@@ -46,6 +46,7 @@ class Model:
     sets: bool
     time: bool
     seed: int
+    chain: int = 0
 
     @property
     def ordinal(self) -> bool:

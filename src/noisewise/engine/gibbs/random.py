@@ -18,9 +18,22 @@ _APART = np.uint64(0xD1342543DE82EF95)
 _ONE, _S11, _S27, _S30, _S31 = (np.uint64(k) for k in (1, 11, 27, 30, 31))
 
 
+START, SWEEP, FOLD = range(3)  # what random numbers are for: the first of a place
+
+
 def key(seed: int, *place: int) -> np.uint64:
     """Return the key of all streams of one draw, say of one conditional in one sweep."""
-    return np.uint64(np.random.SeedSequence([seed, *place]).generate_state(1, np.uint64)[0])
+    return np.uint64(_sequence(seed, place).generate_state(1, np.uint64)[0])
+
+
+def generator(seed: int, *place: int) -> np.random.Generator:
+    """Return a generator of its own for one draw; no other place or seed has the same numbers."""
+    return np.random.default_rng(_sequence(seed, place))
+
+
+def _sequence(seed: int, place: tuple[int, ...]) -> np.random.SeedSequence:
+    # As entropy, [seed, 0] would be the same as seed; a spawn key is never the same as none.
+    return np.random.SeedSequence(seed, spawn_key=place)
 
 
 @njit(inline="always")

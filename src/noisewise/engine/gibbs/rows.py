@@ -3,8 +3,8 @@
     value_n - (effects of time) = x_n . U_i + u_i + biases of the other modes + noise_n
 
 where ``x_n`` is the product of the other modes' rows. With the prior N(m_i, Lam^-1) on [U_i, u_i],
-the posterior has precision ``A = Lam + sum w_n [x_n, 1][x_n, 1]'``. Products are summed in float32
-by BLAS, factorised and solved in float64.
+the posterior has precision ``A = Lam + sum w_n [x_n, 1][x_n, 1]'``. Products are summed by BLAS, in
+float32 unless some w_n is very large, factorised and solved in float64.
 """
 
 from __future__ import annotations
@@ -17,13 +17,20 @@ from numba import njit
 from noisewise.engine.gibbs.random import normal_pair, stream
 
 CHUNK = 512  # observations gathered at a time: they stay in the second cache
+EXACT_FROM = 100.0  # root of a precision from which float32 is not enough for sums of products
 _U = np.uintp
+
+
+def sums_for(root: np.ndarray) -> np.ndarray:
+    """Return an empty array of the type in which to sum, given the roots of precisions."""
+    exact = root.max(initial=0.0) > EXACT_FROM
+    return np.empty(0, dtype=np.float64 if exact else np.float32)
 
 
 @njit(nogil=True, fastmath=True, error_model="numpy", cache=True)
 def draw_rows(
     chosen, starts, index, others, factors, biases, first, root, target, centre, effects,
-    precision, rank, key, fitted,
+    precision, rank, key, sums, fitted,
 ):  # fmt: skip
     """Draw the chosen rows of a mode.
 
@@ -45,16 +52,18 @@ def draw_rows(
         Of every visit: root of the precision, and value less the effects of time.
     centre, effects, precision : float64[:], float32[:, :], float64[:, :]
         Prior of a row, the bias last: mean of all, what is added for each (or none), precision.
+    sums : float32[:] or float64[:]
+        Empty; of the type in which products are summed.
     fitted : float32[:]
         Filled in: what rows make of every observation; if it is empty, nothing is.
     """
     D, width = _U(rank), factors.shape[1]
     D1 = D + _U(1)
     A = np.empty((rank + 1, (rank + 8) // 8 * 8))
-    gram = np.empty((width, width), dtype=np.float32)
-    S = np.empty((CHUNK, width), dtype=np.float32)
-    pull, edge = np.empty(width, dtype=np.float32), np.empty(width, dtype=np.float32)
-    own, one = np.empty(width, dtype=np.float32), np.float32(1.0)
+    gram = np.empty((width, width), dtype=sums.dtype)
+    S = np.empty((CHUNK, width), dtype=sums.dtype)
+    pull, edge = np.empty(width, dtype=sums.dtype), np.empty(width, dtype=sums.dtype)
+    own, one = np.empty(width, dtype=sums.dtype), np.ones(1, dtype=sums.dtype)[0]
     h, out, mean = np.empty(rank + 1), np.empty(rank + 2), np.empty(rank + 1)
     for row in chosen:
         i = _U(row)
@@ -74,13 +83,16 @@ def draw_rows(
             pull[:], edge[:] = 0.0, 0.0
             for k in range(m):
                 n, s = _U(start + k), _U(k)
-                bias = gather(S, s, n, others, factors, biases, root[n])
-                y = root[n] * (target[n] - bias)
-                weight += root[n] * root[n]
-                shift += root[n] * y
+                r = (
+                    one * root[n]
+                )  # of the type of sums: what is summed must agree to its last digit
+                bias = gather(S, s, n, others, factors, biases, r)
+                y = r * (target[n] - bias)
+                weight += r * r
+                shift += r * y
                 for d in range(_U(width)):
                     pull[d] += y * S[s, d]
-                    edge[d] += root[n] * S[s, d]
+                    edge[d] += r * S[s, d]
             X = S[:m]
             np.dot(X.T, X, gram)
             for a in range(D):

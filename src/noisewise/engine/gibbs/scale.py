@@ -17,6 +17,7 @@ from collections.abc import Callable
 import numpy as np
 
 from noisewise.engine.gibbs.draw import CUT_WIDTH, PATH_VARIANCE, PATHS, Draw
+from noisewise.engine.gibbs.hyper import freedom
 from noisewise.engine.gibbs.noise import SHAPE
 from noisewise.engine.gibbs.problem import Floats64, Model, Problem
 
@@ -108,8 +109,8 @@ def _log_prior(draw: Draw, model: Model, problem: Problem, log_scale: float) -> 
     total = 0.0
     for mode in range(problem.n_modes):
         by = _by(model, problem, mode, math.exp(log_scale))
-        total -= (model.rank + 1) * float(np.log(by).sum())
-        total -= 0.5 * float((np.diag(draw.precisions[mode]) / by**2).sum())
+        total -= freedom(model.rank + 1, problem.shape[mode]) * float(np.log(by).sum())
+        total -= 0.5 * float((draw.scales[mode] * np.diag(draw.precisions[mode]) / by**2).sum())
     for number, settings in enumerate(draw.path_settings):
         total += path_prior(number, settings + np.array([0.0, 2.0 * log_scale]))
     away = (draw.width_centre + log_scale - math.log(CUT_WIDTH)) / CENTRE_SPREAD

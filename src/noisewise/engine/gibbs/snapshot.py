@@ -1,4 +1,4 @@
-"""A draw made compact: what predictions need of it, in half precision."""
+"""A draw made compact: what predictions need of it, in half precision where that is enough."""
 
 from __future__ import annotations
 
@@ -6,26 +6,28 @@ from typing import Any
 
 import numpy as np
 
+from noisewise.engine.gibbs import cells
 from noisewise.engine.gibbs.draw import PATHS, Draw
 from noisewise.engine.gibbs.problem import Floats64, Model, Problem
 from noisewise.engine.state import Floats
 
+MOST_ROUNDING = 0.01  # share of the noise's std
+
 Snapshot = dict[str, Any]
 
 
-def snapshot(draw: Draw, model: Model, problem: Problem) -> Snapshot:
-    """Return what predictions need of a draw, by name.
+def snapshot(draw: Draw, model: Model, problem: Problem, half: type = np.float16) -> Snapshot:
+    """Return what predictions need of a draw, by name; most of it of type ``half``.
 
-    Half precision is enough: rounding moves a prediction by a thousandth of its std (see the test).
     Beside the parts of the draw there are the average row of each mode and the covariance of rows,
     which stand for a row never seen, and the values of paths between observations.
     """
-    half, single = np.float16, np.float32
+    single = np.float32
     means, covariances = _typical(draw, model, problem)
     kept = {
         "factors": draw.factors[:, : model.rank].astype(half),
         "biases": draw.biases.astype(half),
-        "noise": draw.noise.astype(half),
+        "noise": draw.noise.astype(single),
         "level": draw.level.astype(single),
         "centres": draw.centres.astype(single),
         "precisions": draw.precisions.astype(single),
@@ -39,6 +41,26 @@ def snapshot(draw: Draw, model: Model, problem: Problem) -> Snapshot:
     for mode in range(2 if model.time else 0):
         kept[f"gaps{mode}"] = gaps(draw, problem, mode).astype(half)
     return kept
+
+
+def half_is_enough(draw: Draw, places: Any, root: float) -> bool:
+    """Whether half precision moves predictions by a small share of the noise's std only.
+
+    Parameters
+    ----------
+    draw, places
+        A draw, and cells to try.
+    root
+        One over the std of the noise.
+    """
+    exact, rounded = np.empty((2, places.shape[1]), dtype=np.float32)
+    cells.means(places, draw.factors, draw.biases, exact)
+    factors, biases = (
+        array.astype(np.float16).astype(np.float32) for array in (draw.factors, draw.biases)
+    )
+    cells.means(places, factors, biases, rounded)
+    apart = (rounded - exact).astype(np.float64)
+    return bool(np.sqrt(np.mean(apart**2)) * root < MOST_ROUNDING)
 
 
 def _typical(draw: Draw, model: Model, problem: Problem) -> tuple[Floats64, Floats64]:

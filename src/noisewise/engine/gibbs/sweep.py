@@ -4,22 +4,22 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from scipy.linalg import solve_triangular
 
 from noisewise.engine.gibbs import noise, ordinal, paths, scale, sets
 from noisewise.engine.gibbs.draw import CUT_WIDTH, PATHS, Draw
-from noisewise.engine.gibbs.hyper import draw_common
+from noisewise.engine.gibbs.hyper import draw_common, freedom
 from noisewise.engine.gibbs.problem import Floats64, Model, Problem, in_threads
-from noisewise.engine.gibbs.random import key
-from noisewise.engine.gibbs.rows import draw_rows
+from noisewise.engine.gibbs.random import SWEEP, generator, key
+from noisewise.engine.gibbs.rows import draw_rows, sums_for
 from noisewise.engine.gibbs.scale import CENTRE_SPREAD, feature_part
 from noisewise.engine.state import EpochInfo, Floats
 
 ROWS, COMMON, FEATURES, NOISE, PATH, PATH_SETTINGS, LEVELS, SCALE = range(1, 9)  # streams
-SETS_FROM, ALL_FROM, PATH_SETTINGS_FROM = 3, 5, 8  # sweeps in which parts join in
+SETS_FROM, ALL_FROM, PATH_SETTINGS_FROM, SCALES_FROM = 3, 5, 8, 10  # sweeps when parts join in
 SPREAD_SHAPE, SPREAD_RATE = 3.0, 0.2  # inverse Gamma prior of the variance of log widths
 WANTED = 0.3  # share of Metropolis proposals to accept
 
@@ -39,10 +39,13 @@ class Sweeper:
         Sweeps in which Metropolis proposals are tuned.
     """
 
+    scales_from: ClassVar[float] = SCALES_FROM  # the sweep from which scales of rows are drawn
+
     def __init__(
         self, model: Model, problem: Problem, anchor: int = 1, n_jobs: int = 1, burn_in: int = 0
     ) -> None:
         self.model, self.problem = model, problem
+        self.freedom = self._freedom()
         self.anchor, self.n_jobs, self.burn_in = anchor, n_jobs, burn_in
         self.levels = problem.values.astype(np.int32) if model.ordinal else None
         self.root = np.ones(len(problem), dtype=np.float32)
@@ -72,11 +75,15 @@ class Sweeper:
         draw.epoch += 1
         return report(draw.epoch, residual, self.root)
 
+    def _freedom(self) -> list[float]:
+        """Degrees of freedom of the priors of rows."""
+        return [freedom(self.model.rank + 1, n) for n in self.problem.shape]
+
     def _key(self, draw: Draw, *place: int) -> np.uint64:
-        return key(self.model.seed, draw.epoch, *place)
+        return key(self.model.seed, SWEEP, self.model.chain, draw.epoch, *place)
 
     def _rng(self, draw: Draw, *place: int) -> np.random.Generator:
-        return np.random.default_rng([self.model.seed, draw.epoch, *place])
+        return generator(self.model.seed, SWEEP, self.model.chain, draw.epoch, *place)
 
     def _over_rows(self, mode: int, work: Callable[[Any], None]) -> None:
         in_threads(work, self.problem.tasks[mode], self.n_jobs)
@@ -84,7 +91,7 @@ class Sweeper:
     def _set_roots(self, draw: Draw) -> None:
         """Take the precision of every observation from the noise factors."""
         if self.model.noise_rank == 0:
-            self.root[:] = 1.0 / math.sqrt(draw.level[0])
+            self.root[:] = 1.0 / math.sqrt(max(draw.level[0], noise.FLOOR))
             return
 
         def work(part: slice) -> None:
@@ -98,6 +105,7 @@ class Sweeper:
         effects = draw.effects[problem.part(mode)] if self.model.sets else draw.effects
 
         fitted = draw.fitted if mode == problem.n_modes - 1 else draw.fitted[:0]
+        sums = sums_for(self.root)
         root, target = (self._visited(mode, array) for array in (self.root, target))
 
         def work(chosen: Any) -> None:
@@ -105,7 +113,7 @@ class Sweeper:
                 chosen, problem.starts[mode], problem.index[mode], problem.others[mode],
                 draw.factors, draw.biases, problem.firsts[mode], root, target,
                 draw.centres[mode], effects, draw.precisions[mode], self.model.rank, rows_key,
-                fitted,
+                sums, fitted,
             )  # fmt: skip
 
         self._over_rows(mode, work)
@@ -130,8 +138,11 @@ class Sweeper:
             rows -= draw.effects[part]
             features = draw.features[feature_part(self.problem, mode)].astype(np.float64)
             strength = float(draw.strengths[mode])
-        rng = self._rng(draw, COMMON, mode)
-        draw.centres[mode], draw.precisions[mode] = draw_common(rows, features, strength, rng)
+        rng, free = self._rng(draw, COMMON, mode), self.freedom[mode]
+        draw.centres[mode], draw.precisions[mode], draw.scales[mode] = draw_common(
+            rows, features, strength, draw.scales[mode], free, rng,
+            rescale=draw.epoch >= self.scales_from,
+        )  # fmt: skip
 
     def _draw_sets(self, draw: Draw, mode: int) -> None:
         problem, part, own = self.problem, self.problem.part(mode), feature_part(self.problem, mode)
@@ -162,8 +173,10 @@ class Sweeper:
         if model.noise_rank == 0:
             if not model.ordinal:
                 square = float(np.einsum("i,i->", residual, residual, dtype=np.float64))
-                shape, rate = 1.0 + 0.5 * len(residual), 1.0 + 0.5 * square
-                draw.level[0] = rate / self._rng(draw, NOISE).gamma(shape)
+                level = float(draw.level[0])
+                draw.level[0] = noise.draw_variance(
+                    level, square, len(residual), self._rng(draw, NOISE)
+                )
             return
         last, ones = problem.n_modes - 1, np.ones_like(draw.level)
         for mode in range(problem.n_modes):
