@@ -20,7 +20,7 @@ import numpy.typing as npt
 from noisewise import storage
 from noisewise.calibration import Calibration
 from noisewise.engine.factors import Moments
-from noisewise.errors import ModelFileError
+from noisewise.errors import DataWarning, ModelFileError
 from noisewise.models.base import Factorizer
 from noisewise.models.bayesian import BayesianFactorizer
 from noisewise.models.changing import in_one_step
@@ -255,6 +255,7 @@ class ResidualFactorizer(InTime):
         pairs = zip(self._bases(), factorizers, strict=True)
         with warnings.catch_warnings():  # a short run will do: held-out cells judge what it came to
             warnings.filterwarnings("ignore", "Predictions have not settled")
+            warnings.simplefilter("ignore", DataWarning)  # of residuals that are all 0
             return [Layer.learn(base, factorizer, seen, held_out) for base, factorizer in pairs]
 
     @property
