@@ -269,6 +269,13 @@ def test_n_jobs_is_the_number_of_threads(world, monkeypatch):
         assert used == {n_jobs or 1}
 
 
+@checks("verbose")
+def test_verbose_shows_a_bar_or_none(small_world, capsys):
+    for verbose in (False, True):
+        make_model(epochs=2, verbose=verbose).fit(small_world.X, small_world.y)
+        assert ("fit" in capsys.readouterr().err) is verbose
+
+
 def test_every_setting_is_checked():
     assert set(NAMES) == CHECKED
 
@@ -301,6 +308,7 @@ INVALID = {
     "checkpoint_minutes": [0, -1, "often"],
     "random_state": [-1, 1.5, "seed", True],
     "n_jobs": [0, 1.5, "all", True],
+    "verbose": ["yes", 2],
 }
 
 
