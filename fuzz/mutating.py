@@ -32,6 +32,11 @@ NUMBERS: tuple[Any, ...] = (
 )  # fmt: skip
 
 
+def pick(rng: Rng, options: Sequence[Any]) -> Any:
+    """Return one of the options as it is; numpy would make an array of them, and drop NULs."""
+    return options[int(rng.integers(len(options)))]
+
+
 def bytes_changed(rng: Rng, content: bytes) -> bytes:
     """Change, drop, double or insert some bytes."""
     data = bytearray(content)
@@ -46,7 +51,7 @@ def bytes_changed(rng: Rng, content: bytes) -> bytes:
             case 1:
                 data[at] = int(rng.integers(256))
             case 2:
-                data[at : at + n] = bytes([int(rng.choice([0, 255, 127, 128]))]) * n
+                data[at : at + n] = bytes([pick(rng, [0, 255, 127, 128])]) * n
             case 3:
                 del data[at : at + n]
             case 4:
@@ -63,7 +68,7 @@ def bytes_changed(rng: Rng, content: bytes) -> bytes:
 
 def table_changed(rng: Rng, text: str, delimiters: Sequence[str]) -> bytes:
     """Change fields, rows, columns or delimiters of a table in text."""
-    delimiter = str(rng.choice(list(delimiters)))
+    delimiter = str(pick(rng, delimiters))
     rows = [line.split(delimiters[0]) for line in text.splitlines()]
     for _ in range(int(rng.geometric(0.6))):
         row = int(rng.integers(len(rows)))
@@ -71,26 +76,26 @@ def table_changed(rng: Rng, text: str, delimiters: Sequence[str]) -> bytes:
         at = int(rng.integers(len(fields))) if fields else 0
         match int(rng.integers(12)):
             case 0 | 1 | 2 | 3 | 4 if fields:
-                fields[at] = str(rng.choice(HOSTILE))
+                fields[at] = str(pick(rng, HOSTILE))
             case 5 if fields:
-                fields[at] += str(rng.choice(HOSTILE))
+                fields[at] += str(pick(rng, HOSTILE))
             case 6:
                 rows[row] = fields[:at] + fields[at + 1 :]
             case 7:
-                rows[row] = fields[:at] + ["7"] * int(rng.choice([1, 3, 3000])) + fields[at:]
+                rows[row] = fields[:at] + ["7"] * pick(rng, [1, 3, 3000]) + fields[at:]
             case 8:
-                rows += [list(fields)] * int(rng.choice([1, 2, 300]))
+                rows += [list(fields)] * pick(rng, [1, 2, 300])
             case 9 if len(rows) > 1:
                 del rows[row]
             case 10:  # a column of one kind, so that no row is alone with it
-                hostile = str(rng.choice(HOSTILE))
+                hostile = str(pick(rng, HOSTILE))
                 for other in rows[1:]:
                     if at < len(other):
                         other[at] = hostile
             case _:
                 rng.shuffle(rows[0])
-    end = str(rng.choice(["\n", "\n", "\n", "\r\n", "\r"]))
-    encoding = str(rng.choice(["utf-8", "utf-8", "utf-8", "utf-8-sig", "utf-16", "latin-1"]))
+    end = str(pick(rng, ["\n", "\n", "\n", "\r\n", "\r"]))
+    encoding = str(pick(rng, ["utf-8", "utf-8", "utf-8", "utf-8-sig", "utf-16", "latin-1"]))
     content = end.join(delimiter.join(fields) for fields in rows) + end
     encoded = content.encode(encoding, "replace")
     return bytes_changed(rng, encoded) if rng.random() < 0.2 else encoded
@@ -107,7 +112,7 @@ def json_changed(rng: Rng, document: Any) -> bytes:
         if rng.random() < 0.2:
             del inside[key]
         else:
-            inside[key] = NUMBERS[int(rng.integers(len(NUMBERS)))]
+            inside[key] = pick(rng, NUMBERS)
     encoded = json.dumps(content).encode()
     if rng.random() < 0.02:
         encoded = b'{"a":' * 100_000
@@ -126,7 +131,7 @@ def arrays_changed(rng: Rng, arrays: dict[str, Any]) -> bytes:
     """Write arrays to an npz file, some of them others than they should be."""
     arrays = dict(arrays)
     for _ in range(int(rng.geometric(0.6))):
-        name = str(rng.choice(list(arrays)))
+        name = str(pick(rng, list(arrays)))
         if rng.random() < 0.15:
             arrays.pop(name)
         else:
@@ -135,7 +140,7 @@ def arrays_changed(rng: Rng, arrays: dict[str, Any]) -> bytes:
             break
     packed = io.BytesIO()
     kind = zipfile.ZIP_DEFLATED if rng.random() < 0.5 else zipfile.ZIP_STORED
-    forged = str(rng.choice(list(arrays))) if arrays and rng.random() < 0.4 else ""
+    forged = str(pick(rng, list(arrays))) if arrays and rng.random() < 0.4 else ""
     with zipfile.ZipFile(packed, "w", kind) as archive:
         for name, array in arrays.items():
             own = io.BytesIO()
@@ -155,7 +160,7 @@ def array_changed(rng: Rng, array: Any) -> Any:
         case 0:
             kinds = ["i1", "u8", "i8", "f2", "f8", "c16", "?", "U3", "S3", "O", "M8[s]", "m8[D]"]
             try:
-                return array.astype(str(rng.choice(kinds)))
+                return array.astype(pick(rng, kinds))
             except (ValueError, TypeError, OverflowError):
                 return array[..., None]
         case 1:
@@ -173,11 +178,11 @@ def array_changed(rng: Rng, array: Any) -> Any:
             extreme_floats = [np.nan, np.inf, -np.inf, 1e308, 1e-320, -0.0, 1e30, 3.5e38]
             return np.resize(rng.permutation(extreme_floats), flat.shape)
         case 7:
-            return np.resize(np.array(rng.choice(HOSTILE, 3), dtype="U40"), flat.shape)
+            return np.resize(np.array([pick(rng, HOSTILE)[:40] for _ in range(3)]), flat.shape)
         case 8:
             return np.zeros(flat.shape, dtype=[("a", "i4"), ("b", "f8")])
         case _:
-            return np.array(rng.choice(HOSTILE))
+            return np.array(pick(rng, HOSTILE))
 
 
 def _forged_header(rng: Rng, content: bytes) -> bytes:
@@ -190,10 +195,10 @@ def _forged_header(rng: Rng, content: bytes) -> bytes:
              b"'<i8,<i8'", b"None", b"'zz'", b"('<i8', (5,))", b"'" + b"(" * 50 + b"'"]  # fmt: skip
     new = bytes_changed(rng, header)
     if rng.random() < 0.7:
-        shape, kind = shapes[int(rng.integers(len(shapes)))], kinds[int(rng.integers(len(kinds)))]
+        shape, kind = pick(rng, shapes), pick(rng, kinds)
         new = b"{'descr': " + kind + b", 'fortran_order': False, 'shape': " + shape + b"}\n"
     elif rng.random() < 0.2:
         new = b"[" * 9_000
-    version = [(1, 2), (2, 4), (3, 4)][int(rng.integers(3))]
+    version = pick(rng, [(1, 2), (2, 4), (3, 4)])
     prefix = b"\x93NUMPY" + bytes([version[0], 0]) + len(new).to_bytes(version[1], "little")
     return prefix + new + data

@@ -28,6 +28,7 @@ from fuzz.mutating import (
     arrays_changed,
     bytes_changed,
     json_changed,
+    pick,
     table_changed,
 )
 from noisewise.cli import app
@@ -139,7 +140,7 @@ def _text(
         content = table_changed(rng, text, delimiters)
         if not packed:
             return content
-        zipped = gzip.compress(content * int(rng.choice([1, 1, 1, 1000])), 9, mtime=0)
+        zipped = gzip.compress(content * pick(rng, [1, 1, 1, 1000]), 9, mtime=0)
         return bytes_changed(rng, zipped) if rng.random() < 0.5 else zipped
 
     valid = gzip.compress(text.encode(), mtime=0) if packed else text.encode()
@@ -163,9 +164,9 @@ def _arrow(name: str, columns: dict[str, Any], run: Run) -> Target:
             at = int(rng.integers(table.num_columns))
             table = table.set_column(at, table.column_names[at], _column(rng, table.num_rows))
         if rng.random() < 0.2:
-            table = pa.concat_tables([table] * int(rng.choice([0, 2, 3000])) or [table.slice(0, 0)])
+            table = pa.concat_tables([table] * pick(rng, [0, 2, 3000]) or [table.slice(0, 0)])
         if rng.random() < 0.2:
-            names = [str(rng.choice([old, *HOSTILE[:9]])) for old in table.column_names]
+            names = [pick(rng, [old, *HOSTILE]) for old in table.column_names]
             table = table.rename_columns(names)
         try:
             content = _parquet(table)
@@ -196,7 +197,7 @@ def _column(rng: Rng, n: int) -> Any:
         lambda: ints.view(pa.time64("us")),
         lambda: days.view(pa.date32()),
         lambda: pa.array(rng.choice([0.0, np.nan, np.inf, -np.inf, 1e308, 1e-320, 3.5e38], n)),
-        lambda: pa.array([str(text) for text in rng.choice(HOSTILE, n)]),
+        lambda: pa.array([pick(rng, HOSTILE) for _ in range(n)]),
         lambda: pa.array([b"a\xff"] * n).view(pa.string()),
         lambda: pa.array([b"\x00\xff"] * n),
         lambda: pa.array(["x" * 100_000] * n).dictionary_encode(),
@@ -207,7 +208,7 @@ def _column(rng: Rng, n: int) -> Any:
         lambda: pa.array([{"a": 1}] * n),
         lambda: pa.array(range(n)).cast(pa.decimal128(38, 5)),
     ]
-    return kinds[int(rng.integers(len(kinds)))]()
+    return pick(rng, kinds)()
 
 
 def _grids() -> list[bytes]:
@@ -229,7 +230,7 @@ def _grids() -> list[bytes]:
 
 
 def _one_changed(contents: list[bytes], rng: Rng) -> bytes:
-    return bytes_changed(rng, contents[int(rng.integers(len(contents)))])
+    return bytes_changed(rng, pick(rng, contents))
 
 
 def _document(name: str, document: Any, run: Run) -> Target:

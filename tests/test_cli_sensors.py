@@ -155,6 +155,40 @@ def test_noise_of_one_type_of_sensor_needs_no_column_for_it(folder, capsys):
     assert found["series"][0]["site"] == "place 3"
 
 
+def test_noise_reads_what_impute_reads(folder, capsys):
+    rows = [row.split(",") for row in (folder / "readings.csv").read_text().splitlines()[1:]]
+    by_id = {(site, kind, step): value for site, kind, step, value in rows}
+    series = list(dict.fromkeys((site, kind) for site, kind, _, _ in rows))
+    steps = list(dict.fromkeys(step for _, _, step, _ in rows))
+    layouts = {
+        "order.csv": "value;step;kind;site\n"
+        + "".join(f"{v};{t};{k};{s}\n" for s, k, t, v in rows)
+        + f";99999;{rows[0][1]};{rows[0][0]}\n",
+        "wide.csv": "step,"
+        + ",".join("/".join(one) for one in series)
+        + "\n"
+        + "".join(
+            f"{t}," + ",".join(by_id.get((*one, t), "") for one in series) + "\n" for t in steps
+        ),
+    }
+    found = []
+    for name, content in layouts.items():
+        (folder / name).write_text(content)
+        words = ["--separator", "/"] if name == "wide.csv" else []
+        assert run("noise", folder / name, *words, "-n", 3, "--json", "-") == 0, name
+        found.append(json.loads(capsys.readouterr().out))
+    for one in found:
+        assert {row["id"] for row in one["places"][:2]} == {"place 3", "place 6"}
+    assert [row["series"] for row in found[0]["places"]] == [
+        row["series"] for row in found[1]["places"]
+    ]
+
+
+def test_options_of_noise_that_would_do_nothing_are_refused(folder, capsys):
+    assert run("noise", folder / "readings.csv", *COLUMNS, "--location", "site") == 2
+    assert "--location is not for readings with --id" in capsys.readouterr().err
+
+
 def test_noise_of_ratings_needs_a_model(folder, capsys):
     (folder / "ratings.csv").write_text("user,item,rating\n1,2,3\n1,3,4\n")
     assert run("noise", folder / "ratings.csv") == 2

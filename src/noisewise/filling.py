@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time as clock
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any, Literal, cast
@@ -20,6 +20,8 @@ from noisewise.models.choosing import AutoFactorizer
 from noisewise.models.sensors import Units
 from noisewise.noise_sensors import noise_model, noisy_series
 from noisewise.observations import Observations
+from noisewise.observations.columns import find_ids
+from noisewise.observations.tables import check_values
 from noisewise.report.canvas import require_matplotlib
 from noisewise.report.page import Table
 from noisewise.report.series import Trace
@@ -117,6 +119,41 @@ def fill_file(
         write_bytes(page, html.encode())
         report["page"] = str(page)
     return report | {"seconds": clock.perf_counter() - started}
+
+
+def read_readings(
+    path: str | Path, duplicates: Literal["error", "last", "mean"] = "error", **layout: Any
+) -> tuple[Observations, int | None]:
+    """Read what a file with gaps has, the way ``fill_file`` does.
+
+    Parameters
+    ----------
+    path : path
+        The file.
+    duplicates : {"error", "last", "mean"}
+        What to do about a cell that is given more than once.
+    **layout
+        Columns, as for ``read_gapped``.
+
+    Returns
+    -------
+    observations, group
+        The readings, with time as the last mode; and which mode is the type of sensor, None if all
+        are of one type.
+    """
+    gapped = read_gapped(path, **layout)
+    check_sensors(path, gapped.names)
+    cells = _cells(gapped.table, Layout(**gapped.options, duplicates=duplicates))
+    seen = cells.observed(duplicates)
+    if len(seen) < 2:
+        raise DataError(f"{path} has {len(seen)} readings; at least 2 are needed.")
+    return Observations(seen.codes, check_values(seen.values, "value"), seen.ids), cells.group
+
+
+def check_sensors(path: str | Path, names: Sequence[str]) -> None:
+    """Raise if columns are those of ratings."""
+    if find_ids(list(names), ["user", "item"]) is not None:
+        raise DataError(f"{path} holds ratings: fit a model to them, and show its noise.")
 
 
 def _check(path: Path, out: Path, page: str | Path | None, most: int) -> None:

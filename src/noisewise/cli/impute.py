@@ -8,7 +8,19 @@ from typing import Annotated
 import typer
 
 from noisewise.cli.checks import choice, to_write
-from noisewise.cli.shared import Duplicated, Json, Settings, parsed, say, tell
+from noisewise.cli.shared import (
+    Duplicated,
+    Json,
+    LocationColumn,
+    ReadingColumn,
+    SensorColumn,
+    Separator,
+    Settings,
+    TimeColumn,
+    parsed,
+    say,
+    tell,
+)
 from noisewise.filling import fill_file
 from noisewise.models.sensor_models import SENSOR_MODELS
 
@@ -32,24 +44,11 @@ def impute(
         ),
     ],
     method: Annotated[str, choice(METHODS, help=f"One of {', '.join(METHODS)}.")] = "auto",
-    time: Annotated[
-        str | None, typer.Option(help="The column of times; of NetCDF, the dimension.")
-    ] = None,
-    location: Annotated[str | None, typer.Option(help="Long: the column that says where.")] = None,
-    sensor: Annotated[
-        str | None,
-        typer.Option(help="Long: the column with the type of sensor; of NetCDF, the dimension."),
-    ] = None,
-    value: Annotated[
-        str | None,
-        typer.Option(
-            help="The column of readings, which makes a table long; of NetCDF, a variable."
-        ),
-    ] = None,
-    separator: Annotated[
-        str | None,
-        typer.Option(help="Wide: what is between location and sensor in names, as / in hall/heat."),
-    ] = None,
+    time: TimeColumn = None,
+    location: LocationColumn = None,
+    sensor: SensorColumn = None,
+    value: ReadingColumn = None,
+    separator: Separator = None,
     complete: Annotated[
         bool,
         typer.Option(

@@ -16,7 +16,11 @@ from noisewise.cli.shared import (
     Format,
     IdColumns,
     Json,
-    ValueColumn,
+    LocationColumn,
+    ReadingColumn,
+    SensorColumn,
+    Separator,
+    TimeColumn,
     read,
     refuse,
     say,
@@ -25,7 +29,9 @@ from noisewise.cli.shared import (
 from noisewise.cli.tables import aligned, records
 from noisewise.datasets import sensors
 from noisewise.datasets.files import FORMATS
+from noisewise.datasets.gapped import KINDS
 from noisewise.errors import SettingError
+from noisewise.filling import check_sensors, read_readings
 from noisewise.models import load
 from noisewise.models.choosing import AutoFactorizer
 from noisewise.models.low_rank import Rowwise
@@ -53,7 +59,11 @@ def noise(
         Path | None, typer.Option(help="Ratings: rank these instead of users or items.")
     ] = None,
     id: IdColumns = [],  # noqa: B006 - typer reads the default, nobody changes it
-    value: ValueColumn = None,
+    value: ReadingColumn = None,
+    time: TimeColumn = None,
+    location: LocationColumn = None,
+    sensor: SensorColumn = None,
+    separator: Separator = None,
     format: Format = None,
     dataset: Dataset = None,
     duplicates: Duplicated = "error",
@@ -68,20 +78,29 @@ def noise(
 ) -> None:
     """Show who is noisy: users, items, single ratings; or sensors, by white noise and by drift.
 
+    Readings are read as `impute` reads them: long or wide, with gaps, columns in any order and
+    found by their usual names. With --id, one per mode and time the last, as `fit` reads ratings.
+
+    Example: `noisewise noise readings.csv -n 10`
+
     Example: `noisewise noise movies.nw --mode item -n 10`
 
     Example: `noisewise noise intel.npz --dataset intel-2epoch -n 5`
     """
     of_mode = int(mode) if mode.isdigit() else mode
     if data is None and (dataset is not None or format is not None or _is_data(source)):
-        seen = _readings(source, dataset, id, value, duplicates, format)
+        layout = {"time": time, "location": location, "sensor": sensor, "separator": separator}
+        seen, group = _readings(source, dataset, id, value, duplicates, format, layout)
         say(f"Judging {seen!r}")
-        judge = noise_model(seen, random_state=seed)
+        judge = noise_model(seen, group=group, random_state=seed)
         if save is not None:
             judge.save(save)
         _tell_sensors(judge, of_mode, n, fewest, plot, report)
         return
-    refuse("is for readings of sensors, not for a model", dataset=dataset, save=save)
+    refuse(
+        "is for readings of sensors, not for a model", dataset=dataset, save=save, time=time,
+        location=location, sensor=sensor, separator=separator,
+    )  # fmt: skip
     model: Any = load(source)
     if isinstance(model, AutoFactorizer):
         model = model.model_
@@ -108,7 +127,7 @@ def noise(
 
 def _is_data(path: Path) -> bool:
     suffix = Path(path.name.removesuffix(".gz")).suffix.lower()
-    return path.is_dir() or suffix in FORMATS
+    return path.is_dir() or suffix in FORMATS or suffix in KINDS
 
 
 def _readings(
@@ -118,14 +137,20 @@ def _readings(
     value: str | None,
     duplicates: str,
     format: str | None,
-) -> Observations:
-    """Read sensors; the last id is the time."""
+    layout: dict[str, str | None],
+) -> tuple[Observations, Any]:
+    """Read sensors, time as the last id; and say which mode is their type."""
     if dataset is not None:
-        return sensors.named(dataset, path).observations
-    seen = read(path, ids, value, duplicates, format=format)
-    if seen.names == ("user", "item"):
-        raise SettingError(f"{path} holds ratings: fit a model to them, and show its noise.")
-    return seen
+        refuse("is not for a named dataset, whose columns are known", **layout)
+        return sensors.named(dataset, path).observations, "auto"
+    suffix = Path(path.name.removesuffix(".gz")).suffix.lower()
+    published = path.is_dir() or (path.is_file() and sensors.is_sensors(path))
+    if ids or format is not None or published or suffix not in KINDS:
+        refuse("is not for readings with --id, nor for files whose columns are known", **layout)
+        seen = read(path, ids, value, duplicates, format=format)
+        check_sensors(path, seen.names)
+        return seen, "auto"
+    return read_readings(path, duplicates, value=value, **layout)  # type: ignore[arg-type]
 
 
 def _tell_sensors(

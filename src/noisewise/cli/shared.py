@@ -71,6 +71,32 @@ Dataset = Annotated[
     ),
 ]
 
+TimeColumn = Annotated[
+    str | None, typer.Option("--time", help="The column of times; of NetCDF, the dimension.")
+]
+LocationColumn = Annotated[
+    str | None, typer.Option("--location", help="Long: the column that says where.")
+]
+SensorColumn = Annotated[
+    str | None,
+    typer.Option(
+        "--sensor", help="Long: the column with the type of sensor; of NetCDF, the dimension."
+    ),
+]
+ReadingColumn = Annotated[
+    str | None,
+    typer.Option(
+        "--value", help="The column of readings, which makes a table long; of NetCDF, a variable."
+    ),
+]
+Separator = Annotated[
+    str | None,
+    typer.Option(
+        "--separator",
+        help="Wide: what is between location and sensor in names, as / in hall/heat.",
+    ),
+]
+
 WORDS = {"none": None, "null": None, "true": True, "false": False}  # of settings
 
 

@@ -27,9 +27,9 @@ KINDS = {
     ".nc": "netcdf", ".nc4": "netcdf", ".netcdf": "netcdf",
 }  # fmt: skip
 USUAL = {
-    "time": ("time", "timestamp", "datetime", "date", "day", "hour", "epoch"),
+    "time": ("time", "timestamp", "datetime", "date", "day", "hour", "epoch", "step"),
     "location": ("location", "site", "station", "place", "room", "mote", "moteid", "node"),
-    "sensor": ("sensor", "species", "variable", "quantity", "parameter"),
+    "sensor": ("sensor", "species", "variable", "quantity", "parameter", "kind"),
     "value": ("value", "reading", "measurement"),
 }
 
@@ -48,11 +48,14 @@ class Gapped:
         What it must be told: time, location, sensor and value.
     write : callable
         Takes a path, the filled table and that of the stds; returns the paths that it wrote.
+    names : list of str
+        All columns or variables of the file.
     """
 
     table: Any
     options: dict[str, Any]
     write: Callable[[Path, Any, Any], list[Path]]
+    names: list[str]
 
 
 def read_gapped(
@@ -180,7 +183,7 @@ def _long(rows: Rows, roles: dict[str, str | None], complete: bool) -> Gapped:
         rows.write(path, columns)
         return [path]
 
-    return Gapped(table, options, write)
+    return Gapped(table, options, write, rows.names)
 
 
 def _wide(rows: Rows, time: str | None, separator: str | None) -> Gapped:
@@ -207,7 +210,7 @@ def _wide(rows: Rows, time: str | None, separator: str | None) -> Gapped:
             rows.write(out, {name: columns[name] for name in rows.names})
         return paths
 
-    return Gapped(table, options, write)
+    return Gapped(table, options, write, rows.names)
 
 
 def _completed(rows: Rows, ids: list[str], time: str) -> Rows:

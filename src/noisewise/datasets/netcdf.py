@@ -17,7 +17,7 @@ _HDF5 = b"\x89HDF\r\n\x1a\n"
 
 def read_netcdf(
     path: Path, time: str | None, sensor: str | None, value: str | None
-) -> tuple[Any, dict[str, Any], Callable[[Path, Any, Any], list[Path]]]:
+) -> tuple[Any, dict[str, Any], Callable[[Path, Any, Any], list[Path]], list[str]]:
     """Read a file: the variable ``value``, or all over time, which are types of sensors then.
 
     What was filled stands in the place of what was read. Beside each variable stand two more: the
@@ -25,7 +25,7 @@ def read_netcdf(
 
     Returns
     -------
-    table, options, write
+    table, options, write, names
         As ``Gapped`` has them.
     """
     try:
@@ -71,7 +71,7 @@ def read_netcdf(
             write_bytes(out, whole_file.read_bytes())
         return [out]
 
-    return data[value] if value is not None else data, options, write
+    return data[value] if value is not None else data, options, write, over_time
 
 
 def _look_through(whole: Any) -> None:

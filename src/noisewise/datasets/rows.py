@@ -151,7 +151,8 @@ def _numbers(entries: list[str], name: str) -> NDArray[np.float64]:
         row = next(row for row, entry in enumerate(entries) if not _is_reading(entry))
         raise DataError(
             f"row {row + 1} of column {name!r} must be a number, or empty for a gap; got "
-            f"{entries[row][:60]!r}: mend it, or remove the column if it holds no readings."
+            f"{entries[row][:60]!r}: mend it, or remove the column if it holds no readings. If the "
+            "table has a row for each reading, name the column of values."
         ) from None
 
 
