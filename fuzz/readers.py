@@ -25,6 +25,7 @@ from fuzz.harness import Target
 from fuzz.mutating import (
     HOSTILE,
     Rng,
+    array_changed,
     arrays_changed,
     bytes_changed,
     json_changed,
@@ -124,7 +125,7 @@ def targets() -> list[Target]:
         _text("impute-wide", WIDE, CSV, impute),
         _text("impute-wide-gz", WIDE, CSV, impute, ".csv.gz"),
         _arrow("impute-parquet", wide, impute),
-        Target("impute-netcdf", partial(_one_changed, grids), ".nc", impute, grids),
+        Target("impute-netcdf", partial(_grid_changed, grids), ".nc", impute, grids),
         _document("json-results", RESULT, use_results),
         _document("json-tuned", TUNED, use_tuned),
         _document("json-cell", FINISHED, use_cell),
@@ -220,17 +221,46 @@ def _grids() -> list[bytes]:
         {"time": hours, "place": ["hall", "attic"]},
     )
     steps = data.drop_vars("time").assign_coords(time=[1, 2, 4, 8])
-    found = []
     with tempfile.TemporaryDirectory() as folder:
-        for number, one in enumerate((data, steps, data.drop_vars("place"))):
-            path = Path(folder, f"{number}.nc")
-            one.to_netcdf(path, engine="scipy" if number == 2 else "h5netcdf")
-            found.append(path.read_bytes())
-    return found
+        made = [_netcdf(data, folder), _netcdf(steps, folder)]
+        return [*made, _netcdf(data.drop_vars("place"), folder, "scipy")]
 
 
-def _one_changed(contents: list[bytes], rng: Rng) -> bytes:
-    return bytes_changed(rng, pick(rng, contents))
+def _netcdf(data: Any, folder: str, engine: Any = "h5netcdf") -> bytes:
+    path = Path(folder, "data.nc")
+    data.to_netcdf(path, engine=engine)
+    return path.read_bytes()
+
+
+def _grid_changed(contents: list[bytes], rng: Rng) -> bytes:
+    """Change the bytes of the old format, and what is in the new one.
+
+    Bytes of the new one are left alone: the HDF5 library itself falls over them.
+    """
+    if rng.random() < 0.7:
+        return bytes_changed(rng, contents[-1])
+    n = pick(rng, [0, 1, 4])
+    axis = pick(rng, [
+        np.arange(n), np.arange(n) * 1e300, np.full(n, np.nan), np.zeros(n), np.arange(n) - 2**62,
+        np.array([pick(rng, HOSTILE).replace("\0", "")[:40] for _ in range(n)], dtype=object),
+    ])  # fmt: skip
+    values = array_changed(rng, np.arange(2.0 * n).reshape(n, 2))
+    if values.shape != (n, 2) or values.dtype.kind not in "biufU":
+        values = np.full((n, 2), pick(rng, [np.nan, np.inf, 1e308, 7]))
+    attributes = {
+        pick(rng, ["units", "calendar", "scale_factor", "_FillValue", "missing_value", "x"]): pick(
+            rng, [0.0, -1.0, np.nan, 1e308, "days since noon", "days since 9999-99-99", "none", ""]
+        )
+        for _ in range(int(rng.integers(3)))
+    }
+    data = xarray.Dataset({"heat": (("time", pick(rng, ["place", "time2"])), values)})
+    data = data.assign_coords({pick(rng, ["time", "other"]): ("time", axis)})
+    data[pick(rng, list(data.variables))].attrs.update(attributes)
+    with tempfile.TemporaryDirectory() as folder:
+        try:
+            return _netcdf(data, folder)
+        except Exception:  # what xarray cannot write nobody has to read
+            return bytes_changed(rng, contents[-1])
 
 
 def _document(name: str, document: Any, run: Run) -> Target:

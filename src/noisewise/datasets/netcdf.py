@@ -1,4 +1,8 @@
-"""NetCDF with gaps: arrays over time and place, read and written by xarray (extra: xarray)."""
+"""NetCDF with gaps: arrays over time and place, read and written by xarray (extra: xarray).
+
+NetCDF 4 is read by the HDF5 library, which a file that was made to do so can crash or keep busy
+for ever: take such files only from those you trust.
+"""
 
 from __future__ import annotations
 

@@ -237,7 +237,8 @@ def compared(a: Sequence[float], b: Sequence[float], test_ratio: float) -> Compa
     test_ratio : float
         Size of a test part over that of its training part.
     """
-    return Comparison(_unpaired(np.array(a), np.array(b)), metrics.paired_test(a, b, test_ratio))
+    first, second = np.array(a, dtype=np.float64), np.array(b, dtype=np.float64)
+    return Comparison(_unpaired(first, second), metrics.paired_test(a, b, test_ratio))
 
 
 def _unpaired(a: Floats, b: Floats) -> float:

@@ -175,7 +175,8 @@ def _filled(column: nw.Series[Any], new: Floats, where: Mask) -> nw.Series[Any]:
     if column.dtype.is_integer() or not _is_numeric(column):
         new, where = np.where(where, new, _numbers(column)), np.ones(len(new), dtype=bool)
         # Something of the same library and length that casts to floats, whatever was in it.
-        column = column * 0 if column.dtype.is_integer() else column.is_null()
+        small = column.dtype.is_integer() and column.dtype != nw.UInt64
+        column = column * 0 if small else column.is_null()
     if column.dtype != nw.Float32:
         column = column.cast(nw.Float64)
     kind = np.float32 if column.dtype == nw.Float32 else np.float64
