@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import io
 import json
 import zipfile
@@ -112,7 +113,7 @@ def json_changed(rng: Rng, document: Any) -> bytes:
         if rng.random() < 0.2:
             del inside[key]
         else:
-            inside[key] = pick(rng, NUMBERS)
+            inside[key] = copy.deepcopy(pick(rng, NUMBERS))
     encoded = json.dumps(content).encode()
     if rng.random() < 0.02:
         encoded = b'{"a":' * 100_000
