@@ -141,7 +141,8 @@ def _text(
         content = table_changed(rng, text, delimiters)
         if not packed:
             return content
-        zipped = gzip.compress(content * pick(rng, [1, 1, 1, 1000]), 9, mtime=0)
+        times = pick(rng, [1, 1, 1, min(1000, 2**24 // (len(content) + 1))])
+        zipped = gzip.compress(content * times, 6, mtime=0)
         return bytes_changed(rng, zipped) if rng.random() < 0.5 else zipped
 
     valid = gzip.compress(text.encode(), mtime=0) if packed else text.encode()
