@@ -11,10 +11,11 @@ import sys
 import time
 from pathlib import Path
 
+from fuzz import alone  # noqa: F401
 from fuzz.harness import OUTCOMES, Limits, Report, Target, fuzz, replay
 
 CORPUS = Path(__file__).parent / "corpus"
-MODULES = ("models", "readers")  # each has targets() -> list[Target]
+MODULES = ("models", "checkpoints", "readers")  # each has targets() -> list[Target]
 
 
 def main() -> int:

@@ -39,9 +39,9 @@ COORDINATES = {"hall": (0.0, 0.0), "attic": (0.0, 3.0), "cellar": (0.0, -2.0), "
 
 
 def ratings(labels: Callable[[int], Any] = lambda k: f"u{k}") -> Rows:
-    """Stars that 6 users gave to 5 items."""
+    """Return stars that 8 users gave to 6 items."""
     rng = np.random.default_rng(0)
-    rows = [(labels(u), f"i{i}", float(rng.integers(1, 6))) for u in range(6) for i in range(5)]
+    rows = [(labels(u), f"i{i}", float(rng.integers(1, 6))) for u in range(8) for i in range(6)]
     return [row for row in rows if rng.random() < 0.8]
 
 
@@ -64,7 +64,7 @@ def timed(rows: Rows) -> Rows:
 
 def mixed_label(k: int) -> Any:
     """Ids of several types."""
-    return (k, f"u{k}", k + 0.5, b"u%d" % k, (k, "u"), True)[k % 6]
+    return (k, f"u{k}", k + 0.5, b"u%d" % k, (k, "u"), True, f"v{k}", -k)[k]
 
 
 def models() -> dict[str, Any]:

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, Generic, Protocol, Self, TypeVar
 
 from noisewise.engine.state import EpochInfo
-from noisewise.errors import ModelFileError, NoisewiseError, warn
+from noisewise.errors import ModelFileError, warn
 from noisewise.storage import (
     BROKEN,
     Tensors,
@@ -104,7 +104,7 @@ class Checkpoint:
                 tensors |= {f"{name}.{key}": tensor for key, tensor in packed.items()}
         try:
             write(self.path, KIND, header, tensors)
-        except (OSError, NoisewiseError) as error:
+        except (OSError, ValueError) as error:  # no room, no right, or numbers that no file takes
             warn(
                 f"The checkpoint {self.path} could not be written ({error}); "
                 "training goes on, but could not be taken up from here if it were stopped."

@@ -84,7 +84,7 @@ def train(
     with bar, CtrlC(words) as ctrl_c:
         while not (ctrl_c.pressed or _finished(training, epochs, patience, monitor, settle)):
             started = time.perf_counter()
-            info = step(training.state)
+            info = _stepped(step, training.state, advice)
             _check_finite(info, training.state, advice)
             if validate is not None:
                 rmse, nll = validate(training.state)
@@ -124,6 +124,15 @@ def _finished(
 
 def _best(curve: list[EpochInfo], monitor: str) -> EpochInfo:
     return min(curve, key=lambda info: getattr(info, f"validation_{monitor}"))
+
+
+def _stepped(step: Step[S], state: S, advice: str) -> EpochInfo:
+    try:
+        return step(state)
+    except ValueError as error:
+        if not isinstance(error, np.linalg.LinAlgError) and state.is_finite():
+            raise
+        raise DivergedError(f"The numbers blew up after epoch {state.epoch}. {advice}") from error
 
 
 def _check_finite(info: EpochInfo, state: Carried, advice: str) -> None:

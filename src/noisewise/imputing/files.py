@@ -43,10 +43,13 @@ def read(path: str | Path, kind: type[Any]) -> Any:
         check(imputer, kind._rules)
         imputer._knowledge = Knowledge.unpack(path, header, tensors)
         imputer._fitted = _fitted(path, header["fitted"], imputer._knowledge)
-        if header["n_features"] is not None:
-            imputer.n_features_in_ = int(header["n_features"])
-        if header["features"] is not None:
-            imputer.feature_names_in_ = np.array(list(map(str, header["features"])), dtype=object)
+        names, many = header["features"], header["n_features"]
+        if names is not None:
+            imputer.feature_names_in_ = np.array(list(map(str, names)), dtype=object)
+        if many is not None:
+            imputer.n_features_in_ = storage.take_whole(path, header, "n_features", least=1)
+            if names is not None and len(names) != many:
+                raise ModelFileError(f"{path} is damaged: it names {len(names)} of {many} columns.")
     except ModelFileError:
         raise
     except storage.BROKEN as error:

@@ -20,7 +20,7 @@ from noisewise import storage
 from noisewise.calibration import Calibration, normal_half_width
 from noisewise.engine.factors import Moments
 from noisewise.engine.state import Codes, Floats
-from noisewise.errors import ModelFileError, warn
+from noisewise.errors import DivergedError, ModelFileError, warn
 from noisewise.filed_ids import pack_ids, unpack_ids
 from noisewise.models.changing import at_one_moment, in_one_step
 from noisewise.models.settings import Rule, check
@@ -29,6 +29,7 @@ from noisewise.observations.tables import has_names
 
 Array = npt.NDArray[Any]
 
+LARGEST_SCALE = 1e18  # of a calibration, whose square float32 can hold
 OF_THE_MACHINE = ("checkpoint", "verbose")  # settings that no file keeps or decides
 
 
@@ -210,8 +211,20 @@ class Factorizer(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         mean, noise, ignorance = moments
         if self.unknown != "default":
             mean = np.where(unseen, mean.dtype.type(self.unknown), mean)
+        return self._calibrated(Moments(mean, noise, ignorance))
+
+    def _calibrated(self, moments: Moments) -> Moments:
+        """Return moments clipped and scaled; a model whose numbers are beyond use is refused."""
         square = np.float32(self.std_scale_**2)
-        return Moments(self._clipped(mean), square * noise, square * ignorance)
+        mean, variances = self._clipped(moments.mean), (moments.noise, moments.ignorance)
+        noise, ignorance = (square * part for part in variances)
+        sound = all((part >= 0.0).all() for part in variances)
+        if not (sound and all(np.isfinite(part).all() for part in (mean, noise, ignorance))):
+            raise DivergedError(
+                "The predictions of this model are not finite numbers: it was trained on values "
+                "that are too large or too small to compute with, or its file was tampered with."
+            )
+        return Moments(mean, noise, ignorance)
 
     def _cells(self, X: Any) -> tuple[Moments, npt.NDArray[np.bool_]]:
         return self._moments(encode_ids(X, self.ids_))
@@ -263,7 +276,7 @@ def _calibration(path: str | Path, entry: Any, tensors: storage.Tensors) -> Cali
     scores = storage.take(path, tensors, "calibration.scores", "float64", storage.ANY)
     scale, n = float(entry["scale"]), storage.take_whole(path, entry, "n")
     in_order = len(scores) > 0 and scores[0] >= 0 and storage.rises(scores)
-    if not (in_order and scale > 0 and len(scores) <= n):
+    if not (in_order and 0 < scale < LARGEST_SCALE and len(scores) <= n):
         raise ModelFileError(f"{path} is damaged: its calibration makes no sense.")
     return Calibration(scale, scores, n)
 

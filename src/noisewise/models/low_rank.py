@@ -15,7 +15,7 @@ from noisewise.engine import factors
 from noisewise.engine.factors import Moments
 from noisewise.engine.foldin import fold_in
 from noisewise.engine.state import Codes, Floats
-from noisewise.errors import DataError
+from noisewise.errors import DataError, DivergedError
 from noisewise.models.base import Factorizer
 from noisewise.models.changing import at_one_moment
 from noisewise.observations import Ids, warn_of_types
@@ -160,7 +160,12 @@ class Rowwise(Factorizer):
             raise DataError(
                 f"fold_in needs one value for each id; got {len(codes)} and {len(values)}."
             )
-        side = self._fold(m, self.factors_.known_codes(1 - m, codes), values)
+        try:
+            side = self._fold(m, self.factors_.known_codes(1 - m, codes), values)
+        except np.linalg.LinAlgError as error:
+            raise DivergedError(
+                "The numbers of this model are too far apart to learn a new row from."
+            ) from error
         return NewRow(self, m, side, np.unique(codes[codes >= 0]))
 
     def _ranked(
@@ -197,9 +202,7 @@ class Rowwise(Factorizer):
 
     def _cells_of(self, side: Side, mode: int, codes: Codes) -> Moments:
         """Moments of one row with some columns, clipped and calibrated."""
-        mean, noise, ignorance = self.factors_.cells(mode, side, codes)
-        square = np.float32(self.std_scale_**2)
-        return Moments(self._clipped(mean), square * noise, square * ignorance)
+        return self._calibrated(self.factors_.cells(mode, side, codes))
 
     def _moments(self, codes: tuple[Codes, ...]) -> tuple[Moments, npt.NDArray[np.bool_]]:
         known = tuple(self.factors_.known_codes(m, code) for m, code in enumerate(codes))

@@ -11,6 +11,7 @@ from noisewise.engine.gibbs.hyper import FIRST_SCALE
 from noisewise.engine.gibbs.problem import Floats64, Model, Problem
 from noisewise.engine.gibbs.random import START, generator
 from noisewise.engine.state import Floats
+from noisewise.errors import ModelFileError
 from noisewise.storage import Tensors, take, take_whole
 
 START_STD = 0.3  # of factors at the start: smaller ones take many sweeps to grow
@@ -18,6 +19,10 @@ PATHS = ((0, 0.8), (0, 0.98), (1, 0.95))  # mode of a path, and phi that its pri
 PATH_VARIANCE = 0.03  # that the prior of its stationary variance is around
 CUT_WIDTH = 0.7  # that the prior of the widths of levels is around
 WIDTH_SPREAD = 0.3  # of the logs of widths between users, at the start
+# Parts of a draw that are above 0, those of series among them.
+POSITIVE = (
+    "noise", "level", "strengths", "width_spread", "steps", "lengths", "amplitudes", "variances",
+)  # fmt: skip
 
 
 @dataclass
@@ -89,6 +94,9 @@ class Draw:
             name: take(path, tensors, name, str(array.dtype), *array.shape)
             for name, array in self._arrays()
         }
+        for name, array in arrays.items():
+            if name in POSITIVE and (array <= 0).any():
+                raise ModelFileError(f"{path} is damaged: {name} must be above 0.")
         epoch = take_whole(path, header, "epoch")
         return replace(self, epoch=epoch, **{name: a.copy() for name, a in arrays.items()})
 
