@@ -188,6 +188,11 @@ def take_whole(path: str | Path, header: Any, name: str, least: int = 0, most: i
     return value
 
 
+def take_seed(path: str | Path, header: Any) -> int:
+    """Return a seed of random numbers, which may be as large as a user likes."""
+    return take_whole(path, header, "seed", most=2**1024)
+
+
 def take_real(path: str | Path, header: Any, name: str, above: float = -math.inf) -> float:
     """Return a number of a header that must be finite, and above a bound."""
     value = header[name]

@@ -435,7 +435,7 @@ class BayesianFactorizer(Learner, Rowwise):
     def _unpack(self, path: str | Path, header: dict[str, Any], tensors: storage.Tensors) -> None:
         shape = tuple(map(len, self.ids_))
         entry = header["posterior"]
-        model = self._model(len(shape), int(entry["seed"]))
+        model = self._model(len(shape), storage.take_seed(path, entry))
         self.factors_ = unpack(path, model, entry, tensors, shape)
         self.seen_ = Seen.unpack(path, tensors, shape) if "seen.starts" in tensors else None
         self.n_features_in_ = len(shape)

@@ -60,6 +60,6 @@ class Factored(Filed, LowRank):
 
     def _unpack(self, path: str | Path, header: dict[str, Any], tensors: storage.Tensors) -> None:
         super()._unpack(path, header, tensors)
-        params = self._params(int(header["factors"]["seed"]))
+        params = self._params(storage.take_seed(path, header["factors"]))
         shape = tuple(map(len, self.ids_))
         self.factors_ = Factors.unpack(path, params, header["factors"], tensors, shape)

@@ -292,7 +292,7 @@ class LLORMA(Filed):
     def _unpack(self, path: str | Path, header: dict[str, Any], tensors: storage.Tensors) -> None:
         super()._unpack(path, header, tensors)
         shape = tuple(map(len, self.ids_))
-        params = self._params(int(header["factors"]["seed"]))
+        params = self._params(storage.take_seed(path, header["factors"]))
         self.factors_ = Factors.unpack(path, params, header["factors"], tensors, shape)
         models = len(storage.take(path, tensors, "weights0", "float32", storage.ANY, shape[0] + 1))
         first, second = (

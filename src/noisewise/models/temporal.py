@@ -352,7 +352,7 @@ class TemporalFactorizer(Learner, InTime):
     def _unpack(self, path: str | Path, header: dict[str, Any], tensors: storage.Tensors) -> None:
         entry, record = header["posterior"], header["record"]
         bare = Arrangement.unpack(path, tensors, self.ids_, self.time, self.group)
-        model = self._model(int(entry["seed"]))
+        model = self._model(storage.take_seed(path, entry))
         self.posterior_ = unpack(path, model, entry, tensors, bare.shape, bare.moments)
         self._arrangement = bare.with_series(self.posterior_)
         self.seen_, self.n_features_in_ = None, len(self.ids_)
