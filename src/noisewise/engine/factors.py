@@ -26,12 +26,13 @@ from noisewise.engine.state import (
     aligned_zeros,
     initial_state,
 )
-from noisewise.errors import ModelFileError
+from noisewise.errors import DivergedError, ModelFileError
 from noisewise.precision import mean_in_units, variance_in_units
 from noisewise.showing import brief
 from noisewise.storage import Tensors, take, take_counts, take_real, take_whole
 
 Counts = npt.NDArray[np.int64]
+LARGEST = 1e9  # number of a row, in standardised units, that nobody would miss
 SUMS = [BIAS_SUM, MEAN_SUM, DEVIATION_SUM]
 
 
@@ -108,7 +109,12 @@ class Factors:
         )
         settled = State(rows, state.layout, state.epoch, state.variance)
         with one_blas_thread():  # the same bits on any machine's threads
-            spread, shrink = _ignorance(settled, params, counts)
+            try:
+                spread, shrink = _ignorance(settled, params, counts)
+            except ValueError as error:
+                if all(np.abs(part).max(initial=0.0) < LARGEST for part in settled.rows):
+                    raise
+                raise DivergedError("What was learned is too large to compute with.") from error
         return cls(params, settled, counts, location, scale, spread, shrink)
 
     @property
