@@ -9,6 +9,7 @@ import pandas as pd
 import pytest
 
 from noisewise import BayesianFactorizer, DataError, ModelFileError, SettingError, load, storage
+from noisewise.models import bayesian
 from noisewise.observations import Observations, observe
 
 pytestmark = pytest.mark.filterwarnings("ignore:Predictions have not settled")
