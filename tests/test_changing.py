@@ -2,6 +2,7 @@
 
 import sys
 import threading
+import warnings
 from contextlib import contextmanager
 
 import numpy as np
@@ -20,11 +21,14 @@ from noisewise import (
     DeviationImputer,
     DeviationRegressor,
     HuberFactorizer,
+    ResidualFactorizer,
     RobustBayesianFactorizer,
     TrimmedFactorizer,
     noisy_ids,
 )
+from noisewise.errors import unsaid, warn
 from noisewise.models.low_rank import Rowwise
+from noisewise.models.residual import Layer
 from noisewise.models.sensor_models import NEED_COORDINATES, SENSOR_MODELS, build
 from noisewise.models.type_mean import TypeMean
 
@@ -261,3 +265,43 @@ def test_asking_while_another_thread_fits_gives_the_answer_of_one_fit(case, hast
         thread.join()
     assert wrong == []
     assert asked
+
+
+def test_fits_that_overlap_in_threads_leave_the_filters_of_warnings_as_they_were(monkeypatch):
+    """The first is inside when the second comes, and leaves before it."""
+    rows = [(place, t, place + np.sin(t / 9)) for place in range(4) for t in range(30)]
+    model = ResidualFactorizer(DeviationFactorizer(**QUICK), base="type", validation_fraction=0.01)
+    first_is_in, second_is_in, first_is_out = (threading.Event() for _ in range(3))
+    warnings.resetwarnings()  # for the rest of this test
+    learn, before = Layer.learn, list(warnings.filters)
+
+    def slowly(base, factorizer, *given):
+        if threading.current_thread() is threads[0]:
+            first_is_in.set()
+            second_is_in.wait(60)
+        else:
+            second_is_in.set()
+            first_is_out.wait(60)
+        return learn(base, factorizer, *given)
+
+    monkeypatch.setattr(Layer, "learn", slowly)
+    threads = [threading.Thread(target=clone(model).fit, args=[rows]) for _ in range(2)]
+    threads[0].start()
+    assert first_is_in.wait(60)
+    threads[1].start()
+    threads[0].join()
+    first_is_out.set()
+    threads[1].join()
+    assert warnings.filters == before
+
+
+def test_a_warning_is_left_unsaid_in_one_thread_alone():
+    with unsaid("Predictions"), warnings.catch_warnings(record=True) as heard:
+        warnings.simplefilter("always")
+        warn("Predictions have not settled.")
+        warn("Nothing was held out.")
+        thread = threading.Thread(target=warn, args=["Predictions of another thread."])
+        thread.start()
+        thread.join()
+    told = [str(one.message) for one in heard]
+    assert told == ["Nothing was held out.", "Predictions of another thread."]

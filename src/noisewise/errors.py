@@ -19,11 +19,16 @@ An interrupt is no error: it passes ``except Exception``, and ends whatever loop
 
 import sys
 import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 from typing import Any
 
 from noisewise.showing import printable
 
 PACKAGE = "noisewise."
+
+_unsaid: ContextVar[tuple[str, ...]] = ContextVar("unsaid", default=())
 
 
 class NoisewiseError(Exception):
@@ -83,8 +88,24 @@ class FitInterrupted(KeyboardInterrupt):
         self.model = model
 
 
+@contextmanager
+def unsaid(beginning: str) -> Iterator[None]:
+    """Give no warning of this package that begins so, for a while, in this thread alone.
+
+    The filters of Python's warnings belong to the whole process: fits in several threads would
+    leave them changed.
+    """
+    before = _unsaid.set((*_unsaid.get(), beginning))
+    try:
+        yield
+    finally:
+        _unsaid.reset(before)
+
+
 def warn(message: str, category: type[Warning] = UserWarning) -> None:
     """Warn of something at the line outside of this package that led to it."""
+    if message.startswith(_unsaid.get()):
+        return
     frame, level = sys._getframe(1), 2
     while frame.f_back is not None and frame.f_globals.get("__name__", "").startswith(PACKAGE):
         frame, level = frame.f_back, level + 1

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import logging
 import time as clock
-import warnings
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, ClassVar, Literal, NamedTuple, Self
@@ -20,7 +19,7 @@ from noisewise import storage
 from noisewise.calibration import Calibration
 from noisewise.engine.factors import Moments
 from noisewise.engine.series import Array, Ints, Series
-from noisewise.errors import ModelFileError, SettingError
+from noisewise.errors import ModelFileError, SettingError, unsaid
 from noisewise.models.base import Factorizer
 from noisewise.models.changing import in_one_step
 from noisewise.models.interpolation import LinearInterpolator
@@ -266,8 +265,7 @@ class AutoFactorizer(InTime):
         Those ``alike`` what is missing calibrate it.
         """
         started = clock.perf_counter()
-        with warnings.catch_warnings():  # a chain that has not settled is judged as it is
-            warnings.filterwarnings("ignore", "Predictions have not settled")
+        with unsaid("Predictions have not settled"):  # a chain is judged as it is
             model.fit(seen.take(part == TRAIN))
         seconds = clock.perf_counter() - started
         group = sensor_modes(self.time, self.group, seen.ids)[1]

@@ -10,7 +10,6 @@ common.
 from __future__ import annotations
 
 import time as clock
-import warnings
 from pathlib import Path
 from typing import Any, ClassVar, Literal, NamedTuple, Self
 
@@ -20,7 +19,7 @@ import numpy.typing as npt
 from noisewise import storage
 from noisewise.calibration import Calibration
 from noisewise.engine.factors import Moments
-from noisewise.errors import DataWarning, ModelFileError
+from noisewise.errors import ModelFileError, unsaid
 from noisewise.models.base import Factorizer
 from noisewise.models.bayesian import BayesianFactorizer
 from noisewise.models.changing import in_one_step
@@ -253,9 +252,8 @@ class ResidualFactorizer(InTime):
         self, factorizers: list[Any], seen: Observations, held_out: Observations | None
     ) -> list[Layer]:
         pairs = zip(self._bases(), factorizers, strict=True)
-        with warnings.catch_warnings():  # a short run will do: held-out cells judge what it came to
-            warnings.filterwarnings("ignore", "Predictions have not settled")
-            warnings.simplefilter("ignore", DataWarning)  # of residuals that are all 0
+        # A short run will do: held-out cells judge what it came to. And a base may leave nothing.
+        with unsaid("Predictions have not settled"), unsaid("All "):
             return [Layer.learn(base, factorizer, seen, held_out) for base, factorizer in pairs]
 
     @property
