@@ -15,6 +15,7 @@ import argparse
 import json
 import os
 import time
+import warnings
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -23,6 +24,7 @@ import numpy.typing as npt
 
 from noisewise import BayesianFactorizer, DeviationFactorizer, metrics
 from noisewise.datasets import read
+from noisewise.errors import UnknownIdsWarning
 from noisewise.experiments.ratings import where_and_when
 from noisewise.observations import Observations
 
@@ -150,8 +152,10 @@ def _predicted(model: Any, newcomer: Newcomer, n: int) -> tuple[Array, ...]:
     if n:
         who = model.fold_in(newcomer.items[:n].tolist(), newcomer.values[:n])
         cells = newcomer.asked.tolist()
-    interval = who.predict_interval(cells, coverage=COVERAGE)
-    return (*who.predict(cells, return_std=True), *interval)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", UnknownIdsWarning)  # a stranger is one
+        interval = who.predict_interval(cells, coverage=COVERAGE)
+        return (*who.predict(cells, return_std=True), *interval)
 
 
 def _kept(path: Path | None) -> dict[str, Any]:

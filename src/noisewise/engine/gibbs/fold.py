@@ -1,18 +1,55 @@
-"""A row that comes later: drawn from its own observations, all else as in the kept draws."""
+"""A row that comes later: learned from its own observations, all else as in the kept draws.
+
+In every draw the new row has a normal distribution given its observations and their noise. It is
+kept whole, as mean and covariance: a single draw from it would add the luck of that draw to what is
+predicted. The noise is expected rather than drawn for the same reason, in turn with the row (EM).
+"""
 
 from __future__ import annotations
 
+from typing import Any, NamedTuple
+
 import numpy as np
+from scipy.linalg import cholesky, solve_triangular
 
 from noisewise.engine.blas import one_blas_thread
-from noisewise.engine.gibbs.noise import FLOOR, draw_noise
+from noisewise.engine.gibbs.noise import FLOOR, SHAPE
 from noisewise.engine.gibbs.ordinal import draw_levels
 from noisewise.engine.gibbs.posterior import Posterior, Rows, Side
-from noisewise.engine.gibbs.random import FOLD, key
-from noisewise.engine.gibbs.rows import draw_rows, sums_for
+from noisewise.engine.gibbs.problem import Floats64
+from noisewise.engine.gibbs.random import FOLD, generator, key
 from noisewise.engine.state import Codes, Floats
 
-ROUNDS = {"gaussian": 2, "ordinal": 4}  # of conditional draws, from the average row's noise
+ROUNDS = {"gaussian": 2, "ordinal": 4}  # of row and noise in turn, from the average row's noise
+STEPS = 3  # of the noise in a round
+ROUNDING = 1e-6  # share of the largest variance that single precision may take from another
+
+
+class Seen(NamedTuple):
+    """What a new row was seen with, in one draw: rows of the other mode.
+
+    Attributes
+    ----------
+    x, biases, noise
+        Factors and 1, biases, and factors of the noise.
+    doubt
+        Variance that comes from rows of the other mode that were never seen.
+    widths
+        Of the levels of these rows, if they are users.
+    """
+
+    x: Floats64
+    biases: Floats64
+    noise: Floats64
+    doubt: Floats64
+    widths: Floats64
+
+
+class Normal(NamedTuple):
+    """A normal distribution of a row: its mean, and H with covariance H'H."""
+
+    mean: Floats64
+    half: Floats64
 
 
 def fold_in(posterior: Posterior, mode: int, codes: Codes, values: Floats) -> Side:
@@ -21,75 +58,126 @@ def fold_in(posterior: Posterior, mode: int, codes: Codes, values: Floats) -> Si
     ``values`` are standardised, or numbers of levels.
     """
     with one_blas_thread():
-        draws = [_drawn(posterior, k, mode, codes, values) for k in range(len(posterior))]
+        draws = [_learned(posterior, k, mode, codes, values) for k in range(len(posterior))]
     return Side(1, draws.__getitem__)
 
 
-def _drawn(posterior: Posterior, number: int, mode: int, codes: Codes, values: Floats) -> Rows:
-    model, n = posterior.model, len(codes)
+def _learned(posterior: Posterior, number: int, mode: int, codes: Codes, values: Floats) -> Rows:
+    model = posterior.model
     one = {name: array[number] for name, array in posterior.draws.items()}
-    other = posterior.side(1 - mode, codes).rows(number)
-    width = -(-max(model.rank, 1) // 16) * 16
-    factors = np.zeros((1 + n, width), dtype=np.float32)
-    factors[1:, : model.rank] = other.factors
-    biases = np.append(np.float32(0.0), other.biases)
+    seen = _seen(posterior, number, one, mode, codes)
+    centre, precision = _prior(posterior, one, mode, codes)
     last = mode == len(posterior.shape) - 1
-    level = one["level"].astype(np.float64) if last else np.ones(len(one["level"]))
-    noise = np.empty((1 + n, model.noise_rank), dtype=np.float32)
-    if model.noise_rank:
-        noise[0], noise[1:] = level, other.noise
+    level = one["level"].astype(np.float64)
+    common = level if last or not model.noise_rank else np.ones_like(level)
     widths = one["width_centre"][None].astype(np.float64)
-    chosen, index = np.zeros(1, dtype=np.int32), np.arange(n, dtype=np.int32)
-    starts, others = np.array([0, n]), index[None] + np.int32(1)
-    effects = np.empty((0, model.rank + 1), dtype=np.float32)
-    if model.sets:
-        effects = _effect(posterior, one, mode, codes)
-    centre, precision = (one[name][mode].astype(np.float64) for name in ("centres", "precisions"))
 
-    fitted = np.zeros(n, dtype=np.float32)
-    fitted += one["typical"][mode, -1] + other.biases
-    fitted += other.factors @ one["typical"][mode, :-1]
-    target = values.astype(np.float32)
+    own, target = common, values.astype(np.float64)
+    row = Normal(one["typical"][mode].astype(np.float64), np.zeros_like(precision))
     for turn in range(ROUNDS[model.likelihood]):
-        root = _roots(posterior, number, noise)
+        noise = seen.noise @ own if model.noise_rank else np.full(len(codes), level[0])
+        weight = 1.0 / (np.maximum(noise, FLOOR) + seen.doubt)
         if model.ordinal:
-            cuts = np.ascontiguousarray(other.widths, np.float64) if mode == 1 else widths
-            target = np.empty(n, dtype=np.float32)
-            rows = index if mode == 1 else chosen  # each rating has cut-points of its own user
-            ends = np.arange(n + 1) if mode == 1 else starts
-            draw_levels(
-                rows, ends, values.astype(np.int32), fitted, root, cuts, widths[0],
-                np.ones_like(widths[0]), posterior.scale.anchor, 0.0,
-                key(model.seed, FOLD, number, turn, 0), target, np.zeros(len(rows), dtype=np.bool_),
+            rng = generator(model.seed, FOLD, number, turn, 1)
+            drawn = row.mean + row.half.T @ rng.standard_normal(len(row.mean))
+            target = _hidden(
+                posterior, mode, values, seen, seen.x @ drawn + seen.biases, weight, widths,
+                key(model.seed, FOLD, number, turn, 0),
             )  # fmt: skip
-        draw_rows(
-            chosen, starts, index, others, factors, biases, 0, root, target, centre, effects,
-            precision, model.rank, key(model.seed, FOLD, number, turn, 1), sums_for(root), fitted,
-        )  # fmt: skip
+        row = _given(seen.x, target - seen.biases, weight, centre, precision)
         if model.noise_rank:
-            draw_noise(
-                chosen, starts, others, noise, 0, target - fitted, level,
-                key(model.seed, FOLD, number, turn, 2),
-            )  # fmt: skip
+            left = target - seen.biases - seen.x @ row.mean
+            squared = left**2 + ((seen.x @ row.half.T) ** 2).sum(axis=1)
+            own = _noise(own, seen, squared, common)
+    mean = row.mean.astype(np.float32)[None]
     return Rows(
-        factors[:1, : model.rank], biases[:1], noise[:1],
+        mean[:, :-1],
+        mean[:, -1],
+        own[None, : model.noise_rank].astype(np.float32),
         widths.astype(np.float32) if mode == 0 else np.empty((1, 0), dtype=np.float32),
         np.zeros(1, dtype=np.bool_),
-    )  # fmt: skip
+        (row.half.T @ row.half).astype(np.float32)[None],
+    )
 
 
-def _roots(posterior: Posterior, number: int, noise: Floats) -> Floats:
-    """Root of the precision of the new row's observations."""
-    if posterior.model.noise_rank == 0:
-        level = posterior.draws["level"][number, 0]
-        return np.full(len(noise) - 1, 1.0 / np.sqrt(level), dtype=np.float32)
-    variance = np.maximum(noise[1:] @ noise[0], np.float32(FLOOR))
-    return np.asarray(1.0 / np.sqrt(variance), dtype=np.float32)
+def _seen(posterior: Posterior, number: int, one: dict[str, Any], mode: int, codes: Codes) -> Seen:
+    other = posterior.side(1 - mode, codes).rows(number)
+    x = np.column_stack([other.factors, np.ones(len(codes))]).astype(np.float64)
+    own, unknown = one["covariances"][mode], one["covariances"][1 - mode]
+    z = np.append(one["typical"][mode, :-1], 1.0)
+    doubt = z @ unknown @ z + np.sum((own * unknown)[:-1, :-1])
+    biases, noise, widths = (
+        array.astype(np.float64) for array in (other.biases, other.noise, other.widths)
+    )
+    return Seen(x, biases, noise, doubt * other.unknown, np.ascontiguousarray(widths))
 
 
-def _effect(posterior: Posterior, one: dict[str, Floats], mode: int, codes: Codes) -> Floats:
-    """Return what the new row's set adds to its prior mean."""
+def _prior(
+    posterior: Posterior, one: dict[str, Any], mode: int, codes: Codes
+) -> tuple[Floats64, Floats64]:
+    """Mean and precision of the new row before its values, given its set as far as it is known.
+
+    The sets that effects were learned from are those of rows that have been there for long. A new
+    row has begun one: what is missing to a common size N is taken to be like the sets of all rows.
+    Of nothing, that makes the average row and the covariance of all rows, as an id never seen has
+    them; of N and more, what a row with this set has in a sweep.
+    """
+    centre, precision = (one[name][mode].astype(np.float64) for name in ("centres", "precisions"))
+    if not posterior.model.sets:
+        return centre, precision
+    count = posterior.counts[mode]
+    common = np.sqrt(count[count > 0]).mean() ** 2
+    missing = max(0.0, 1.0 - len(codes) / common)
     first = 0 if mode == 0 else posterior.shape[1]
     known = codes[codes < posterior.shape[1 - mode]]
-    weights = one["features"][first + known].astype(np.float32)
-    return np.asarray(weights.sum(axis=0, keepdims=True) / np.sqrt(np.float32(len(codes))))
+    effect = one["features"][first + known].astype(np.float64).sum(axis=0)
+    effect /= np.sqrt(max(len(codes), common))
+    if missing:
+        effect += missing * (one["typical"][mode] - centre)
+        covariance = (1.0 - missing) * np.linalg.inv(precision)
+        covariance += missing * one["covariances"][mode]
+        covariance += ROUNDING * np.diag(covariance).max() * np.eye(len(covariance))
+        precision = np.linalg.inv(covariance)
+    return centre + effect, precision
+
+
+def _given(
+    x: Floats64, target: Floats64, weight: Floats64, centre: Floats64, precision: Floats64
+) -> Normal:
+    """Return a row given its observations: a weighted regression."""
+    given = (x * weight[:, None]).T @ x + precision
+    root = cholesky(given, lower=True, check_finite=False)
+    half = solve_triangular(root, np.eye(len(given)), lower=True, check_finite=False)
+    return Normal(half.T @ (half @ (x.T @ (weight * target) + precision @ centre)), half)
+
+
+def _noise(own: Floats64, seen: Seen, squared: Floats64, common: Floats64) -> Floats64:
+    """Return the factors of the noise that are expected given squared residuals.
+
+    A residual is a sum of parts, one of each factor and one of doubt (see ``noise.py``).
+    """
+    for _ in range(STEPS):
+        parts = seen.noise * own
+        share = parts / (parts.sum(axis=1) + seen.doubt)[:, None]
+        expected = share**2 * squared[:, None] + parts * (1.0 - share)
+        rate = (SHAPE - 1.0) * common + 0.5 * (expected / seen.noise).sum(axis=0)
+        own = rate / (SHAPE - 1.0 + 0.5 * len(squared))
+    return own
+
+
+def _hidden(
+    posterior: Posterior, mode: int, values: Floats, seen: Seen, fitted: Floats64,
+    weight: Floats64, widths: Floats64, key: np.uint64,
+) -> Floats64:  # fmt: skip
+    """Draw hidden values of levels, given the row; each has the cut-points of its own user."""
+    n = len(values)
+    rows = np.arange(n if mode == 1 else 1, dtype=np.int32)
+    ends = np.arange(n + 1) if mode == 1 else np.array([0, n])
+    target = np.empty(n, dtype=np.float32)
+    draw_levels(
+        rows, ends, values.astype(np.int32), fitted.astype(np.float32),
+        np.sqrt(weight).astype(np.float32), seen.widths if mode == 1 else widths, widths[0],
+        np.ones_like(widths[0]), posterior.scale.anchor, 0.0, key, target,
+        np.zeros(len(rows), dtype=np.bool_),
+    )  # fmt: skip
+    return target.astype(np.float64)

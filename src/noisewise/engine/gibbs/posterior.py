@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -35,13 +36,18 @@ class Scale(NamedTuple):
 
 
 class Rows(NamedTuple):
-    """Some rows of a mode in one draw; ``unknown`` ones stand for ids never seen."""
+    """Some rows of a mode in one draw; ``unknown`` ones stand for ids never seen.
+
+    Rows that were not drawn, but are known by their distribution, have a ``covariance`` each, the
+    bias last.
+    """
 
     factors: Floats
     biases: Floats
     noise: Floats
     widths: Floats
     unknown: npt.NDArray[np.bool_]
+    covariance: Floats
 
     def take(self, chosen: Any) -> Rows:
         """Return some of the rows."""
@@ -164,7 +170,8 @@ class Posterior:
         if mode == 0:
             widths = one["widths"][codes].astype(np.float32)
             widths[unknown] = one["width_centre"]
-        return Rows(factors, biases, noise, widths, unknown)
+        drawn = np.empty((len(codes), 0, 0), dtype=np.float32)
+        return Rows(factors, biases, noise, widths, unknown, drawn)
 
     def side(self, mode: int, codes: Codes) -> Side:
         """Rows of a mode by their codes, in every draw."""
@@ -216,6 +223,8 @@ class Posterior:
                 if a.unknown.any():
                     spread = _spread(b, self.draws["covariances"][draw, mode])
                     square[a.unknown] += spread.astype(np.float32)
+                for row in range(len(a.covariance) if a.covariance.size else 0):
+                    square[row] += _spread(b, a.covariance[row]).astype(np.float32)
                 if not self.model.ordinal:
                     np.clip(mean, self.scale.low, self.scale.high, out=mean)
                 total += mean
@@ -330,24 +339,30 @@ class Posterior:
     def extra(self, draw: int, rows: list[Rows], places: npt.NDArray[np.int32]) -> Floats64:
         """Variance of the mean in one draw: rows never seen, and time in between."""
         extra = np.zeros(places.shape[1])
-        unknown = [r.unknown[at] for r, at in zip(rows, places, strict=True)]
-        for mode, new in enumerate(unknown):
-            if new.any():
-                covariance = self.draws["covariances"][draw, mode]
+        found = [self._open(draw, mode, r, places[mode]) for mode, r in enumerate(rows)]
+        for mode, cases in enumerate(found):
+            for which, covariance in cases:
                 others = [
-                    r.take(at[new])
+                    r._replace(covariance=r.covariance[:, :0, :0]).take(at[which])
                     for m, (r, at) in enumerate(zip(rows, places, strict=True))
                     if m != mode
                 ]
-                extra[new] += _spread(_product(others), covariance)
+                extra[which] += _spread(_product(others), covariance)
             if self.model.time:
-                settings = self.draws["path_settings"][draw]
+                settings, new = self.draws["path_settings"][draw], rows[mode].unknown[places[mode]]
                 extra += np.where(new, path_variance(settings, mode), gap_variance(settings, mode))
-        both = unknown[0] & unknown[1]
-        if both.any():
-            first, second = self.draws["covariances"][draw, :2, :-1, :-1]
-            extra[both] += float((first * second).sum())
+        for (first, one), (second, other) in itertools.product(found[0], found[1]):
+            extra[first & second] += float((one * other)[:-1, :-1].sum())
         return extra
+
+    def _open(
+        self, draw: int, mode: int, rows: Rows, places: npt.NDArray[np.int32]
+    ) -> list[tuple[npt.NDArray[np.bool_], Floats]]:
+        """Which cells have a row of a mode that is not settled in this draw; its covariance."""
+        cases = [(rows.unknown[places], self.draws["covariances"][draw, mode])]
+        if rows.covariance.size:
+            cases += [(places == row, own) for row, own in enumerate(rows.covariance)]
+        return [(which, covariance) for which, covariance in cases if which.any()]
 
     def _levelled(self, mode: int, hidden: Moments, widths: Floats) -> Moments:
         """Moments of levels whose hidden values are normal; ``widths`` of the first mode's rows."""
