@@ -86,6 +86,12 @@ def test_only_times_that_numbers_can_tell_apart_are_read(tmp_path, text):
         read(path, time="time")
 
 
+@pytest.mark.parametrize("time", [np.array([1, 2**64 - 1], np.uint64), np.array([1.0, 1e30])])
+def test_times_of_arrays_do_not_wrap(tmp_path, time):
+    with pytest.raises(DataError, match=r"Row 1 of time is .*, more than 2\*\*53 seconds"):
+        read(npz(tmp_path / "r.npz", RATINGS | {"time": time}), time="time")
+
+
 def test_readings_and_times_with_underscores_are_no_numbers(tmp_path):
     path = tmp_path / "t.csv"
     path.write_text("time,hall,attic\n1,1_0,2\n2,3,4\n")

@@ -29,6 +29,8 @@ _NUMPY_TYPES = (
     *(nw.Float32, nw.Float64),
 )
 
+_FARTHEST = 2.0**53  # seconds from 1970: beyond, floats do not tell one from the next
+
 
 class Column(NamedTuple):
     """One column of a table."""
@@ -204,6 +206,9 @@ def check_seconds(column: Any, n_rows: int) -> NDArray[Any]:
         raise DataError(f"Row {row} of time is {array[row]}; drop the row or give it a time.")
     if array.dtype.kind == "M":
         array = array.astype("datetime64[s]")
+    elif (far := np.abs(array.astype(np.float64)) > _FARTHEST).any():
+        row = int(far.argmax())
+        raise DataError(f"Row {row} of time is {array[row]}, more than 2**53 seconds from 1970.")
     return array.astype(np.float64 if array.dtype.kind == "f" else np.int64)
 
 
