@@ -14,7 +14,7 @@ from noisewise.engine.state import Floats
 from noisewise.errors import ModelFileError
 from noisewise.storage import Tensors, take, take_whole
 
-START_STD = 0.3  # of factors at the start: smaller ones take many sweeps to grow
+START_STD = 0.15  # of factors at the start: smaller ones take many sweeps to grow
 PATHS = ((0, 0.8), (0, 0.98), (1, 0.95))  # mode of a path, and phi that its prior is around
 PATH_VARIANCE = 0.03  # that the prior of its stationary variance is around
 CUT_WIDTH = 0.7  # that the prior of the widths of levels is around

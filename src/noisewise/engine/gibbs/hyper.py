@@ -24,16 +24,16 @@ Array = npt.NDArray[np.float64]
 
 MEAN_WEIGHT = 2.0  # rows that the prior mean, zero, is worth
 SCALE_SHAPE = SCALE_RATE = 0.5  # of the Gamma prior of scales
-FIRST_SCALE = 0.7  # before scales are drawn
+FIRST_SCALE = 0.5  # before scales are drawn
 MOST_STEPS = 50  # outwards, each by a factor of e, when a slice is looked for
 
 
 def freedom(D: int, rows: int) -> float:
     """Return the degrees of freedom of the prior, for so many coordinates and rows.
 
-    Half as many again as there are coordinates, up to five rows for each; then they soon vanish.
+    Half as many again as there are coordinates, up to ten rows for each; then they soon vanish.
     """
-    return D + 0.5 * D * min(1.0, (5.0 * D / rows) ** 2)
+    return D + 0.5 * D * min(1.0, (10.0 * D / rows) ** 4)
 
 
 def draw_common(
