@@ -128,3 +128,16 @@ def test_the_std_is_that_of_the_draws(extremes):
         draws.append(user.biases[0] + item.biases[0] + user.factors[0] @ item.factors[0])
     ignorance = model.predict_parts([(39, 0)])[2][0]
     assert ignorance == pytest.approx(np.std(draws) * posterior.scale.scale, rel=1e-4)
+
+
+def test_only_a_scale_bounds_predictions():
+    rng = np.random.default_rng(93)
+    a, b = (np.append(rng.normal(size=n), 4.0) for n in (30, 25))
+    values = np.outer(a, b)  # the largest one is hidden
+    known = np.ones(values.shape, dtype=bool)
+    known[-1, -1] = False
+    model = fitted(np.argwhere(known), values[known], rank=4)
+    assert model.value_range_ is None
+    assert model.predict([(30, 25)])[0] == pytest.approx(16.0, rel=0.01)
+    stars = np.clip(np.round(values + 3.0), 1, 5)
+    assert fitted(np.argwhere(known), stars[known], rank=4, sweeps=100).value_range_ == (1.0, 5.0)

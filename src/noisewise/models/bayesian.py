@@ -33,7 +33,7 @@ from noisewise.engine.training import Callback, train
 from noisewise.errors import DataError, SettingError, warn
 from noisewise.models.changing import at_one_moment, in_one_step, interrupted
 from noisewise.models.low_rank import Rowwise
-from noisewise.models.sampling import FEWEST_DRAWS, check_draws, draws_worth, prepare
+from noisewise.models.sampling import FEWEST_DRAWS, check_draws, draws_worth, is_scale, prepare
 from noisewise.models.settings import Rule, check, either, number, one_of, whole
 from noisewise.models.trained import RULES, Learner, fixed_seed, range_of, warn_if_alike, with_ids
 from noisewise.observations import (
@@ -103,7 +103,9 @@ class BayesianFactorizer(Learner, Rowwise):
     samples : int
         Draws to keep for predictions, of all chains together.
     value_range : "auto", None or (low, high)
-        Clip predictions to the range of the training values, not at all, or to this range.
+        Clip predictions to the range of the training values, not at all, or to this range. "auto"
+        does where values are a scale, as stars are: both ends were given more than once. The
+        largest of many measurements is no bound.
     unknown : "default" or float
         What to predict for a cell with an id never seen: what is known of the rest, or a constant.
     duplicates : {"error", "last", "mean"}
@@ -260,7 +262,9 @@ class BayesianFactorizer(Learner, Rowwise):
             validation = observe(validation, ids=observations.ids)
             observations = with_ids(observations, validation)
         seed = fixed_seed(self.random_state)
-        value_range = range_of(self.value_range, observations)
+        value_range = None
+        if self.value_range != "auto" or is_scale(observations.values):
+            value_range = range_of(self.value_range, observations)
         stages = [_stage(chain) for chain in range(self.chains)]
         checkpoints = self._checkpoints(stages, observations, len(observations), validation)
         schedule = Schedule(self.sweeps, self.burn_in, -(-self.samples // self.chains))

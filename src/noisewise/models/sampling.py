@@ -68,6 +68,11 @@ def draws_worth(runs: Sequence[Training[Chain]], sweeps: int, samples: int) -> s
     )
 
 
+def is_scale(values: Floats) -> bool:
+    """Whether both ends of the values were given more than once."""
+    return all(int((values == end).sum()) > 1 for end in (values.min(), values.max()))
+
+
 def _numbers(values: Floats, value_range: tuple[float, float] | None) -> tuple[Scale, Floats]:
     """Centre values and divide them by their std."""
     location = float(values.mean(dtype=np.float64))
