@@ -341,6 +341,57 @@ MAIN_SHARES = {"london": 0.2, "intel": 0.4}
 NOTHING = "Not measured yet."
 
 
+def known_tables() -> str:
+    rows = [
+        [
+            entry["signal"],
+            " x ".join(map(str, entry["shape"])),
+            f"{entry['noise']:g}",
+            *(f"{entry[key]:.2g}" for key in ("rmse", "noise_std", "ignorance_std")),
+            f"{100 * entry['coverage90']:.1f} %" if entry["noise"] else "",
+            "kept" if entry["kept"] and entry["same_after_load"] else "missed",
+        ]
+        for entry in bench("known_truth.json")["tables"]
+    ]
+    head = ["signal", "table", "noise", "RMSE", "noise found", "ignorance", "90 % interval covers", ""]
+    return table(head, rows)
+
+
+def known_random() -> str:
+    rows = [
+        [
+            f"{entry['users']} x {entry['items']}, {entry['each']} each",
+            f"{entry['noise_std']:.3f}",
+            f"{entry['ignorance_std']:.3f}",
+            f"{entry['rmse_over_spread']:.4f}",
+            "kept" if entry["kept"] else "missed",
+        ]
+        for entry in bench("known_truth.json")["random"]
+    ]
+    return table(["ratings", "noise found", "ignorance", "RMSE over spread", ""], rows)
+
+
+def newcomers() -> str:
+    rows = []
+    for data in ("ml100k", "ml1m"):
+        for model, measured_model in bench(f"newcomers-{data}.json")["models"].items():
+            for line in measured_model["by_ratings"]:
+                rows.append(
+                    [
+                        f"{data}, {model}",
+                        str(line["ratings"]),
+                        f"{line['rmse']:.4f}",
+                        f"{line['mean_std']:.4f}",
+                        f"{100 * line['coverage_90']:.1f} %",
+                    ]
+                )
+    return table(["data, model", "ratings", "RMSE", "mean std", "90 % interval covers"], rows)
+
+
+def bench(name: str) -> Any:
+    return json.loads((ROOT / "bench" / "results" / name).read_text())
+
+
 def of_sensors(place: str, model: str, kind: str) -> dict[float, Any]:
     """Results of a model under a protocol by share; a file holds one result or a list of them."""
     path = RESULTS / f"sensors-{place}-{model}.json"
@@ -651,7 +702,7 @@ BLOCKS = {
     f.__name__: f
     for f in (
         results, paired, time, search, deviation_ranks, variants, speed, promises,
-        bayes, bayes_paired, bayes_peers, bayes_speed, bayes_promises, bayes_small, sensor_cells, sensor_blocks, sensor_paired,
+        bayes, bayes_paired, bayes_peers, bayes_speed, bayes_promises, bayes_small, known_tables, known_random, newcomers, sensor_cells, sensor_blocks, sensor_paired,
         sensor_coverage, sensor_main, sensor_gain, sensor_noise, tensor_promises, flagship_promises,
         rivals, rivals_rounds, rivals_search, regression, readers, claims,
     )
