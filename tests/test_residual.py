@@ -17,7 +17,7 @@ from noisewise.models.type_mean import TypeMean
 from noisewise.observations import observe
 
 TYPES = ("C", "%")
-FEW = BayesianFactorizer(rank=2, deviation="constant", implicit=False, sweeps=20, burn_in=8)
+FEW = BayesianFactorizer(rank=2, deviation="constant", implicit=False, sweeps=40, burn_in=20)
 EPOCHS = TuckerFactorizer(rank=2, epochs=30)
 
 

@@ -17,6 +17,7 @@ from noisewise.models.base import OF_THE_MACHINE
 from noisewise.models.settings import check
 
 _KIND = "imputer"
+LATEST = 2**62  # time that rows may be counted from: more would not fit a number of 64 bits
 
 
 def write(path: str | Path, imputer: Any) -> None:
@@ -59,7 +60,9 @@ def read(path: str | Path, kind: type[Any]) -> Any:
 
 def _fitted(path: str | Path, entry: Any, knowledge: Knowledge) -> Fitted:
     names, lengths, clock, end = entry
-    fitted = Fitted(tuple(names), tuple(map(int, lengths)), clock, int(end))
+    if type(end) is not int or abs(end) > LATEST:
+        raise ModelFileError(f"{path} is damaged: its readings end at {storage.shown(end)}.")
+    fitted = Fitted(tuple(names), tuple(map(int, lengths)), clock, end)
     if fitted.names != knowledge.seen.names or clock not in CLOCKS:
         raise ModelFileError(f"{path} is damaged: its readings are of another table.")
     return fitted

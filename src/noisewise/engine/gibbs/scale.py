@@ -77,7 +77,10 @@ def feature_part(problem: Problem, mode: int) -> slice:
 
 
 def _newton_step(look: Look, rng: np.random.Generator) -> float:
-    """Propose a jump near the mode and accept or refuse it; 0 is refused."""
+    """Propose a jump near the mode and accept or refuse it; 0 is refused.
+
+    Where the density has no shape that numbers can hold, nothing is proposed.
+    """
 
     def proposal(slope: float, curvature: float) -> tuple[float, float]:
         variance = -1.0 / min(curvature, -1.0)
@@ -85,9 +88,13 @@ def _newton_step(look: Look, rng: np.random.Generator) -> float:
 
     value, *shape = look(0.0)
     centre, variance = proposal(*shape)
+    if not (math.isfinite(centre) and variance > 0.0):
+        return 0.0
     jump = centre + math.sqrt(variance) * float(rng.standard_normal())
     new_value, *new_shape = look(jump)
     new_centre, new_variance = proposal(*new_shape)
+    if not (math.isfinite(new_centre) and new_variance > 0.0):
+        return 0.0
     there = -0.5 * ((jump - centre) ** 2 / variance + math.log(variance))
     back = -0.5 * ((-jump - new_centre) ** 2 / new_variance + math.log(new_variance))
     return jump if math.log(rng.uniform()) < new_value - value + back - there else 0.0
