@@ -33,6 +33,7 @@ from noisewise.errors import DataError, ModelFileError, NoisewiseError
 FORMAT_VERSION = 1
 MAX_HEADER_BYTES = 16 * 2**20  # of JSON; ids are tensors, so an honest header is far smaller
 MAX_BRACKETS = 100_000  # lists and dicts in a header, each of which takes 30 times its own size
+MAX_DEPTH = 50  # of lists and dicts within each other
 MAX_TENSORS = 10_000
 TYPES = ("F16", "F32", "F64", "I32", "I64", "U8")  # that are written; of others, numpy lacks some
 MOST_OBSERVED = 2**53  # observations of a row, so that sums of them stay exact
@@ -282,6 +283,15 @@ def _check_size(path: str | Path, document: str) -> None:
         raise ModelFileError(f"{path} has {brackets:,} brackets in its header; that is not honest.")
 
 
+def _is_deep(header: Any) -> bool:
+    """Whether lists and dicts lie within each other more often than any honest header's."""
+    level = [header]
+    for _ in range(MAX_DEPTH):
+        inner = (part.values() if isinstance(part, dict) else part for part in level)
+        level = [one for parts in inner for one in parts if isinstance(one, dict | list)]
+    return bool(level)
+
+
 def _header(path: str | Path, document: str | None, kind: str) -> dict[str, Any]:
     if document is None:
         raise ModelFileError(f"{path} is a safetensors file, but noisewise did not write it.")
@@ -293,6 +303,8 @@ def _header(path: str | Path, document: str | None, kind: str) -> dict[str, Any]
         raise ModelFileError(
             f"{path} is damaged: its header cannot be read ({cut(repr(error))})."
         ) from error
+    if _is_deep(header):
+        raise ModelFileError(f"{path} has more than {MAX_DEPTH} brackets within each other.")
     if not isinstance(version, int) or version > FORMAT_VERSION:
         raise ModelFileError(
             f"{path} was written by a newer noisewise (format {shown(version)}; this one reads up "

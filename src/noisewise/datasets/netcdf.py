@@ -71,7 +71,10 @@ def read_netcdf(
             added[f"{name}_imputed"] = (data[name].isnull() & whole.notnull()).astype("int8")
         with tempfile.TemporaryDirectory() as folder:
             whole_file = Path(folder, out.name)
-            data.assign(added).to_netcdf(whole_file)
+            try:
+                data.assign(added).to_netcdf(whole_file)
+            except (ValueError, TypeError, RuntimeError) as error:  # of names and attributes
+                raise DataError(f"{out} cannot be written as NetCDF: {shortened(error)}") from error
             write_bytes(out, whole_file.read_bytes())
         return [out]
 

@@ -21,6 +21,7 @@ from scipy.sparse.linalg import svds
 from noisewise.engine.blas import one_blas_thread
 from noisewise.engine.gibbs.problem import CHUNK, in_threads
 from noisewise.engine.state import ADAGRAD_START, EpochInfo, Floats
+from noisewise.errors import DivergedError
 from noisewise.storage import Tensors, take, take_real, take_whole
 
 Places = npt.NDArray[np.int32]
@@ -147,7 +148,10 @@ def leading_vectors(matrix: Any, rank: int, rng: np.random.Generator) -> npt.NDA
         return vectors
     with one_blas_thread():
         if n <= SMALL:
-            vectors = np.linalg.eigh((matrix @ matrix.T).toarray())[1][:, : -rank - 1 : -1]
+            square = (matrix @ matrix.T).toarray()
+            if not np.isfinite(square).all():
+                raise DivergedError("These values are too large to be squared: scale them down.")
+            vectors = np.linalg.eigh(square)[1][:, : -rank - 1 : -1]
         elif many >= 1:
             start = rng.normal(size=min(matrix.shape))
             found = svds(matrix, k=many, v0=start, return_singular_vectors="u")[0]
