@@ -27,8 +27,8 @@ from data import SHAPES, Ratings, Shape, ratings, store
 from samplers import SAMPLERS
 from table import Promise
 
-from noisewise.datasets import read
-from noisewise.experiments.ratings import where_and_when
+from noisewise.data.files import read
+from noisewise.evaluation.ratings import where_and_when
 
 HERE = Path(__file__).parent
 THREADS = 2

@@ -18,12 +18,12 @@ from typing import Any
 
 from table import Promise
 
-from noisewise.datasets.sensors import named
-from noisewise.experiments.ratings import where_and_when
-from noisewise.experiments.sensors import SHARES
+from noisewise.data import Observations
+from noisewise.data.sensors import named
+from noisewise.evaluation.ratings import where_and_when
+from noisewise.evaluation.sensors import SHARES
 from noisewise.models.residual import ResidualFactorizer
 from noisewise.models.temporal import TemporalFactorizer
-from noisewise.observations import Observations
 from noisewise.splits_sensors import share_split
 
 LONDON, INTEL = "london-paper-size", "intel-2epoch"

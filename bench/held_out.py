@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from noisewise import DeviationFactorizer
-from noisewise.experiments.ratings import where_and_when
+from noisewise.evaluation.ratings import where_and_when
 from noisewise.metrics import coverage, summarise
 
 HELD_OUT = (50, 100, 200)

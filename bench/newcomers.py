@@ -23,10 +23,10 @@ import numpy as np
 import numpy.typing as npt
 
 from noisewise import BayesianFactorizer, DeviationFactorizer, metrics
-from noisewise.datasets import read
+from noisewise.data import Observations
+from noisewise.data.files import read
 from noisewise.errors import UnknownIdsWarning
-from noisewise.experiments.ratings import where_and_when
-from noisewise.observations import Observations
+from noisewise.evaluation.ratings import where_and_when
 
 MODELS = {"deviation": DeviationFactorizer, "bayesian": BayesianFactorizer}
 RATINGS = (1, 2, 3, 5, 10)

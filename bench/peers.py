@@ -23,10 +23,10 @@ import numpy as np
 from raters import RATERS, UNKNOWN, Forecast, Rater
 
 from noisewise import BayesianFactorizer, metrics
-from noisewise.datasets import read
-from noisewise.experiments.ratings import where_and_when
-from noisewise.experiments.resplits import split_ratio
-from noisewise.observations import Observations
+from noisewise.data import Observations
+from noisewise.data.files import read
+from noisewise.evaluation.ratings import where_and_when
+from noisewise.evaluation.resplits import split_ratio
 from noisewise.splits import rating_split
 
 DEFAULT = {"accuracy": ["myfm"], "small": list(RATERS)}

@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from noisewise import BayesianFactorizer
-from noisewise.observations import Observations
+from noisewise.data import Observations
 
 UNKNOWN = 3.0  # the protocol's rating for a user or an item without training ratings
 

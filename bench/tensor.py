@@ -32,8 +32,8 @@ from measure import _megabytes
 from table import Promise
 
 from noisewise import DeviationFactorizer
-from noisewise.datasets.sensors import named
-from noisewise.experiments.ratings import where_and_when
+from noisewise.data.sensors import named
+from noisewise.evaluation.ratings import where_and_when
 from noisewise.splits_sensors import share_split
 
 LONDON = (15, 19, 7_479)

@@ -14,13 +14,14 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from noisewise.experiments import ratings, sensors, time
-from noisewise.experiments.ranges import same_settings
-from noisewise.experiments.ratings import as_json
+from noisewise.evaluation import ratings, sensors
+from noisewise.evaluation.ranges import same_settings
+from noisewise.evaluation.ratings import as_json
+from noisewise.evaluation.resplits import split_ratio
+from noisewise.experiments import time
 from noisewise.experiments.reproduce import command
 from noisewise.experiments.reproduce.plan import Plan
 from noisewise.experiments.reproduce.summaries import RATIO
-from noisewise.experiments.resplits import split_ratio
 from noisewise.metrics import summarise
 from noisewise.report.canvas import render
 from noisewise.report.evidence import evidence_page, read_items

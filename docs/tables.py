@@ -13,10 +13,10 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from noisewise.experiments.ratings import compare
-from noisewise.experiments.records import read_results
-from noisewise.experiments.resplits import split_ratio
-from noisewise.experiments.sensors import compare as compare_sensors
+from noisewise.evaluation.ratings import compare
+from noisewise.evaluation.records import read_results
+from noisewise.evaluation.resplits import split_ratio
+from noisewise.evaluation.sensors import compare as compare_sensors
 from noisewise.metrics import paired_test
 from noisewise.report.claims import judge
 from noisewise.report.evidence import read_items

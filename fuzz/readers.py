@@ -33,15 +33,14 @@ from fuzz.mutating import (
     table_changed,
 )
 from noisewise.cli import app
-from noisewise.datasets import intel, laqn, movielens, netflix, sensors
-from noisewise.datasets.cells import read_cells
+from noisewise.data import Ids, intel, laqn, movielens, netflix, sensors
+from noisewise.data.asked import read_cells
 from noisewise.errors import NoisewiseError
-from noisewise.experiments import ratings
-from noisewise.experiments.records import read_results
+from noisewise.evaluation import ratings
+from noisewise.evaluation.records import read_results
+from noisewise.evaluation.tuned import best_settings
 from noisewise.experiments.reproduce.cells import Cell, Store
-from noisewise.experiments.tuned import best_settings
 from noisewise.filling import fill_file
-from noisewise.observations import Ids
 
 CSV = (",", ",", ",", ";", "\t")
 RATINGS = "user,item,rating,time\n1,a,3,978300760\n1,b,4.5,2001-01-01\n2,a,5,978302109\n7,c,1,3\n"

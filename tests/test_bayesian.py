@@ -9,8 +9,8 @@ import pandas as pd
 import pytest
 
 from noisewise import BayesianFactorizer, DataError, ModelFileError, SettingError, load, storage
+from noisewise.data import Observations, observe
 from noisewise.models import bayesian
-from noisewise.observations import Observations, observe
 
 pytestmark = pytest.mark.filterwarnings("ignore:Predictions have not settled")
 

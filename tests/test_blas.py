@@ -8,7 +8,7 @@ from sklearn.base import clone
 from threadpoolctl import ThreadpoolController
 
 from noisewise import BayesianFactorizer
-from noisewise.engine.blas import one_blas_thread
+from noisewise.engine.threads import one_blas_thread
 
 
 def blas_threads():

@@ -27,8 +27,8 @@ from noisewise import (
     noisy_ids,
 )
 from noisewise.errors import unsaid, warn
-from noisewise.models.low_rank import Rowwise
 from noisewise.models.residual import Layer
+from noisewise.models.rows import Rowwise
 from noisewise.models.sensor_models import NEED_COORDINATES, SENSOR_MODELS, build
 from noisewise.models.type_mean import TypeMean
 

@@ -10,7 +10,7 @@ import pytest
 
 import noisewise
 from noisewise.cli import main
-from noisewise.datasets.synthetic import make_ratings
+from noisewise.data.synthetic import make_ratings
 
 RATINGS = make_ratings(n_users=80, n_items=40, seed=0).observations
 USER, ITEM = RATINGS.decode()[0]

@@ -31,7 +31,7 @@ from noisewise import (
     storage,
 )
 from noisewise.errors import UnknownIdsWarning
-from noisewise.models.low_rank import Rowwise
+from noisewise.models.rows import Rowwise
 
 QUICK = {"rank": 4, "random_state": 0, "n_jobs": 1}
 FEW = QUICK | {"epochs": 15, "warmup": 2}

@@ -14,9 +14,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from noisewise.datasets import movielens, read
+from noisewise.data import movielens, observe
+from noisewise.data.files import read
 from noisewise.errors import DataError, MissingExtraError
-from noisewise.observations import observe
 
 DATA = os.environ.get("NOISEWISE_DATA")
 needs_data = pytest.mark.skipif(

@@ -7,8 +7,8 @@ import sys
 import pytest
 
 from noisewise.errors import MissingExtraError
-from noisewise.experiments import demo
-from noisewise.experiments.demo import run_demo, table
+from noisewise.evaluation import demo
+from noisewise.evaluation.demo import run_demo, table
 
 MODELS = "Biased MF", "DMF", "Bayesian"
 

@@ -10,7 +10,7 @@ import pytest
 from conftest import assert_same_bits, tensors_of
 
 from noisewise import load, storage
-from noisewise.engine import cpu
+from noisewise.engine.sgd import strata
 from noisewise.models.deviation import DeviationFactorizer
 
 
@@ -22,7 +22,7 @@ def make_model(**settings):
 @pytest.mark.parametrize("adagrad", ["coordinate", "row"])
 def test_fit_has_the_same_bits_for_any_number_of_threads(adagrad, world, tmp_path):
     shape = (200, 150)
-    assert cpu.arrange(tuple(world.X.T.astype(np.int32)), world.y, shape, width=64).side >= 4
+    assert strata.arrange(tuple(world.X.T.astype(np.int32)), world.y, shape, width=64).side >= 4
     models = [
         make_model(adagrad=adagrad, n_jobs=n_jobs).fit(world.X, world.y) for n_jobs in (1, 2, 4)
     ]
@@ -34,7 +34,7 @@ def test_fit_has_the_same_bits_for_any_number_of_threads(adagrad, world, tmp_pat
 
 
 def test_predict_has_the_same_bits_for_any_number_of_threads(world, monkeypatch):
-    monkeypatch.setattr(cpu, "CHUNK", 1000)  # so that there is work for each of them
+    monkeypatch.setattr(strata, "CHUNK", 1000)  # so that there is work for each of them
     model = make_model(epochs=3).fit(world.X, world.y)
     one = model.predict(world.X, return_std=True)
     for n_jobs in (2, 4, -1):

@@ -8,7 +8,7 @@ import pytest
 from conftest import assert_same_bits, make_world, tensors_of
 
 from noisewise import DataError, DeviationFactorizer, SettingError, observe
-from noisewise.engine import cpu
+from noisewise.engine.sgd import strata
 
 NAMES = inspect.signature(DeviationFactorizer).parameters.keys()
 
@@ -255,14 +255,14 @@ def test_a_checkpoint_needs_a_seed_to_go_on_with(small_world, tmp_path, random_s
 @checks("n_jobs")
 def test_n_jobs_is_the_number_of_threads(world, monkeypatch):
     used = set()
-    work = cpu._in_parallel
+    work = strata._in_parallel
 
     def watched(function, rounds, workers):
         used.add(workers)
         return work(function, rounds, workers)
 
-    monkeypatch.setattr(cpu, "_in_parallel", watched)
-    monkeypatch.setattr(cpu, "CHUNK", 100)
+    monkeypatch.setattr(strata, "_in_parallel", watched)
+    monkeypatch.setattr(strata, "CHUNK", 100)
     for n_jobs in (1, 3, None):
         used.clear()
         make_model(n_jobs=n_jobs, epochs=2).fit(world.X, world.y)

@@ -10,7 +10,6 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from noisewise.engine.blas import one_blas_thread
 from noisewise.engine.drift import course, memory, timetable
 from noisewise.engine.drift.chain import Probes, Sampling, Thinning
 from noisewise.engine.drift.draw import Draw, first_draw
@@ -21,6 +20,7 @@ from noisewise.engine.drift.timetable import Timetable
 from noisewise.engine.gibbs.diagnostics import effective_size
 from noisewise.engine.gibbs.problem import Model
 from noisewise.engine.gibbs.random import key
+from noisewise.engine.threads import one_blas_thread
 
 DRAWS = 4000
 LENGTHS = Lengths(0.5, 40.0)

@@ -7,7 +7,7 @@ import pytest
 
 from noisewise import metrics, observe, storage
 from noisewise.errors import FitInterrupted, ModelFileError, SettingError
-from noisewise.experiments import ratings
+from noisewise.evaluation import ratings
 from noisewise.models.drmf import Trimmed, TrimmedFactorizer
 from noisewise.models.robust import Task, biased_mf
 

@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numba import njit
 
-from noisewise.engine import cpu, narrow, reference, wide
-from noisewise.engine.state import (
+from noisewise.engine.sgd import narrow, reference, strata, wide
+from noisewise.engine.sgd.layout import (
     BIAS,
     BIAS_SUM,
     DEVIATION_SUM,
@@ -43,18 +43,18 @@ def make_params(**changed) -> Params:
     return Params(**{**chosen, **changed})
 
 
-def make_problem(params: Params, shape=(9, 7), n=40, seed=0) -> tuple[State, cpu.Blocks]:
+def make_problem(params: Params, shape=(9, 7), n=40, seed=0) -> tuple[State, strata.Blocks]:
     """Draw n different cells with values, arranged, and a state to start from."""
     rng = np.random.default_rng(seed)
     rows, columns = np.divmod(rng.permutation(math.prod(shape))[:n], shape[1])
     codes = (rows.astype(np.int32), columns.astype(np.int32))
     values = rng.normal(size=n).astype(np.float32)
-    blocks = cpu.arrange(codes, values, shape, params.layout.width)
+    blocks = strata.arrange(codes, values, shape, params.layout.width)
     counts = tuple(np.bincount(c, minlength=m) for c, m in zip(blocks.codes, shape, strict=True))
     return initial_state(params, counts), blocks
 
 
-def kernel_order(blocks: cpu.Blocks, params: Params, epoch: int) -> list[int]:
+def kernel_order(blocks: strata.Blocks, params: Params, epoch: int) -> list[int]:
     """Observations in the order in which one thread visits them."""
     strata = np.random.default_rng([params.seed, 2, epoch]).permutation(blocks.n_strata)
     order = []
@@ -64,8 +64,8 @@ def kernel_order(blocks: cpu.Blocks, params: Params, epoch: int) -> list[int]:
     return order
 
 
-def reference_epoch(state: State, blocks: cpu.Blocks, params: Params) -> tuple[float, float]:
-    """Do what ``cpu.epoch`` does, with the equations in numpy; return mean square and NLL."""
+def reference_epoch(state: State, blocks: strata.Blocks, params: Params) -> tuple[float, float]:
+    """Do what ``strata.epoch`` does, with the equations in numpy; return mean square and NLL."""
     if state.epoch == params.warmup:
         release_deviation(state, params)
     learn = params.deviation_rank > 0 and state.epoch >= params.warmup
@@ -102,7 +102,7 @@ def test_kernel_takes_the_steps_of_the_reference(
     rough = 7e-4 if adagrad == "coordinate" else 0.0  # the relative error of an inverse root
     near = 1e-4 + rough
     for _ in range(4):
-        info = cpu.epoch(fast, blocks, params, n_jobs=1)
+        info = strata.epoch(fast, blocks, params, n_jobs=1)
         squared, nll = reference_epoch(slow, blocks, params)
         assert info.train_rmse == pytest.approx(math.sqrt(squared), rel=near)
         if deviation_rank:
@@ -130,7 +130,7 @@ def test_an_inverse_root_is_off_by_less_than_a_thousandth_wherever_sums_may_be(k
 def test_without_deviation_factors_the_reported_nll_is_that_of_the_best_constant_variance():
     params = make_params(deviation_rank=0)
     state, blocks = make_problem(params)
-    info = cpu.epoch(state, blocks, params, n_jobs=1)
+    info = strata.epoch(state, blocks, params, n_jobs=1)
     s = info.train_rmse**2
     assert info.train_nll == pytest.approx(0.5 * math.log(2 * math.pi * s) + 0.5)
 
@@ -143,8 +143,10 @@ def test_the_reported_nll_is_right_for_blocks_of_many_observations(adagrad, delt
     )
     state, blocks = make_problem(params, shape=(2, 3000), n=6000)
     assert np.diff(blocks.starts).min() > 1000
-    info = cpu.epoch(state, blocks, params, n_jobs=1)
-    mean, variance = (m.astype(float) for m in cpu.predict(state, blocks.codes, params, n_jobs=1))
+    info = strata.epoch(state, blocks, params, n_jobs=1)
+    mean, variance = (
+        m.astype(float) for m in strata.predict(state, blocks.codes, params, n_jobs=1)
+    )
     loss = np.log(2 * np.pi * variance) + (blocks.values - mean) ** 2 / variance
     assert info.train_nll == pytest.approx(0.5 * loss.mean(), rel=1e-5)
 
@@ -239,13 +241,13 @@ def test_an_epoch_changes_every_array_it_should_and_no_other(adagrad, n_jobs):
         return [(a[part] != b[part]).all() for a, b in zip(before.rows, state.rows, strict=True)]
 
     before = state.copy()
-    cpu.epoch(state, blocks, params, n_jobs)  # the warm-up
+    strata.epoch(state, blocks, params, n_jobs)  # the warm-up
     for name, part in of_mean.items():
         assert all(changed(before, part)), name
     for name, part in of_deviation.items():
         assert not any(changed(before, part)), name
     before = state.copy()
-    cpu.epoch(state, blocks, params, n_jobs)
+    strata.epoch(state, blocks, params, n_jobs)
     for name, part in (of_mean | of_deviation).items():
         assert all(changed(before, part)), name
     for old, rows in zip(before.rows, state.rows, strict=True):
@@ -260,7 +262,7 @@ def test_deviation_factors_are_never_negative_and_can_reach_zero(adagrad):
     params = make_params(adagrad=adagrad, deviation_l1=0.5, deviation_learning_rate=0.3, warmup=0)
     state, blocks = make_problem(params)
     for _ in range(5):
-        cpu.epoch(state, blocks, params, n_jobs=1)
+        strata.epoch(state, blocks, params, n_jobs=1)
         for mode in range(2):
             factors = state.deviation_factors(mode, params.deviation_rank)
             assert (factors >= 0).all()
@@ -282,8 +284,8 @@ def test_predict_gives_the_moments_of_the_reference(learned):
     params = make_params(warmup=1)
     state, blocks = make_problem(params)
     for _ in range(3 if learned else 1):
-        cpu.epoch(state, blocks, params, n_jobs=1)
-    mean, variance = cpu.predict(state, blocks.codes, params, n_jobs=2)
+        strata.epoch(state, blocks, params, n_jobs=1)
+    mean, variance = strata.predict(state, blocks.codes, params, n_jobs=2)
     cells = list(zip(*(codes.tolist() for codes in blocks.codes), strict=True))
     expected = np.array([reference.mean_and_variance(state, cell, params) for cell in cells])
     np.testing.assert_allclose(mean, expected[:, 0], rtol=1e-5, atol=1e-6)
@@ -294,9 +296,9 @@ def test_predict_gives_the_moments_of_the_reference(learned):
 def test_released_factors_that_no_epoch_has_trained_add_no_variance():
     params = make_params(warmup=1)
     state, blocks = make_problem(params)
-    cpu.epoch(state, blocks, params, n_jobs=1)
+    strata.epoch(state, blocks, params, n_jobs=1)
     release_deviation(state, params)  # as when an interrupt comes in the middle of the next epoch
-    _, variance = cpu.predict(state, blocks.codes, params, n_jobs=1)
+    _, variance = strata.predict(state, blocks.codes, params, n_jobs=1)
     np.testing.assert_array_equal(variance, np.float32(state.variance))
 
 
@@ -304,7 +306,7 @@ def test_predicting_no_cells_gives_no_numbers():
     params = make_params()
     state, _ = make_problem(params)
     empty = np.empty(0, dtype=np.int32)
-    mean, variance = cpu.predict(state, (empty, empty), params, n_jobs=2)
+    mean, variance = strata.predict(state, (empty, empty), params, n_jobs=2)
     assert len(mean) == len(variance) == 0
 
 
@@ -313,7 +315,7 @@ def test_values_that_are_all_alike_stay_finite():
     state, blocks = make_problem(params)
     blocks.values[:] = 0.0
     for _ in range(4):
-        info = cpu.epoch(state, blocks, params, n_jobs=1)
+        info = strata.epoch(state, blocks, params, n_jobs=1)
         assert math.isfinite(info.train_nll)
     assert state.is_finite()
 
@@ -358,7 +360,7 @@ def check_arrangement(codes, shape, blocks):
 def test_blocks_of_a_stratum_share_no_row(drawn):
     codes, shape = drawn
     values = np.arange(len(codes[0]), dtype=np.float32)
-    check_arrangement(codes, shape, cpu.arrange(codes, values, shape, width=64))
+    check_arrangement(codes, shape, strata.arrange(codes, values, shape, width=64))
 
 
 @pytest.mark.parametrize(
@@ -368,12 +370,12 @@ def test_full_matrices_of_any_shape_are_arranged(shape):
     rows, columns = np.divmod(np.arange(math.prod(shape)), shape[1])
     codes = (rows.astype(np.int32), columns.astype(np.int32))
     values = np.arange(len(rows), dtype=np.float32)
-    check_arrangement(codes, shape, cpu.arrange(codes, values, shape, width=64))
+    check_arrangement(codes, shape, strata.arrange(codes, values, shape, width=64))
 
 
 def test_rows_without_observations_have_a_place_too():
     codes = (np.array([0, 4], dtype=np.int32), np.array([9, 0], dtype=np.int32))
-    blocks = cpu.arrange(codes, np.array([0.0, 1.0], dtype=np.float32), (5, 10), width=64)
+    blocks = strata.arrange(codes, np.array([0.0, 1.0], dtype=np.float32), (5, 10), width=64)
     check_arrangement(codes, (5, 10), blocks)
 
 
@@ -381,13 +383,13 @@ def test_stripes_weigh_the_same_though_few_rows_are_busy():
     rng = np.random.default_rng(0)
     n, shape = 200_000, (3_000, 2_000)
     codes = tuple((m * rng.random(n) ** 1.5).astype(np.int32) for m in shape)
-    blocks = cpu.arrange(codes, np.zeros(n, dtype=np.float32), shape, width=64)
+    blocks = strata.arrange(codes, np.zeros(n, dtype=np.float32), shape, width=64)
     assert blocks.side >= 8
     sizes = np.diff(blocks.starts).reshape(blocks.side, blocks.side)
     by_first = sizes.sum(axis=0)  # block k of every stratum has the k-th stripe of the first mode
     assert by_first.max() < 1.1 * by_first.mean()
-    strata = sizes.max(axis=1)  # a stratum takes as long as its largest block
-    assert strata.sum() < 1.5 * n / blocks.side
+    longest = sizes.max(axis=1)  # a stratum takes as long as its largest block
+    assert longest.sum() < 1.5 * n / blocks.side
 
 
 def test_rows_start_on_cache_lines_and_a_copy_is_its_own():

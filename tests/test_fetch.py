@@ -16,7 +16,8 @@ from functools import partial
 import pytest
 
 from noisewise.cli import main
-from noisewise.datasets import fetch, read, sensors
+from noisewise.data import fetch, sensors
+from noisewise.data.files import read
 from noisewise.errors import DataError, MissingExtraError, SettingError
 
 pytest.importorskip("pooch")

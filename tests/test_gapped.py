@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.parquet as parquet
 import pytest
 
-from noisewise.datasets.gapped import beside, find_roles, lacking, read_gapped
+from noisewise.data.gapped import beside, find_roles, lacking, read_gapped
 from noisewise.errors import DataError, MissingExtraError, SettingError
 from noisewise.imputer import DeviationImputer
 

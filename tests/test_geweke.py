@@ -14,7 +14,6 @@ from typing import NamedTuple
 import numpy as np
 import pytest
 
-from noisewise.engine.blas import one_blas_thread
 from noisewise.engine.gibbs import problem, scale, sweep
 from noisewise.engine.gibbs.draw import CUT_WIDTH, PATHS, Draw, first_draw
 from noisewise.engine.gibbs.hyper import MEAN_WEIGHT, SCALE_RATE, SCALE_SHAPE, freedom
@@ -22,6 +21,7 @@ from noisewise.engine.gibbs.noise import SHAPE
 from noisewise.engine.gibbs.problem import Model, Problem
 from noisewise.engine.gibbs.scale import PATH_PRIOR, feature_part
 from noisewise.engine.gibbs.sweep import SCALES_FROM, SPREAD_RATE, SPREAD_SHAPE, Sweeper
+from noisewise.engine.threads import one_blas_thread
 
 SWEEPS = 2  # from a draw of the prior: the second starts from what the first one left
 LEVELS, ANCHOR = 4, 2

@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 from test_geweke import FARTHEST, Array, clipped, log_mean, mean_square, normals
 
-from noisewise.engine.blas import one_blas_thread
 from noisewise.engine.drift import memory, timetable
 from noisewise.engine.drift.draw import Draw, first_draw
 from noisewise.engine.drift.memory import AMPLITUDE_SHAPE, NOISE_SHAPE
@@ -18,6 +17,7 @@ from noisewise.engine.gibbs import problem
 from noisewise.engine.gibbs.hyper import MEAN_WEIGHT
 from noisewise.engine.gibbs.noise import SHAPE
 from noisewise.engine.gibbs.problem import Model
+from noisewise.engine.threads import one_blas_thread
 
 SWEEPS = 3  # from a draw of the prior: later ones start from what the first one left
 LENGTHS = Lengths(0.3, 30.0)

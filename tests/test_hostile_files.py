@@ -12,14 +12,14 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from noisewise.datasets import intel, laqn, limits, read, sensors
-from noisewise.datasets.cells import read_cells
-from noisewise.datasets.gapped import read_gapped
+from noisewise.data import Ids, intel, laqn, limits, sensors
+from noisewise.data.asked import read_cells
+from noisewise.data.files import read
+from noisewise.data.gapped import read_gapped
 from noisewise.errors import DataError, SettingError
-from noisewise.experiments.records import read_results
-from noisewise.experiments.tuned import best_settings, read_tuned
+from noisewise.evaluation.records import read_results
+from noisewise.evaluation.tuned import best_settings, read_tuned
 from noisewise.filling import fill_file
-from noisewise.observations import Ids
 from noisewise.showing import listed
 
 USERS, ITEMS = Ids.encode([1, 2], "user")[0], Ids.encode(["a", "b"], "item")[0]

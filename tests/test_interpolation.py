@@ -9,10 +9,10 @@ import pytest
 from sklearn.base import clone
 from sklearn.exceptions import NotFittedError
 
+from noisewise.data import observe
 from noisewise.errors import DataError, ModelFileError, SettingError
 from noisewise.models.interpolation import LinearInterpolator, fit_walk
 from noisewise.models.smoother import OUSmoother
-from noisewise.observations import observe
 
 TYPES = ("calm", "wild")
 

@@ -298,17 +298,17 @@ def test_a_file_that_makes_no_sense_is_refused(fitted, tmp_path, message):
 
 
 def test_an_interrupt_before_the_first_epoch_is_passed_on(small_world, monkeypatch, ctrl_c):
-    from noisewise.engine import cpu
+    from noisewise.engine.sgd import strata
 
     visited = []
 
-    def interrupted(*given, epoch=cpu.epoch):
+    def interrupted(*given, epoch=strata.epoch):
         visited.append(given)
         if len(visited) == 3:
             ctrl_c()
         return epoch(*given)
 
-    monkeypatch.setattr(cpu, "epoch", interrupted)
+    monkeypatch.setattr(strata, "epoch", interrupted)
     model = make_model()
     with pytest.raises(KeyboardInterrupt):
         model.fit(small_world.X, small_world.y)

@@ -3,7 +3,8 @@
 import numpy as np
 import pytest
 
-from noisewise.datasets import netflix, read
+from noisewise.data import netflix
+from noisewise.data.files import read
 from noisewise.errors import DataError
 
 FIRST = "1:\n1488844,3,2005-09-06\n822109,5,2005-05-13\n885013,4,2005-10-19\n"

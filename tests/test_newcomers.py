@@ -13,7 +13,7 @@ from noisewise import (
     TrimmedFactorizer,
     metrics,
 )
-from noisewise.engine.foldin import fold_in
+from noisewise.engine.sgd.fold_in import fold_in
 
 QUICK = {"random_state": 0, "n_jobs": 1}
 MODELS = {

@@ -3,10 +3,9 @@
 import numpy as np
 import pytest
 
-from noisewise.datasets import sensors
+from noisewise.data import Observations, observe, sensors
 from noisewise.errors import SettingError
 from noisewise.noise_sensors import noise_model, noisy_places, noisy_series, unusual
-from noisewise.observations import Observations, observe
 
 PLACES, KINDS, STEPS = 9, 2, 240
 

@@ -15,8 +15,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from sklearn.exceptions import DataConversionWarning
 
+from noisewise.data import Ids, Observations, encode_ids, id_columns, observe
 from noisewise.errors import DataError
-from noisewise.observations import Ids, Observations, encode_ids, id_columns, observe
 
 TRIPLES = [("ann", "Alien", 5.0), ("bob", "Alien", 3.5), ("ann", "Brazil", 0.0)]
 CELLS = [("ann", "Alien"), ("bob", "Alien"), ("ann", "Brazil")]

@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 
 from noisewise import DataError, SettingError, metrics, observe
-from noisewise.experiments import ratings
-from noisewise.experiments.resplits import split_ratio
-from noisewise.experiments.trials import rating_task
+from noisewise.evaluation import ratings
+from noisewise.evaluation.resplits import split_ratio
+from noisewise.evaluation.trials import rating_task
 
 SMALL = {"rank": 2, "epochs": 4, "n_jobs": 1}
 

@@ -2,8 +2,8 @@
 
 import pytest
 
-from noisewise.datasets import read
-from noisewise.experiments.ratings import compare, evaluate
+from noisewise.data.files import read
+from noisewise.evaluation.ratings import compare, evaluate
 
 
 @pytest.fixture(scope="module")

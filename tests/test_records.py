@@ -5,7 +5,7 @@ import json
 import pytest
 
 from noisewise.errors import DataError
-from noisewise.experiments.records import Record, read_results
+from noisewise.evaluation.records import Record, read_results
 
 ABOUT = {"model": "ou", "data": {"observations": 9}}
 

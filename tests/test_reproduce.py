@@ -12,8 +12,8 @@ import numpy as np
 import pytest
 
 from noisewise.errors import DataError, MissingExtraError, SettingError
-from noisewise.experiments import ratings
-from noisewise.experiments.ratings import as_json
+from noisewise.evaluation import ratings
+from noisewise.evaluation.ratings import as_json
 from noisewise.experiments.reproduce import plan as planning
 from noisewise.experiments.reproduce.adopting import adopt, agree, numbered
 from noisewise.experiments.reproduce.cells import Cell, Store, settings_of

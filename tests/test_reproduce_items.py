@@ -11,9 +11,11 @@ from test_reproduce import write_ratings
 
 from noisewise import metrics
 from noisewise.cli import main
-from noisewise.datasets.sensor_data import SensorData
+from noisewise.data import observe
+from noisewise.data.sensor_data import SensorData
 from noisewise.errors import SettingError
-from noisewise.experiments.ratings import as_json
+from noisewise.evaluation.ratings import as_json
+from noisewise.evaluation.sensors import evaluate as evaluate_sensors
 from noisewise.experiments.reproduce import command, noise, small_worlds, sources
 from noisewise.experiments.reproduce import plan as planning
 from noisewise.experiments.reproduce.adopting import adopt
@@ -22,9 +24,7 @@ from noisewise.experiments.reproduce.command import ITEMS, chosen, reproduce
 from noisewise.experiments.reproduce.sensor_cells import sensor_cell
 from noisewise.experiments.reproduce.sources import Source, busiest
 from noisewise.experiments.reproduce.summaries import holm, paired, summarised
-from noisewise.experiments.sensors import evaluate as evaluate_sensors
 from noisewise.models.sensor_models import build
-from noisewise.observations import observe
 from noisewise.report.evidence import evidence_page, read_items
 
 

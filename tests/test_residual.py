@@ -8,13 +8,13 @@ from sklearn.base import clone
 from sklearn.exceptions import NotFittedError
 
 from noisewise import load, storage
+from noisewise.data import observe
 from noisewise.errors import DataError, ModelFileError, SettingError
 from noisewise.models.bayesian import BayesianFactorizer
 from noisewise.models.residual import POWERS, Layer, ResidualFactorizer, _best_power
 from noisewise.models.smoother import OUSmoother
 from noisewise.models.tucker import TuckerFactorizer
 from noisewise.models.type_mean import TypeMean
-from noisewise.observations import observe
 
 TYPES = ("C", "%")
 FEW = BayesianFactorizer(rank=2, deviation="constant", implicit=False, sweeps=40, burn_in=20)

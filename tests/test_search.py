@@ -8,9 +8,10 @@ import numpy as np
 import pytest
 
 from noisewise import SettingError, observe
-from noisewise.experiments import ratings, search
-from noisewise.experiments.ranges import same_settings
-from noisewise.models.settings import check
+from noisewise.evaluation import ratings
+from noisewise.evaluation.ranges import same_settings
+from noisewise.experiments import search
+from noisewise.settings import check
 from noisewise.splits import rating_split
 
 RESULTS = Path(__file__).parents[1] / "docs" / "results"

@@ -5,10 +5,10 @@ import gzip
 import numpy as np
 import pytest
 
-from noisewise.datasets import intel, laqn, read, sensors
-from noisewise.datasets.sensor_data import SensorData
+from noisewise.data import intel, laqn, observe, sensors
+from noisewise.data.files import read
+from noisewise.data.sensor_data import SensorData
 from noisewise.errors import DataError
-from noisewise.observations import observe
 
 LAB = """\
 2004-03-31 03:38:15.757551 2 1 122.153 -3.91901 11.04 2.03397

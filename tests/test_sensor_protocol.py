@@ -8,11 +8,12 @@ import pytest
 from scipy import stats
 
 from noisewise import metrics
-from noisewise.datasets.sensor_data import SensorData
+from noisewise.data import observe
+from noisewise.data.sensor_data import SensorData
 from noisewise.errors import DataError, SettingError
-from noisewise.experiments.ratings import as_json
-from noisewise.experiments.resplits import split_ratio
-from noisewise.experiments.sensors import (
+from noisewise.evaluation.ratings import as_json
+from noisewise.evaluation.resplits import split_ratio
+from noisewise.evaluation.sensors import (
     Units,
     as_sensors,
     compare,
@@ -23,7 +24,6 @@ from noisewise.experiments.sensors import (
     split_of,
     trimmed_mean,
 )
-from noisewise.observations import observe
 from noisewise.splits_sensors import share_split
 
 

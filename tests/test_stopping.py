@@ -32,7 +32,7 @@ from noisewise import (
 from noisewise.cli import app
 from noisewise.engine import training
 from noisewise.engine.stopping import CtrlC
-from noisewise.experiments import ratings
+from noisewise.evaluation import ratings
 from noisewise.experiments.reproduce.cells import Cell
 
 pytestmark = pytest.mark.filterwarnings("ignore:Predictions have not settled")

@@ -29,9 +29,9 @@ from noisewise import (
     load,
     storage,
 )
+from noisewise.data.ids import Ids
 from noisewise.errors import DataError, ModelFileError
 from noisewise.models.deviation import DeviationFactorizer
-from noisewise.observations.ids import Ids
 
 
 def quick(**settings):

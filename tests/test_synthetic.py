@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from noisewise.datasets.synthetic import SyntheticRatings, make_ratings
+from noisewise.data.synthetic import SyntheticRatings, make_ratings
 from noisewise.errors import SettingError
 
 

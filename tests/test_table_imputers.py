@@ -9,10 +9,10 @@ from sklearn.exceptions import NotFittedError
 from sklearn.impute import KNNImputer
 
 from noisewise import load, storage
+from noisewise.data import observe
 from noisewise.errors import DataError, ModelFileError, SettingError
 from noisewise.models.sensors import Series, series_units
 from noisewise.models.table_imputers import TableImputer
-from noisewise.observations import observe
 
 TYPES = ("C", "%")
 

@@ -35,10 +35,10 @@ from noisewise import (
     observe,
     read,
 )
+from noisewise.data.columns import choose_columns, choose_ids
 from noisewise.errors import DataWarning, UnknownIdsWarning
 from noisewise.models.deviation import DTF
 from noisewise.models.trained import joined
-from noisewise.observations.columns import choose_columns, choose_ids
 
 pytestmark = pytest.mark.filterwarnings("ignore:Predictions have not settled")
 

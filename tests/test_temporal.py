@@ -11,11 +11,11 @@ from sklearn.base import clone
 from sklearn.exceptions import NotFittedError
 
 from noisewise import storage
+from noisewise.data import observe
 from noisewise.errors import DataError, FitInterrupted, ModelFileError, SettingError
 from noisewise.models import load
 from noisewise.models.smoother import OUSmoother
 from noisewise.models.temporal import TemporalFactorizer
-from noisewise.observations import observe
 
 pytestmark = pytest.mark.filterwarnings("ignore:Predictions have not settled")
 

@@ -22,13 +22,14 @@ from noisewise import (
     observe,
     storage,
 )
-from noisewise.datasets.sensor_data import SensorData
-from noisewise.engine import cpu, ignorance, reference
-from noisewise.engine.state import BIAS, LINE, SHARE, initial_state, release_deviation
+from noisewise.data import Ids, Observations
+from noisewise.data.sensor_data import SensorData
+from noisewise.engine.sgd import reference, strata
+from noisewise.engine.sgd import uncertainty as ignorance
+from noisewise.engine.sgd.layout import BIAS, LINE, SHARE, initial_state, release_deviation
 from noisewise.experiments import search_sensors
 from noisewise.models.deviation import DTF, PTF
 from noisewise.noise import noisy_ids
-from noisewise.observations import Ids, Observations
 
 SHAPES = [(6, 4, 9), (5, 4, 3, 6), (3, 4, 2, 3, 4)]
 
@@ -41,8 +42,8 @@ def make_cells(shape, n, seed=0):
 
 def arrange(codes, values, shape, width=64, side=4):
     """Let a few observations be enough for many strata."""
-    with mock.patch.multiple(cpu, MIN_STRATUM=1, MIN_SIDE=side):
-        return cpu.arrange(codes, values, shape, width)
+    with mock.patch.multiple(strata, MIN_STRATUM=1, MIN_SIDE=side):
+        return strata.arrange(codes, values, shape, width)
 
 
 def make_problem(params, shape, n=100):
@@ -76,7 +77,7 @@ def test_kernels_take_the_steps_of_the_reference(
     rough = 7e-4 if adagrad == "coordinate" else 0.0  # the relative error of an inverse root
     near = 1e-4 + rough
     for _ in range(4):
-        info = cpu.epoch(fast, blocks, params, n_jobs=1)
+        info = strata.epoch(fast, blocks, params, n_jobs=1)
         squared, nll = reference_epoch(slow, blocks, params)
         assert info.train_rmse == pytest.approx(math.sqrt(squared), rel=near)
         if deviation_rank:
@@ -93,7 +94,7 @@ def test_without_biases_there_are_none_and_factors_step_as_ever(shape, adagrad):
     fast, blocks = make_problem(params, shape, n=50)
     slow = fast.copy()
     for _ in range(3):
-        cpu.epoch(fast, blocks, params, n_jobs=1)
+        strata.epoch(fast, blocks, params, n_jobs=1)
         reference_epoch(slow, blocks, params)
         for got, expected in zip(fast.rows, slow.rows, strict=True):
             assert not got[:, BIAS].any()
@@ -108,13 +109,13 @@ def test_an_epoch_changes_all_factors_and_no_padding(shape, n_jobs, adagrad):
     state, blocks = make_problem(params, shape, n=256)
     layout, before = params.layout, state.copy()
     start, end = layout.deviation_start, layout.deviation_start + params.deviation_rank
-    cpu.epoch(state, blocks, params, n_jobs)  # the warm-up
+    strata.epoch(state, blocks, params, n_jobs)  # the warm-up
     for old, rows in zip(before.rows, state.rows, strict=True):
         assert (rows[:, LINE : LINE + params.rank] != old[:, LINE : LINE + params.rank]).all()
         assert (rows[:, BIAS] != old[:, BIAS]).all()
         assert not rows[:, start:end].any()
     release_deviation(before, params)
-    cpu.epoch(state, blocks, params, n_jobs)
+    strata.epoch(state, blocks, params, n_jobs)
     for old, rows in zip(before.rows, state.rows, strict=True):
         assert (rows[:, start:end] != old[:, start:end]).all()
         np.testing.assert_array_equal(rows[:, SHARE], old[:, SHARE])
@@ -128,8 +129,8 @@ def test_predict_gives_the_moments_of_the_reference(shape, learned):
     params = make_params(warmup=1)
     state, blocks = make_problem(params, shape)
     for _ in range(3 if learned else 1):
-        cpu.epoch(state, blocks, params, n_jobs=1)
-    mean, variance = cpu.predict(state, blocks.codes, params, n_jobs=2)
+        strata.epoch(state, blocks, params, n_jobs=1)
+    mean, variance = strata.predict(state, blocks.codes, params, n_jobs=2)
     cells = list(zip(*(codes.tolist() for codes in blocks.codes), strict=True))
     expected = np.array([reference.mean_and_variance(state, cell, params) for cell in cells])
     np.testing.assert_allclose(mean, expected[:, 0], rtol=1e-5, atol=1e-6)
@@ -142,7 +143,7 @@ def test_factors_that_have_nearly_vanished_are_zero(shape):
     params = make_params(l2=20.0, learning_rate=0.5)
     state, blocks = make_problem(params, shape)
     for _ in range(8):
-        cpu.epoch(state, blocks, params, n_jobs=1)
+        strata.epoch(state, blocks, params, n_jobs=1)
         for mode in range(len(shape)):
             size = np.abs(state.mean_factors(mode, params.rank))
             assert not ((size > 0) & (size < 1e-12)).any()
@@ -156,10 +157,10 @@ def test_the_variance_of_a_tensor_stays_above_its_floor(deviation_rank):
     state, blocks = make_problem(params, (6, 4, 9))
     blocks.values[:] *= 0.1
     for _ in range(4):
-        info = cpu.epoch(state, blocks, params, n_jobs=1)
+        info = strata.epoch(state, blocks, params, n_jobs=1)
         assert info.train_rmse**2 < 0.3
         assert state.variance == 0.3
-        assert (cpu.predict(state, blocks.codes, params, n_jobs=1)[1] >= np.float32(0.3)).all()
+        assert (strata.predict(state, blocks.codes, params, n_jobs=1)[1] >= np.float32(0.3)).all()
 
 
 @pytest.mark.parametrize("rank", [1, 8, 50])
@@ -234,11 +235,11 @@ def test_blocks_of_a_stratum_share_no_row_in_any_mode(shape, share, seed):
     ],
 )
 def test_there_are_strata_for_four_threads_where_they_are_worth_it(shape, n, side):
-    assert cpu._tensor_side(n, shape) == side
+    assert strata._tensor_side(n, shape) == side
 
 
 def test_larger_tensors_have_work_for_more_threads():
-    assert cpu._tensor_side(10_000_000, (1000, 1000, 1000)) == 10
+    assert strata._tensor_side(10_000_000, (1000, 1000, 1000)) == 10
 
 
 # The model.
@@ -416,10 +417,10 @@ def test_more_observations_leave_less_ignorance(split):
 @pytest.mark.parametrize("adagrad", ["coordinate", "row"])
 @pytest.mark.parametrize("shape", [(40, 4, 60), (20, 8, 4, 30)], ids=len)
 def test_fit_has_the_same_bits_for_any_number_of_threads(monkeypatch, shape, adagrad, tmp_path):
-    monkeypatch.setattr(cpu, "MIN_STRATUM", 1)
+    monkeypatch.setattr(strata, "MIN_STRATUM", 1)
     world = make_world(shape, n=4_000)
     codes = tuple(world.X.T.astype(np.int32))
-    assert cpu.arrange(codes, world.y.astype(np.float32), shape, width=64).side == 4
+    assert strata.arrange(codes, world.y.astype(np.float32), shape, width=64).side == 4
     one, *others = (
         tensors_of(make_model(adagrad=adagrad, epochs=6, n_jobs=n).fit(world.X, world.y), tmp_path)
         for n in (1, 2, 4)
@@ -433,7 +434,7 @@ def test_predict_has_the_same_bits_for_any_number_of_threads_and_cells(monkeypat
     world = make_world(shape, n=4_000)
     model = make_model(epochs=4).fit(world.X, world.y)
     for chunk in ("CHUNK", "MANY_CHUNK"):
-        monkeypatch.setattr(cpu, chunk, 500)
+        monkeypatch.setattr(strata, chunk, 500)
     one = model.predict_parts(world.X)
     for n_jobs in (2, 4):
         other = model.set_params(n_jobs=n_jobs).predict_parts(world.X)

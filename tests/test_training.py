@@ -10,7 +10,7 @@ from sklearn.base import clone
 
 from noisewise import BayesianFactorizer, observe, storage
 from noisewise.engine.checkpoints import Checkpoint
-from noisewise.engine.state import EpochInfo, Layout, State
+from noisewise.engine.sgd.layout import EpochInfo, Layout, State
 from noisewise.engine.training import train
 from noisewise.errors import DataError, DivergedError, FitInterrupted, ModelFileError
 from noisewise.models import trained

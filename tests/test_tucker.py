@@ -10,13 +10,13 @@ from sklearn.base import clone
 from sklearn.exceptions import NotFittedError
 
 from noisewise import storage
-from noisewise.datasets.sensor_data import SensorData
+from noisewise.data import observe
+from noisewise.data.sensor_data import SensorData
 from noisewise.engine import tucker
-from noisewise.engine.state import ADAGRAD_START
+from noisewise.engine.sgd.layout import ADAGRAD_START
 from noisewise.errors import DataError, DivergedError, ModelFileError, SettingError
 from noisewise.experiments import search_tucker
 from noisewise.models.tucker import TuckerFactorizer
-from noisewise.observations import observe
 
 ROOT = Path(__file__).parents[1]
 SHAPE = (12, 3, 60)

@@ -11,17 +11,17 @@ import numpy as np
 import pytest
 
 from noisewise.cli import main
-from noisewise.datasets.sensor_data import SensorData
-from noisewise.datasets.synthetic import make_ratings
+from noisewise.data import observe
+from noisewise.data.sensor_data import SensorData
+from noisewise.data.synthetic import make_ratings
 from noisewise.errors import DataError, DivergedError, MissingExtraError, SettingError
-from noisewise.experiments import ranges, ratings, trials
-from noisewise.experiments.ranges import Choices, Numbers, draw, parse_range, space_of
-from noisewise.experiments.trials import rating_task, run_trial, sensor_task
-from noisewise.experiments.tune import Budget, tune
-from noisewise.experiments.tuned import best_settings, read_tuned
+from noisewise.evaluation import ranges, ratings, trials
+from noisewise.evaluation.ranges import Choices, Numbers, draw, parse_range, space_of
+from noisewise.evaluation.trials import rating_task, run_trial, sensor_task
+from noisewise.evaluation.tune import Budget, tune
+from noisewise.evaluation.tuned import best_settings, read_tuned
 from noisewise.models import load
 from noisewise.models.sensor_models import SENSOR_MODELS
-from noisewise.observations import observe
 from noisewise.splits import rating_split
 
 RATINGS = make_ratings(n_users=60, n_items=30, seed=0).observations
@@ -120,7 +120,7 @@ def test_a_search_that_is_killed_goes_on_with_the_same_bits(task, tmp_path):
     path = tmp_path / "tuned.json"
     code = f"""
 import os, signal
-from noisewise.experiments import trials
+from noisewise.evaluation import trials
 from tests.test_tune import RATINGS, rating_task, search
 
 fit, fits = trials._fit, []
@@ -152,7 +152,7 @@ def test_models_take_turns_and_get_the_same_number_of_trials(task, tmp_path, mon
         order.append(model)
         return real(task, model, *rest)
 
-    monkeypatch.setattr("noisewise.experiments.tune.run_trial", noted)
+    monkeypatch.setattr("noisewise.evaluation.tune.run_trial", noted)
     result = search(task, "biased-mf", "dmf", trials=3)
     assert order == ["biased-mf", "dmf"] * 3
     assert {len(one["trials"]) for one in result["models"].values()} == {3}
@@ -160,7 +160,7 @@ def test_models_take_turns_and_get_the_same_number_of_trials(task, tmp_path, mon
 
 def test_minutes_are_a_budget_too_and_earlier_ones_count(task, tmp_path, monkeypatch):
     monkeypatch.setattr(
-        "noisewise.experiments.tune.run_trial",
+        "noisewise.evaluation.tune.run_trial",
         lambda task, model, settings, *_: {"settings": settings, "rmse": 1.0, "seconds": 30.0},
     )
     options = {"fixed": QUICK, "ranges": SMALL, "path": tmp_path / "tuned.json"}
@@ -205,7 +205,7 @@ def test_a_trial_that_diverges_is_noted_and_the_search_goes_on(task, monkeypatch
 
 def test_bayesian_search_learns_also_from_trials_that_diverged():
     pytest.importorskip("optuna")
-    from noisewise.experiments.suggest import suggest
+    from noisewise.evaluation.suggest import suggest
 
     space = {"x": Numbers(0.0, 1.0), "kind": Choices(((1, 2), "b")), "n": Numbers(1, 9, int=True)}
     done = []

@@ -9,12 +9,12 @@ import numpy as np
 import pytest
 from conftest import make_world
 
-from noisewise.engine import narrow, vectors, wide
+from noisewise.engine.sgd import narrow, vectors, wide
 from noisewise.models.deviation import DeviationFactorizer
 
 FITS = """
 import json
-from noisewise.engine import vectors
+from noisewise.engine.sgd import vectors
 from test_vectors import fits
 print(json.dumps([vectors.STEP, *fits()]))
 """

@@ -1,7 +1,8 @@
 """Noise-aware matrix factorization: a prediction, and how far off it may be."""
 
 from noisewise.calibration import Calibration
-from noisewise.datasets import read
+from noisewise.data import Ids, Observations, observe
+from noisewise.data.files import read
 from noisewise.errors import (
     DataError,
     DivergedError,
@@ -13,9 +14,9 @@ from noisewise.errors import (
 )
 from noisewise.imputer import DeviationImputer
 from noisewise.models import load
+from noisewise.models.auto import AutoFactorizer
 from noisewise.models.autorec import AutoRec
 from noisewise.models.bayesian import BayesianFactorizer
-from noisewise.models.choosing import AutoFactorizer
 from noisewise.models.deviation import DeviationFactorizer
 from noisewise.models.drmf import TrimmedFactorizer
 from noisewise.models.interpolation import LinearInterpolator
@@ -32,7 +33,6 @@ from noisewise.models.temporal import TemporalFactorizer
 from noisewise.models.tucker import TuckerFactorizer
 from noisewise.noise import noisy_ids, noisy_observations
 from noisewise.noise_sensors import noise_model, noisy_places, noisy_series
-from noisewise.observations import Ids, Observations, observe
 from noisewise.version import VERSION
 
 __version__ = VERSION

@@ -13,9 +13,9 @@ from typing import Any, NoReturn
 import numpy as np
 import numpy.typing as npt
 
+from noisewise.data import Ids
+from noisewise.data.tables import check_ids
 from noisewise.errors import DataError, ModelFileError
-from noisewise.observations import Ids
-from noisewise.observations.tables import check_ids
 from noisewise.storage import ANY, Tensors, check_starts, cut, shown, take, take_whole
 
 

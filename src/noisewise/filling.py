@@ -10,18 +10,17 @@ from typing import Any, Literal, cast
 
 import numpy as np
 
-from noisewise.datasets.gapped import kind_of, read_gapped
+from noisewise.data import Observations, frames, grids
+from noisewise.data.columns import find_ids
+from noisewise.data.gapped import kind_of, read_gapped
+from noisewise.data.holes import Floats, Layout
+from noisewise.data.holes import Table as Cells
+from noisewise.data.tables import check_values
 from noisewise.errors import DataError, SettingError
 from noisewise.imputer import DeviationImputer
-from noisewise.imputing import frames, grids
-from noisewise.imputing.cells import Floats, Layout
-from noisewise.imputing.cells import Table as Cells
-from noisewise.models.choosing import AutoFactorizer
+from noisewise.models.auto import AutoFactorizer
 from noisewise.models.sensors import Units
 from noisewise.noise_sensors import noise_model, noisy_series
-from noisewise.observations import Observations
-from noisewise.observations.columns import find_ids
-from noisewise.observations.tables import check_values
 from noisewise.report.canvas import require_matplotlib
 from noisewise.report.page import Table
 from noisewise.report.series import Trace

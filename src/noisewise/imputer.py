@@ -14,15 +14,16 @@ import numpy as np
 from sklearn.base import BaseEstimator, OneToOneFeatureMixin, TransformerMixin
 from sklearn.utils.validation import check_array, check_is_fitted, validate_data
 
+from noisewise.data import arrays, frames, grids
+from noisewise.data.holes import Fitted, Layout, Table, warn_of_unread
 from noisewise.errors import DataError
-from noisewise.imputing import arrays, files, frames, grids
-from noisewise.imputing.cells import Fitted, Layout, Table, warn_of_unread
+from noisewise.imputing import files
 from noisewise.imputing.knowledge import Knowledge
+from noisewise.models.auto import AutoFactorizer
 from noisewise.models.base import Factorizer
 from noisewise.models.changing import at_one_moment, in_one_step
-from noisewise.models.choosing import AutoFactorizer
 from noisewise.models.sensor_models import NEED_COORDINATES, SENSOR_MODELS, build
-from noisewise.models.settings import VERBOSE, Rule, check, one_of, random_seed, threads
+from noisewise.settings import VERBOSE, Rule, check, one_of, random_seed, threads
 
 METHODS = [name for name in SENSOR_MODELS if name not in NEED_COORDINATES]
 CHUNK = 1_000_000  # holes that are filled at a time

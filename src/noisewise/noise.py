@@ -14,7 +14,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from noisewise.errors import SettingError
 from noisewise.models.changing import as_it_is
-from noisewise.models.low_rank import Rowwise
+from noisewise.models.rows import Rowwise
 
 Table = dict[str, npt.NDArray[Any]]
 
@@ -45,7 +45,7 @@ def noisy_ids(model: Rowwise, *, mode: int | str = 0, n: int | None = 20, fewest
     Examples
     --------
     >>> from noisewise import DeviationFactorizer
-    >>> from noisewise.datasets.synthetic import make_ratings
+    >>> from noisewise.data.synthetic import make_ratings
     >>> ratings = make_ratings(n_users=60, n_items=40, seed=0).observations
     >>> model = DeviationFactorizer(rank=2, deviation_rank=1, random_state=0).fit(ratings)
     >>> sorted(noisy_ids(model, n=3))

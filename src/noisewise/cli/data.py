@@ -12,7 +12,7 @@ import typer
 from noisewise.cli.checks import folder_to_write
 from noisewise.cli.shared import Json, tell
 from noisewise.cli.tables import aligned
-from noisewise.datasets import fetch as fetching
+from noisewise.data import fetch as fetching
 from noisewise.errors import SettingError
 
 app = typer.Typer(

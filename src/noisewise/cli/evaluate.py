@@ -31,14 +31,14 @@ from noisewise.cli.shared import (
     time_of,
 )
 from noisewise.cli.tables import aligned
-from noisewise.datasets.sensor_data import SensorData
+from noisewise.data import Observations
+from noisewise.data.sensor_data import SensorData
 from noisewise.documents import is_number
 from noisewise.errors import DataError, SettingError
-from noisewise.experiments import ratings, sensors
-from noisewise.experiments.ratings import Result
-from noisewise.experiments.records import Record, read_results
+from noisewise.evaluation import ratings, sensors
+from noisewise.evaluation.ratings import Result
+from noisewise.evaluation.records import Record, read_results
 from noisewise.models import sensor_models
-from noisewise.observations import Observations
 
 
 def evaluate(

@@ -27,18 +27,17 @@ from noisewise.cli.shared import (
     tell,
 )
 from noisewise.cli.tables import aligned, records
-from noisewise.datasets import sensors
-from noisewise.datasets.files import FORMATS
-from noisewise.datasets.gapped import KINDS
+from noisewise.data import Observations, sensors
+from noisewise.data.files import FORMATS
+from noisewise.data.gapped import KINDS
 from noisewise.errors import SettingError
 from noisewise.filling import check_sensors, read_readings
 from noisewise.models import load
-from noisewise.models.choosing import AutoFactorizer
-from noisewise.models.low_rank import Rowwise
+from noisewise.models.auto import AutoFactorizer
+from noisewise.models.rows import Rowwise
 from noisewise.models.temporal import TemporalFactorizer
 from noisewise.noise import Table, noisy_ids, noisy_observations
 from noisewise.noise_sensors import noise_model, noisy_places, noisy_series
-from noisewise.observations import Observations
 
 
 def noise(

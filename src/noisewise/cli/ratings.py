@@ -25,12 +25,12 @@ from noisewise.cli.shared import (
     time_of,
 )
 from noisewise.cli.tables import as_text, records, write_table
-from noisewise.datasets.cells import read_cells, typed
+from noisewise.data.asked import read_cells, typed
 from noisewise.errors import FitInterrupted, SettingError
-from noisewise.experiments import ratings
-from noisewise.experiments.demo import run_demo
+from noisewise.evaluation import ratings
+from noisewise.evaluation.demo import run_demo
 from noisewise.models import load
-from noisewise.models.low_rank import Rowwise
+from noisewise.models.rows import Rowwise
 from noisewise.showing import printable
 
 ModelFile = Annotated[Path, typer.Argument(help="A model that `fit` wrote.", show_default=False)]

@@ -10,17 +10,16 @@ from typing import Annotated, Any
 
 import typer
 
-from noisewise import datasets, storage
+from noisewise import storage
 from noisewise.cli.checks import choice, to_write
-from noisewise.datasets import sensors
-from noisewise.datasets.files import FORMATS
-from noisewise.datasets.sensor_data import SensorData
+from noisewise.data import Observations, files, sensors
+from noisewise.data.files import FORMATS
+from noisewise.data.sensor_data import SensorData
 from noisewise.errors import SettingError
-from noisewise.experiments.ratings import MODELS, as_json
-from noisewise.experiments.sensors import as_sensors
-from noisewise.experiments.tuned import best_settings
+from noisewise.evaluation.ratings import MODELS, as_json
+from noisewise.evaluation.sensors import as_sensors
+from noisewise.evaluation.tuned import best_settings
 from noisewise.models.sensor_models import SENSOR_MODELS
-from noisewise.observations import Observations
 from noisewise.showing import printable
 
 ALL_MODELS = tuple(dict.fromkeys((*MODELS, *SENSOR_MODELS)))
@@ -113,7 +112,7 @@ def read(
     format: str | None = None,
 ) -> Observations:
     """Read observations from a file, columns as options name them."""
-    return datasets.read(
+    return files.read(
         path,
         ids=list(ids) or None,
         value=value,

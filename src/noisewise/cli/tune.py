@@ -29,19 +29,19 @@ from noisewise.cli.shared import (
     time_of,
 )
 from noisewise.cli.tables import aligned
-from noisewise.experiments import ratings, sensors
-from noisewise.experiments.ranges import parse_range
-from noisewise.experiments.ratings import Result
-from noisewise.experiments.trials import (
+from noisewise.evaluation import ratings, sensors
+from noisewise.evaluation.ranges import parse_range
+from noisewise.evaluation.ratings import Result
+from noisewise.evaluation.trials import (
     RATING_METRICS,
     SENSOR_METRICS,
     Task,
     rating_task,
     sensor_task,
 )
-from noisewise.experiments.tune import DEFAULT, METHODS, Budget
-from noisewise.experiments.tune import tune as search
-from noisewise.experiments.tuned import error
+from noisewise.evaluation.tune import DEFAULT, METHODS, Budget
+from noisewise.evaluation.tune import tune as search
+from noisewise.evaluation.tuned import error
 from noisewise.models.sensor_models import SENSOR_MODELS
 
 

@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 from typing import Any, Generic, Protocol, Self, TypeVar
 
-from noisewise.engine.state import EpochInfo
+from noisewise.engine.sgd.layout import EpochInfo
 from noisewise.errors import ModelFileError, warn
 from noisewise.storage import (
     BROKEN,

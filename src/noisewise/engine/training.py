@@ -14,7 +14,7 @@ from typing import Any, Literal
 import numpy as np
 
 from noisewise.engine.checkpoints import Carried, Checkpoint, S, Training
-from noisewise.engine.state import EpochInfo
+from noisewise.engine.sgd.layout import EpochInfo
 from noisewise.engine.stopping import CtrlC
 from noisewise.errors import DivergedError
 from noisewise.showing import progress

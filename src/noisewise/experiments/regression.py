@@ -19,7 +19,7 @@ import numpy.typing as npt
 
 from noisewise import metrics, storage
 from noisewise.errors import SettingError
-from noisewise.experiments.ratings import as_json, where_and_when
+from noisewise.evaluation.ratings import as_json, where_and_when
 from noisewise.models.linear import DeviationRegressor
 from noisewise.report.canvas import Drawing, render
 from noisewise.report.regression import line_fits

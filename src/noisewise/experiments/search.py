@@ -19,11 +19,11 @@ from typing import Any
 
 import numpy as np
 
-from noisewise import datasets, storage
+from noisewise import storage
+from noisewise.data import Observations, files
 from noisewise.errors import NoisewiseError, SettingError
-from noisewise.experiments.ranges import same_settings
-from noisewise.experiments.ratings import as_json, build, where_and_when
-from noisewise.observations import Observations
+from noisewise.evaluation.ranges import same_settings
+from noisewise.evaluation.ratings import as_json, build, where_and_when
 from noisewise.showing import progress
 from noisewise.splits import rating_split
 
@@ -168,7 +168,7 @@ def search(
     observations : Observations
         All ratings.
     name : str
-        One of ``SPACES``, or any model of ``noisewise.experiments.ratings``.
+        One of ``SPACES``, or any model of ``noisewise.evaluation.ratings``.
     more : dict
         Ranges that the model does not have in ``SPACES``, or has others of.
     trials : int
@@ -201,7 +201,7 @@ def main() -> None:
     parser.add_argument("--json", type=Path, required=True)
     given = parser.parse_args()
     try:
-        more, observations = ranges(given.ranges), datasets.read(given.data)
+        more, observations = ranges(given.ranges), files.read(given.data)
         done = json.loads(given.json.read_text())["trials"] if given.json.exists() else {}
         for name in given.model or OURS:
             trials = done.setdefault(name, [])

@@ -21,13 +21,12 @@ from unittest import mock
 import numpy as np
 
 from noisewise import storage
-from noisewise.datasets import sensors
+from noisewise.data import Observations, sensors
 from noisewise.engine import tucker
-from noisewise.experiments.ratings import as_json, where_and_when
+from noisewise.evaluation.ratings import as_json, where_and_when
+from noisewise.evaluation.sensors import SHARES
 from noisewise.experiments.search import Space, draw
-from noisewise.experiments.sensors import SHARES
 from noisewise.models.tucker import TuckerFactorizer
-from noisewise.observations import Observations
 from noisewise.showing import progress
 from noisewise.splits_sensors import share_split
 

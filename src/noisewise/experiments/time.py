@@ -14,10 +14,10 @@ import statistics
 from pathlib import Path
 from typing import Any
 
-from noisewise import datasets, metrics, storage
-from noisewise.experiments.ratings import as_json, build, where_and_when
-from noisewise.experiments.resplits import split_ratio
-from noisewise.observations import Observations
+from noisewise import metrics, storage
+from noisewise.data import Observations, files
+from noisewise.evaluation.ratings import as_json, build, where_and_when
+from noisewise.evaluation.resplits import split_ratio
 from noisewise.showing import progress
 from noisewise.splits import rating_split
 
@@ -89,7 +89,7 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--json", type=Path, required=True)
     given = parser.parse_args()
-    observations = datasets.read(given.data)
+    observations = files.read(given.data)
     fit_times(observations.take(slice(20_000)), splits=1, rounds=1)  # compile, and warm up
     rows = fit_times(observations, splits=given.splits, rounds=given.rounds)
     result = {"data": given.data.name, "summary": summary(rows), "fits": rows, **where_and_when()}

@@ -10,11 +10,11 @@ from typing import Any
 import numpy as np
 
 from noisewise import storage
+from noisewise.data.holes import CLOCKS, Fitted
 from noisewise.errors import ModelFileError, SettingError
-from noisewise.imputing.cells import CLOCKS, Fitted
 from noisewise.imputing.knowledge import Knowledge
 from noisewise.models.base import OF_THE_MACHINE
-from noisewise.models.settings import check
+from noisewise.settings import check
 
 _KIND = "imputer"
 LATEST = 2**62  # time that rows may be counted from: more would not fit a number of 64 bits

@@ -14,16 +14,16 @@ from typing import Any
 import numpy as np
 
 from noisewise import storage
+from noisewise.data import Codes, Ids, Observations, observe
+from noisewise.data.holes import Floats
+from noisewise.data.times import as_integers
 from noisewise.engine.series import Ints
 from noisewise.errors import ModelFileError
 from noisewise.filed_ids import pack_ids, unpack_ids
-from noisewise.imputing.cells import Floats
-from noisewise.imputing.times import as_integers
+from noisewise.models.auto import AutoFactorizer
 from noisewise.models.base import Factorizer
-from noisewise.models.choosing import AutoFactorizer
 from noisewise.models.nested import adjusted, pack, unpack
 from noisewise.models.sensors import Units, key_places, series_keys
-from noisewise.observations import Codes, Ids, Observations, observe
 
 
 @dataclass(frozen=True, eq=False)

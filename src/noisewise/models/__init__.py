@@ -6,10 +6,10 @@ from pathlib import Path
 
 from noisewise import storage
 from noisewise.errors import ModelFileError
+from noisewise.models.auto import AutoFactorizer
 from noisewise.models.autorec import AutoRec
 from noisewise.models.base import Factorizer
 from noisewise.models.bayesian import BayesianFactorizer
-from noisewise.models.choosing import AutoFactorizer
 from noisewise.models.deviation import DeviationFactorizer
 from noisewise.models.drmf import TrimmedFactorizer
 from noisewise.models.interpolation import LinearInterpolator

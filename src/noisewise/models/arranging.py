@@ -11,12 +11,14 @@ import numpy as np
 import numpy.typing as npt
 
 from noisewise import storage
+from noisewise.data import Ids, Observations
+from noisewise.data.timestamps import checked_stamps
 from noisewise.engine.drift.posterior import Asked, DriftPosterior
 from noisewise.engine.drift.sweep import Lengths
 from noisewise.engine.drift.timetable import Timetable
-from noisewise.engine.factors import Moments
 from noisewise.engine.series import Array
-from noisewise.engine.state import Codes
+from noisewise.engine.sgd.factors import Moments
+from noisewise.engine.sgd.layout import Codes
 from noisewise.errors import ModelFileError
 from noisewise.models.sensors import (
     Grouping,
@@ -26,8 +28,6 @@ from noisewise.models.sensors import (
     series_keys,
 )
 from noisewise.models.smoother import usual_step
-from noisewise.models.stamps import checked_stamps
-from noisewise.observations import Ids, Observations
 
 SHORTEST, LONGEST = 0.25, 4.0  # memories: in usual steps of time, and in spans of all times
 

@@ -13,12 +13,12 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from noisewise.engine.cpu import LEAST_VARIANCE
-from noisewise.engine.factors import Counts
-from noisewise.engine.state import EpochInfo
+from noisewise.data import Observations
+from noisewise.engine.sgd.factors import Counts
+from noisewise.engine.sgd.layout import EpochInfo
+from noisewise.engine.sgd.strata import LEAST_VARIANCE
 from noisewise.models.fitting import mean_and_std
 from noisewise.models.torch_state import Cells, Tensor, TorchState
-from noisewise.observations import Observations
 from noisewise.precision import standardised
 
 START_STD = 0.003  # of the first weights: many inputs must not saturate a unit

@@ -16,13 +16,12 @@ import numpy as np
 from scipy.special import expit
 
 from noisewise import storage
-from noisewise.engine.cpu import LEAST_VARIANCE
-from noisewise.engine.factors import Factors, Side
-from noisewise.engine.state import BIAS, LINE, Codes, Floats, Params, State, aligned_zeros
+from noisewise.data import Observations
+from noisewise.engine.sgd.factors import Factors, Side
+from noisewise.engine.sgd.layout import BIAS, LINE, Codes, Floats, Params, State, aligned_zeros
+from noisewise.engine.sgd.strata import LEAST_VARIANCE
 from noisewise.models.autoencoder import Network, balanced
-from noisewise.models.factored import Factored
 from noisewise.models.fitting import count_rows
-from noisewise.models.settings import Rule, number, one_of, whole
 from noisewise.models.torch_state import (
     DEVICE,
     Optimizer,
@@ -33,7 +32,8 @@ from noisewise.models.torch_state import (
     torch_threads,
 )
 from noisewise.models.trained import RULES, Fit, Plan
-from noisewise.observations import Observations
+from noisewise.models.trained_storage import Factored
+from noisewise.settings import Rule, number, one_of, whole
 
 FIRST_STEP = 0.001  # of resilient propagation, which finds its own from there
 LBFGS_STEPS = 5  # in an epoch

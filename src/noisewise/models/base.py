@@ -18,14 +18,14 @@ from sklearn.utils.validation import check_is_fitted
 
 from noisewise import storage
 from noisewise.calibration import Calibration, normal_half_width
-from noisewise.engine.factors import Moments
-from noisewise.engine.state import Codes, Floats
+from noisewise.data import Ids, Observations, encode_ids, observe, warn_of_unknown
+from noisewise.data.tables import has_names
+from noisewise.engine.sgd.factors import Moments
+from noisewise.engine.sgd.layout import Codes, Floats
 from noisewise.errors import DivergedError, ModelFileError, warn
 from noisewise.filed_ids import pack_ids, unpack_ids
 from noisewise.models.changing import at_one_moment, in_one_step
-from noisewise.models.settings import Rule, check
-from noisewise.observations import Ids, Observations, encode_ids, observe, warn_of_unknown
-from noisewise.observations.tables import has_names
+from noisewise.settings import Rule, check
 
 Array = npt.NDArray[Any]
 

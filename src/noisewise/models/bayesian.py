@@ -20,31 +20,31 @@ from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
 from noisewise import storage
-from noisewise.engine.blas import one_blas_thread
-from noisewise.engine.checkpoints import Checkpoint, Training
-from noisewise.engine.factors import Moments
-from noisewise.engine.gibbs.chain import Chain, Sampling, Schedule, convergence
-from noisewise.engine.gibbs.fold import fold_in
-from noisewise.engine.gibbs.keeping import pack, unpack
-from noisewise.engine.gibbs.posterior import Posterior, Side
-from noisewise.engine.gibbs.problem import Model
-from noisewise.engine.state import Codes, EpochInfo, Floats
-from noisewise.engine.training import Callback, train
-from noisewise.errors import DataError, SettingError, warn
-from noisewise.models.changing import at_one_moment, in_one_step, interrupted
-from noisewise.models.low_rank import Rowwise
-from noisewise.models.sampling import FEWEST_DRAWS, check_draws, draws_worth, is_scale, prepare
-from noisewise.models.settings import Rule, check, either, number, one_of, whole
-from noisewise.models.trained import RULES, Learner, fixed_seed, range_of, warn_if_alike, with_ids
-from noisewise.observations import (
+from noisewise.data import (
     Observations,
     encode_cells,
     encode_ids,
     observe,
     warn_of_unknown,
 )
+from noisewise.engine.checkpoints import Checkpoint, Training
+from noisewise.engine.gibbs.chain import Chain, Sampling, Schedule, convergence
+from noisewise.engine.gibbs.fold import fold_in
+from noisewise.engine.gibbs.keeping import pack, unpack
+from noisewise.engine.gibbs.posterior import Posterior, Side
+from noisewise.engine.gibbs.problem import Model
+from noisewise.engine.sgd.factors import Moments
+from noisewise.engine.sgd.layout import Codes, EpochInfo, Floats
+from noisewise.engine.threads import one_blas_thread
+from noisewise.engine.training import Callback, train
+from noisewise.errors import DataError, SettingError, warn
+from noisewise.models.changing import at_one_moment, in_one_step, interrupted
+from noisewise.models.rows import Rowwise
+from noisewise.models.sampling import FEWEST_DRAWS, check_draws, draws_worth, is_scale, prepare
+from noisewise.models.trained import RULES, Learner, fixed_seed, range_of, warn_if_alike, with_ids
 from noisewise.precision import standardised
 from noisewise.recommend import Seen
+from noisewise.settings import Rule, check, either, number, one_of, whole
 
 NOISE_RANK = {"constant": 0, "rank1": 1}
 WORST_RHAT = 1.2

@@ -18,10 +18,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from noisewise.engine.cpu import LEAST_VARIANCE
-from noisewise.engine.state import EpochInfo, Floats
+from noisewise.data import Observations
+from noisewise.engine.sgd.layout import EpochInfo, Floats
+from noisewise.engine.sgd.strata import LEAST_VARIANCE
 from noisewise.models.torch_state import Cells, Optimizer, Tensor, TorchState, torch_threads
-from noisewise.observations import Observations
 
 START_STD = 0.01  # of the first weights
 FIRST_MOMENTUM, CALM_EPOCHS = 0.5, 5  # the first gradients are steep

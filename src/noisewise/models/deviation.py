@@ -20,16 +20,16 @@ from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
 
-from noisewise.engine.factors import Factors
-from noisewise.engine.state import Params
+from noisewise.data import Observations, observe
+from noisewise.engine.sgd.factors import Factors
+from noisewise.engine.sgd.layout import Params
 from noisewise.errors import SettingError
 from noisewise.models.changing import in_one_step, interrupted
-from noisewise.models.factored import Factored
 from noisewise.models.fitting import continue_factors, fit_factors
-from noisewise.models.settings import Rule, check, number, one_of, whole
 from noisewise.models.trained import RULES, Fit, Plan
-from noisewise.observations import Observations, observe
+from noisewise.models.trained_storage import Factored
 from noisewise.recommend import Seen
+from noisewise.settings import Rule, check, number, one_of, whole
 
 # For tensors of sensors, near the best trials of experiments/search_sensors.py.
 PTF: dict[str, Any] = {

@@ -18,16 +18,16 @@ import numpy as np
 import numpy.typing as npt
 from sklearn.utils.validation import check_is_fitted
 
-from noisewise.engine import cpu
+from noisewise.data import Observations, observe
 from noisewise.engine.checkpoints import Training
-from noisewise.engine.factors import Factors
-from noisewise.engine.state import EpochInfo, Params, State
+from noisewise.engine.sgd import strata
+from noisewise.engine.sgd.factors import Factors
+from noisewise.engine.sgd.layout import EpochInfo, Params, State
 from noisewise.models.changing import at_one_moment
-from noisewise.models.factored import Factored
 from noisewise.models.robust import ADVICE, Task, biased_mf, positive
-from noisewise.models.settings import Rule, number, whole
 from noisewise.models.trained import RULES, Fit, Plan
-from noisewise.observations import Observations, observe
+from noisewise.models.trained_storage import Factored
+from noisewise.settings import Rule, number, whole
 from noisewise.storage import Tensors, take, take_real, take_whole
 
 COUNTS, ERRORS = ("epoch", "outliers", "changed"), ("train_rmse", "objective")  # of a round
@@ -212,7 +212,7 @@ class TrimmedFactorizer(Factored):
 
     def _epoch(self, task: Task, state: Trimmed) -> EpochInfo:
         """Visit what is not left out; after the last epoch of a round, choose anew."""
-        info = cpu.epoch(state, task.without(state.outlier), task.params, task.n_jobs)
+        info = strata.epoch(state, task.without(state.outlier), task.params, task.n_jobs)
         if state.epoch % self.round_epochs == 0:
             self._end_round(task, state)
         scale = task.units.scale

@@ -8,10 +8,11 @@ from dataclasses import replace
 import numpy as np
 import numpy.typing as npt
 
-from noisewise.engine import cpu
+from noisewise.data import Observations
 from noisewise.engine.checkpoints import Training
-from noisewise.engine.factors import Counts, Factors
-from noisewise.engine.state import (
+from noisewise.engine.sgd import strata
+from noisewise.engine.sgd.factors import Counts, Factors
+from noisewise.engine.sgd.layout import (
     Codes,
     EpochInfo,
     Floats,
@@ -22,7 +23,6 @@ from noisewise.engine.state import (
 )
 from noisewise.errors import DataError
 from noisewise.models.trained import Fit, Plan
-from noisewise.observations import Observations
 from noisewise.precision import mean_in_units, standardised
 
 ADVICE = (
@@ -112,7 +112,7 @@ def judged(
 def _train(
     params: Params,
     state: State,
-    blocks: cpu.Blocks,
+    blocks: strata.Blocks,
     location: float,
     scale: float,
     held_out: Observations | None,
@@ -120,7 +120,7 @@ def _train(
     n_jobs: int,
 ) -> Training[State]:
     def step(state: State) -> EpochInfo:
-        info = cpu.epoch(state, blocks, params, n_jobs)
+        info = strata.epoch(state, blocks, params, n_jobs)
         return replace(
             info,
             train_rmse=info.train_rmse * scale,
@@ -133,7 +133,7 @@ def _train(
         truth = held_out.values
 
         def validate(state: State) -> tuple[float, float]:
-            mean, variance = cpu.predict(state, cells, params, n_jobs)
+            mean, variance = strata.predict(state, cells, params, n_jobs)
             mean = mean_in_units(mean, location, scale)
             return judged(truth, mean, variance.astype(np.float64) * scale**2, plan.value_range)
 
@@ -155,9 +155,9 @@ def _settled(
     return Fit(factors, chosen.epoch, training.curve, training.interrupted)
 
 
-def _arranged(params: Params, data: Observations, location: float, scale: float) -> cpu.Blocks:
+def _arranged(params: Params, data: Observations, location: float, scale: float) -> strata.Blocks:
     values = standardised(data.values, location, scale)
-    return cpu.arrange(data.codes, values, data.shape, params.layout.width)
+    return strata.arrange(data.codes, values, data.shape, params.layout.width)
 
 
 def _placed(count: Counts, order: Codes) -> Counts:

@@ -19,7 +19,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from noisewise.errors import DataError, warn
 from noisewise.models.changing import at_one_moment, in_one_step
-from noisewise.models.settings import check, number, one_of, whole
+from noisewise.settings import check, number, one_of, whole
 
 STEPS = 10  # of the variance, for one of the mean
 TINY = 1e-12  # share of the mean square of y below which that of residuals is rounding

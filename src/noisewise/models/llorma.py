@@ -16,18 +16,18 @@ import numpy as np
 import numpy.typing as npt
 
 from noisewise import storage
+from noisewise.data import Observations
 from noisewise.engine import local
-from noisewise.engine.blas import one_blas_thread
-from noisewise.engine.factors import Factors, Moments
 from noisewise.engine.local import LocalState, Weights
-from noisewise.engine.state import Codes, EpochInfo, Floats, Params
+from noisewise.engine.sgd.factors import Factors, Moments
+from noisewise.engine.sgd.layout import Codes, EpochInfo, Floats, Params
+from noisewise.engine.threads import one_blas_thread
 from noisewise.errors import ModelFileError
-from noisewise.models.factored import Filed
 from noisewise.models.fitting import fit_factors, judged
-from noisewise.models.settings import Rule, number, one_of, whole
 from noisewise.models.trained import RULES, Fit, Plan
-from noisewise.observations import Observations
+from noisewise.models.trained_storage import Filed
 from noisewise.precision import mean_in_units, variance_in_units
+from noisewise.settings import Rule, number, one_of, whole
 
 GLOBAL_EPOCHS = 25
 ADVICE = "Try a smaller learning_rate (now {0.learning_rate}), or a larger l2 (now {0.l2})."

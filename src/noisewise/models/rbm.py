@@ -15,18 +15,18 @@ import numpy.typing as npt
 from sklearn.utils.validation import check_is_fitted
 
 from noisewise import storage
-from noisewise.engine.factors import Moments
-from noisewise.engine.state import Codes, Floats
+from noisewise.data import Observations, encode_ids, warn_of_unknown
+from noisewise.engine.sgd.factors import Moments
+from noisewise.engine.sgd.layout import Codes, Floats
 from noisewise.errors import DataError
 from noisewise.models.boltzmann import Machine, Schedule
 from noisewise.models.changing import at_one_moment
-from noisewise.models.factored import Filed
 from noisewise.models.fitting import check_levels, count_rows
 from noisewise.models.levels import Levels
-from noisewise.models.settings import Rule, number, one_of, whole
 from noisewise.models.torch_state import DEVICE, TorchState, device_for, torch_for, torch_threads
 from noisewise.models.trained import RULES, Fit, Plan
-from noisewise.observations import Observations, encode_ids, warn_of_unknown
+from noisewise.models.trained_storage import Filed
+from noisewise.settings import Rule, number, one_of, whole
 
 MOST_LEVELS = 50
 SETTLE = 10  # epochs, in which small random weights have yet to break their symmetry

@@ -17,18 +17,18 @@ from typing import Any, ClassVar, Literal, NamedTuple
 import numpy as np
 
 from noisewise import storage
+from noisewise.data import Observations
 from noisewise.engine.als import grouped
-from noisewise.engine.blas import one_blas_thread
 from noisewise.engine.doubt import as_factors, new_side
-from noisewise.engine.factors import Factors, Side
-from noisewise.engine.state import Codes, EpochInfo, Floats, Params
+from noisewise.engine.sgd.factors import Factors, Side
+from noisewise.engine.sgd.layout import Codes, EpochInfo, Floats, Params
+from noisewise.engine.threads import one_blas_thread
 from noisewise.engine.variational import Common, Posterior, initial_posterior, sweep
-from noisewise.models.factored import Factored
 from noisewise.models.fitting import count_rows, judged
 from noisewise.models.robust import Units
-from noisewise.models.settings import Rule, number, whole
 from noisewise.models.trained import RULES, Fit, Plan
-from noisewise.observations import Observations
+from noisewise.models.trained_storage import Factored
+from noisewise.settings import Rule, number, whole
 
 
 class RobustBayesianFactorizer(Factored):
@@ -99,7 +99,7 @@ class RobustBayesianFactorizer(Factored):
 
     Examples
     --------
-    >>> from noisewise.datasets.synthetic import make_ratings
+    >>> from noisewise.data.synthetic import make_ratings
     >>> ratings = make_ratings(n_users=60, n_items=40, seed=0).observations
     >>> model = RobustBayesianFactorizer(rank=2, epochs=20, random_state=0).fit(ratings)
     >>> bool(np.all(np.diff(model.elbo_) > 0))

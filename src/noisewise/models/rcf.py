@@ -18,15 +18,15 @@ import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
 from noisewise import storage
-from noisewise.engine import cpu
-from noisewise.engine.factors import Factors
-from noisewise.engine.state import EpochInfo, Floats, Params, State
+from noisewise.data import Observations, observe
+from noisewise.engine.sgd import strata
+from noisewise.engine.sgd.factors import Factors
+from noisewise.engine.sgd.layout import EpochInfo, Floats, Params, State
 from noisewise.models.changing import at_one_moment
-from noisewise.models.factored import Factored
 from noisewise.models.robust import ADVICE, Task, biased_mf, positive, robust_std
-from noisewise.models.settings import Rule, number, whole
 from noisewise.models.trained import RULES, Fit, Plan
-from noisewise.observations import Observations, observe
+from noisewise.models.trained_storage import Factored
+from noisewise.settings import Rule, number, whole
 
 
 class HuberFactorizer(Factored):
@@ -206,7 +206,7 @@ class HuberFactorizer(Factored):
         error = task.blocks.values - mean
         limit = np.float32(self.k * self._sigma(error))
         pulled = mean + np.clip(error, -limit, limit)
-        info = cpu.epoch(state, replace(task.blocks, values=pulled), task.params, task.n_jobs)
+        info = strata.epoch(state, replace(task.blocks, values=pulled), task.params, task.n_jobs)
         squared = float(np.mean(error.astype(np.float64) ** 2))
         scaled = math.log(2.0 * math.pi * state.variance) + squared / state.variance
         return replace(

@@ -18,18 +18,18 @@ import numpy.typing as npt
 
 from noisewise import storage
 from noisewise.calibration import Calibration
-from noisewise.engine.factors import Moments
+from noisewise.data import Observations, observe
+from noisewise.engine.sgd.factors import Moments
 from noisewise.errors import ModelFileError, unsaid
 from noisewise.models.base import Factorizer
 from noisewise.models.bayesian import BayesianFactorizer
 from noisewise.models.changing import in_one_step
 from noisewise.models.nested import adjusted, pack, shown, unpack
 from noisewise.models.sensors import MODE, SHARED, InTime
-from noisewise.models.settings import VERBOSE, Rule, check, either, number, one_of, random_seed
 from noisewise.models.smoother import OUSmoother
 from noisewise.models.trained import Trained, fixed_seed, hold_out, joined, range_of
 from noisewise.models.type_mean import TypeMean
-from noisewise.observations import Observations, observe
+from noisewise.settings import VERBOSE, Rule, check, either, number, one_of, random_seed
 
 POWERS = (0.25, 0.5, 1.0, 2.0, 4.0)  # of doubt, tried on what is held out
 

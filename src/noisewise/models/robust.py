@@ -10,13 +10,13 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from noisewise.engine import cpu
-from noisewise.engine.factors import Counts, Factors
-from noisewise.engine.state import Floats, Params, State, initial_state
+from noisewise.data import Observations
+from noisewise.engine.sgd import strata
+from noisewise.engine.sgd.factors import Counts, Factors
+from noisewise.engine.sgd.layout import Floats, Params, State, initial_state
 from noisewise.engine.training import Validate
 from noisewise.errors import ModelFileError
 from noisewise.models.fitting import count_rows, judged, mean_and_std
-from noisewise.observations import Observations
 from noisewise.precision import mean_in_units, standardised, variance_in_units
 
 NORMAL = 1.4826  # std of a normal distribution over its median absolute deviation
@@ -73,7 +73,7 @@ class Task:
     """Biased MF of standardised observations, laid out as the engine visits them."""
 
     params: Params
-    blocks: cpu.Blocks
+    blocks: strata.Blocks
     counts: tuple[Counts, ...]
     units: Units
     n_jobs: int
@@ -83,7 +83,7 @@ class Task:
         """Lay out observations."""
         units = Units.of(data.values)
         values = units.standardised(data.values)
-        blocks = cpu.arrange(data.codes, values, data.shape, params.layout.width)
+        blocks = strata.arrange(data.codes, values, data.shape, params.layout.width)
         return cls(params, blocks, count_rows(data), units, n_jobs)
 
     def start(self) -> State:
@@ -93,13 +93,13 @@ class Task:
 
     def predicted(self, state: State) -> Floats:
         """Return standardised predictions, in the order of the blocks."""
-        return cpu.predict(state, self.blocks.codes, self.params, self.n_jobs)[0]
+        return strata.predict(state, self.blocks.codes, self.params, self.n_jobs)[0]
 
     def errors(self, state: State) -> Floats:
         """Return standardised values minus predictions, in the order of the blocks."""
         return self.blocks.values - self.predicted(state)
 
-    def without(self, left_out: npt.NDArray[np.bool_]) -> cpu.Blocks:
+    def without(self, left_out: npt.NDArray[np.bool_]) -> strata.Blocks:
         """Return the blocks without some of their observations; rows stay where they are."""
         kept = ~left_out
         return replace(
@@ -120,7 +120,7 @@ class Task:
         )
 
         def judge(state: State) -> tuple[float, float]:
-            mean, variance = cpu.predict(state, cells, self.params, self.n_jobs)
+            mean, variance = strata.predict(state, cells, self.params, self.n_jobs)
             mean = mean_in_units(mean, *self.units)
             return judged(
                 held_out.values, mean, variance_in_units(variance, *self.units), value_range

@@ -8,16 +8,16 @@ from typing import Any
 
 import numpy as np
 
+from noisewise.data import Observations
 from noisewise.engine.checkpoints import Training
-from noisewise.engine.factors import Counts
 from noisewise.engine.gibbs.chain import Chain, Sampling, Schedule
 from noisewise.engine.gibbs.posterior import Scale
 from noisewise.engine.gibbs.problem import Model, Problem
 from noisewise.engine.gibbs.timeline import Timeline
-from noisewise.engine.state import Codes, Floats
+from noisewise.engine.sgd.factors import Counts
+from noisewise.engine.sgd.layout import Codes, Floats
 from noisewise.errors import DataError, SettingError
 from noisewise.models.fitting import check_levels, count_rows
-from noisewise.observations import Observations
 from noisewise.precision import standardised
 
 MOST_LEVELS = 50  # more distinct values are no levels

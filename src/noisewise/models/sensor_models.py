@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from noisewise.errors import SettingError
+from noisewise.models.auto import CANDIDATES, AutoFactorizer
 from noisewise.models.base import Factorizer
-from noisewise.models.choosing import CANDIDATES, AutoFactorizer
 from noisewise.models.deviation import DTF, PTF, DeviationFactorizer
 from noisewise.models.nested import adjusted
 from noisewise.models.residual import ResidualFactorizer

@@ -18,18 +18,18 @@ import numpy.typing as npt
 from sklearn.utils.validation import check_is_fitted
 
 from noisewise import storage
-from noisewise.engine.factors import Moments
+from noisewise.data import Ids, encode_ids, id_columns, observe
+from noisewise.data.tables import check_ids
+from noisewise.data.timestamps import checked_stamps, read_stamps
 from noisewise.engine.series import Array, Ints, Series
-from noisewise.engine.state import Codes
+from noisewise.engine.sgd.factors import Moments
+from noisewise.engine.sgd.layout import Codes
 from noisewise.errors import DataError, ModelFileError, SettingError
 from noisewise.models.base import Factorizer
 from noisewise.models.changing import at_one_moment, in_one_step
-from noisewise.models.settings import Rule, check, either, number, one_of, span, threads
-from noisewise.models.stamps import checked_stamps, read_stamps
 from noisewise.models.trained import range_of
-from noisewise.observations import Ids, encode_ids, id_columns, observe
-from noisewise.observations.tables import check_ids
 from noisewise.precision import too_coarse
+from noisewise.settings import Rule, check, either, number, one_of, span, threads
 
 PRIOR = 5.0  # observations that what a type has in common is worth
 SENSOR = "sensor"  # what the mode that is the type of sensor is called, as a rule

@@ -15,9 +15,11 @@ import numpy as np
 import numpy.typing as npt
 
 from noisewise import storage
-from noisewise.engine.factors import Moments
+from noisewise.data import Ids, encode_ids, id_columns, observe
+from noisewise.data.tables import take_apart
 from noisewise.engine.neighbours import Array, Ints, Nearest, Snapshots, nearest
-from noisewise.engine.state import Codes
+from noisewise.engine.sgd.factors import Moments
+from noisewise.engine.sgd.layout import Codes
 from noisewise.errors import DataError, ModelFileError
 from noisewise.filed_ids import pack_ids, unpack_ids
 from noisewise.models.changing import in_one_step
@@ -33,10 +35,8 @@ from noisewise.models.sensors import (
     series_keys,
     take_keys,
 )
-from noisewise.models.settings import Rule, check, either, number, whole
 from noisewise.models.trained import range_of
-from noisewise.observations import Ids, encode_ids, id_columns, observe
-from noisewise.observations.tables import take_apart
+from noisewise.settings import Rule, check, either, number, whole
 
 NEIGHBOURS = 10  # tried by "auto", at most
 POWERS = (0.0, 1.0, 2.0)  # tried by "auto"

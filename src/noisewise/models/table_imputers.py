@@ -20,10 +20,11 @@ from sklearn.impute import IterativeImputer, KNNImputer
 
 from noisewise import storage
 from noisewise.calibration import Calibration
-from noisewise.engine.blas import one_blas_thread
-from noisewise.engine.factors import Moments
+from noisewise.data import Observations, observe
 from noisewise.engine.series import Array, Series
-from noisewise.engine.state import Codes
+from noisewise.engine.sgd.factors import Moments
+from noisewise.engine.sgd.layout import Codes
+from noisewise.engine.threads import one_blas_thread
 from noisewise.errors import DataError, ModelFileError
 from noisewise.models.changing import in_one_step
 from noisewise.models.sensors import (
@@ -39,9 +40,8 @@ from noisewise.models.sensors import (
     series_units,
     take_keys,
 )
-from noisewise.models.settings import Rule, check, either, number, one_of, random_seed, whole
 from noisewise.models.trained import fixed_seed, hold_out, joined, range_of
-from noisewise.observations import Observations, observe
+from noisewise.settings import Rule, check, either, number, one_of, random_seed, whole
 
 LEAST = 1e-6  # share of a type's variance that an error has at least
 

@@ -20,14 +20,15 @@ from sklearn.utils.validation import check_is_fitted
 
 from noisewise import storage
 from noisewise.calibration import Calibration
-from noisewise.engine.blas import one_blas_thread
+from noisewise.data import Observations, observe
 from noisewise.engine.checkpoints import Checkpoint, Training
 from noisewise.engine.drift.chain import Sampling, Thinning
 from noisewise.engine.drift.posterior import DriftPosterior, unpack
-from noisewise.engine.factors import Moments
 from noisewise.engine.gibbs.chain import Chain, convergence
 from noisewise.engine.gibbs.problem import Model
-from noisewise.engine.state import Codes, EpochInfo
+from noisewise.engine.sgd.factors import Moments
+from noisewise.engine.sgd.layout import Codes, EpochInfo
+from noisewise.engine.threads import one_blas_thread
 from noisewise.engine.training import Callback, train
 from noisewise.errors import SettingError, warn
 from noisewise.models.arranging import Arrangement
@@ -35,9 +36,8 @@ from noisewise.models.changing import at_one_moment, in_one_step, interrupted
 from noisewise.models.nested import adjusted
 from noisewise.models.sampling import check_draws, draws_worth
 from noisewise.models.sensors import MODE, InTime
-from noisewise.models.settings import Rule, check, either, number, one_of, whole
 from noisewise.models.trained import RULES, Learner, fixed_seed, joined, range_of, with_ids
-from noisewise.observations import Observations, observe
+from noisewise.settings import Rule, check, either, number, one_of, whole
 
 Table = dict[str, npt.NDArray[Any]]
 SHARED = (

@@ -18,9 +18,9 @@ from typing import Any, Self
 import numpy as np
 import numpy.typing as npt
 
-from noisewise.engine.state import Codes
+from noisewise.engine.sgd.layout import Codes
 from noisewise.errors import MissingExtraError, ModelFileError, SettingError
-from noisewise.models.settings import one_of
+from noisewise.settings import one_of
 from noisewise.storage import Tensors, take, take_real, take_whole
 
 DEVICE = one_of("auto", "cpu", "cuda")  # the rule of the setting

@@ -14,13 +14,15 @@ from typing import Any, ClassVar, Literal, NamedTuple, Self
 import numpy as np
 from sklearn.utils import check_random_state
 
+from noisewise.data import Observations, observe
 from noisewise.engine.checkpoints import Checkpoint, S, Training
-from noisewise.engine.state import EpochInfo
+from noisewise.engine.sgd.layout import EpochInfo
 from noisewise.engine.training import Callback, Step, Validate, train
 from noisewise.errors import DataError, DataWarning, SettingError, warn
 from noisewise.models.base import Factorizer
 from noisewise.models.changing import NOTHING_KEPT, in_one_step, interrupted
-from noisewise.models.settings import (
+from noisewise.recommend import Seen
+from noisewise.settings import (
     VERBOSE,
     Rule,
     check,
@@ -33,8 +35,6 @@ from noisewise.models.settings import (
     threads,
     whole,
 )
-from noisewise.observations import Observations, observe
-from noisewise.recommend import Seen
 from noisewise.splits import random_split
 from noisewise.version import VERSION
 

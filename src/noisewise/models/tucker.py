@@ -13,19 +13,19 @@ import numpy as np
 import numpy.typing as npt
 
 from noisewise import storage
+from noisewise.data import Ids, Observations
 from noisewise.engine import tucker
-from noisewise.engine.factors import Moments
 from noisewise.engine.series import Array, Ints
-from noisewise.engine.state import Codes, EpochInfo, Floats
+from noisewise.engine.sgd.factors import Moments
+from noisewise.engine.sgd.layout import Codes, EpochInfo, Floats
 from noisewise.engine.training import train
 from noisewise.engine.tucker import Params, State, first_places, places_of
 from noisewise.errors import ModelFileError, SettingError
 from noisewise.models.changing import at_one_moment
 from noisewise.models.fitting import count_rows
 from noisewise.models.sensors import MODE, PRIOR, Units, sensor_modes
-from noisewise.models.settings import Rule, either, number, whole
 from noisewise.models.trained import RULES, Fit, Plan, Trained
-from noisewise.observations import Ids, Observations
+from noisewise.settings import Rule, either, number, whole
 from noisewise.showing import brief
 
 LEAST = 1e-6  # share of a type's variance that is noise at least

@@ -9,12 +9,12 @@ import numpy as np
 import numpy.typing as npt
 
 from noisewise import storage
-from noisewise.engine.factors import Moments
-from noisewise.engine.state import Codes
+from noisewise.data import observe
+from noisewise.engine.sgd.factors import Moments
+from noisewise.engine.sgd.layout import Codes
 from noisewise.errors import ModelFileError
 from noisewise.models.changing import in_one_step
 from noisewise.models.sensors import Grouping, InTime, Units, sensor_modes
-from noisewise.observations import observe
 
 
 class TypeMean(InTime):

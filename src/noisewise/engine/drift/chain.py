@@ -18,7 +18,7 @@ from noisewise.engine.gibbs.posterior import Posterior, Scale
 from noisewise.engine.gibbs.problem import Model
 from noisewise.engine.gibbs.snapshot import Snapshot, snapshot
 from noisewise.engine.series import Array, Ints
-from noisewise.engine.state import EpochInfo, Floats
+from noisewise.engine.sgd.layout import EpochInfo, Floats
 
 FEWEST = 50  # sweeps that must count before a chain may be called settled
 STANDARD = Scale(0.0, 1.0, -math.inf, math.inf, np.empty(0, dtype=np.float32), 1)

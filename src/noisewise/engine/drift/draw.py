@@ -10,7 +10,7 @@ from noisewise.engine.drift.timetable import Timetable
 from noisewise.engine.gibbs import draw as rows
 from noisewise.engine.gibbs.problem import Model
 from noisewise.engine.series import Array
-from noisewise.engine.state import Floats
+from noisewise.engine.sgd.layout import Floats
 
 START_STD = 0.1  # of factors
 STILL = 1e-8  # amplitude of courses that have not joined in

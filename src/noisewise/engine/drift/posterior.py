@@ -15,12 +15,12 @@ import numpy.typing as npt
 
 from noisewise.engine.drift import course
 from noisewise.engine.drift.timetable import as_series, gaps
-from noisewise.engine.factors import Moments
 from noisewise.engine.gibbs import cells, keeping
 from noisewise.engine.gibbs.posterior import Posterior, Sums
 from noisewise.engine.gibbs.problem import CHUNK, Model, in_threads
 from noisewise.engine.series import Array, Ints, Series
-from noisewise.engine.state import Floats
+from noisewise.engine.sgd.factors import Moments
+from noisewise.engine.sgd.layout import Floats
 from noisewise.errors import ModelFileError
 from noisewise.showing import brief
 from noisewise.storage import ANY, Tensors, check_codes, take

@@ -19,7 +19,7 @@ from noisewise.engine.drift.timetable import Timetable
 from noisewise.engine.gibbs import cells
 from noisewise.engine.gibbs.problem import Model, in_threads
 from noisewise.engine.gibbs.sweep import NOISE, ROWS, Sweeper, report
-from noisewise.engine.state import EpochInfo, Floats
+from noisewise.engine.sgd.layout import EpochInfo, Floats
 
 COURSES, MEMORY, AMPLITUDES = range(101, 104)  # streams
 ALL_FROM = 12  # sweep in which courses and low-rank noise join in: rows explain first what they can

@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from noisewise.engine.gibbs.problem import Problem
 from noisewise.engine.series import Array, Ints, Series
-from noisewise.engine.state import Codes, Floats
+from noisewise.engine.sgd.layout import Codes, Floats
 
 STRETCHES = 16  # of time, for threads to share out; their number must not depend on threads
 SHORTEST = 32  # moments in a stretch, at least

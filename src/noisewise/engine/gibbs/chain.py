@@ -9,7 +9,6 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from noisewise.engine.factors import Counts
 from noisewise.engine.gibbs import cells
 from noisewise.engine.gibbs.diagnostics import effective_size, split_rhat
 from noisewise.engine.gibbs.draw import Draw, first_draw
@@ -18,7 +17,8 @@ from noisewise.engine.gibbs.problem import Ints, Model, Problem
 from noisewise.engine.gibbs.snapshot import Snapshot, half_is_enough, snapshot
 from noisewise.engine.gibbs.sweep import Sweeper
 from noisewise.engine.gibbs.timeline import Timeline
-from noisewise.engine.state import Codes, EpochInfo, Floats
+from noisewise.engine.sgd.factors import Counts
+from noisewise.engine.sgd.layout import Codes, EpochInfo, Floats
 from noisewise.errors import ModelFileError
 from noisewise.storage import Tensors, take, take_whole
 

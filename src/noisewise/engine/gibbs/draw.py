@@ -10,7 +10,7 @@ import numpy as np
 from noisewise.engine.gibbs.hyper import FIRST_SCALE
 from noisewise.engine.gibbs.problem import Floats64, Model, Problem
 from noisewise.engine.gibbs.random import START, generator
-from noisewise.engine.state import Floats
+from noisewise.engine.sgd.layout import Floats
 from noisewise.errors import ModelFileError
 from noisewise.storage import Tensors, take, take_whole
 

@@ -12,13 +12,13 @@ from typing import Any, NamedTuple
 import numpy as np
 from scipy.linalg import cholesky, solve_triangular
 
-from noisewise.engine.blas import one_blas_thread
 from noisewise.engine.gibbs.noise import FLOOR, SHAPE
 from noisewise.engine.gibbs.ordinal import draw_levels
 from noisewise.engine.gibbs.posterior import Posterior, Rows, Side
 from noisewise.engine.gibbs.problem import Floats64
 from noisewise.engine.gibbs.random import FOLD, generator, key
-from noisewise.engine.state import Codes, Floats
+from noisewise.engine.sgd.layout import Codes, Floats
+from noisewise.engine.threads import one_blas_thread
 
 ROUNDS = {"gaussian": 2, "ordinal": 4}  # of row and noise in turn, from the average row's noise
 STEPS = 3  # of the noise in a round

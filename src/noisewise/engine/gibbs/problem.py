@@ -11,7 +11,7 @@ from typing import Any, Literal
 import numpy as np
 import numpy.typing as npt
 
-from noisewise.engine.state import Codes, Floats
+from noisewise.engine.sgd.layout import Codes, Floats
 
 TASKS = 64  # that the rows of a mode are dealt into: many enough for threads to end together
 CHUNK = 65_536  # observations in a task of loops over all of them

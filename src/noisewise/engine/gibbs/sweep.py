@@ -16,7 +16,7 @@ from noisewise.engine.gibbs.problem import Floats64, Model, Problem, in_threads
 from noisewise.engine.gibbs.random import SWEEP, generator, key
 from noisewise.engine.gibbs.rows import draw_rows, sums_for
 from noisewise.engine.gibbs.scale import CENTRE_SPREAD, feature_part
-from noisewise.engine.state import EpochInfo, Floats
+from noisewise.engine.sgd.layout import EpochInfo, Floats
 
 ROWS, COMMON, FEATURES, NOISE, PATH, PATH_SETTINGS, LEVELS, SCALE = range(1, 9)  # streams
 SETS_FROM, ALL_FROM, PATH_SETTINGS_FROM, SCALES_FROM = 3, 5, 8, 10  # sweeps when parts join in

@@ -9,7 +9,7 @@ import numpy.typing as npt
 from numba import njit
 
 from noisewise.engine.gibbs.problem import Ints, Problem
-from noisewise.engine.state import Codes
+from noisewise.engine.sgd.layout import Codes
 from noisewise.storage import Tensors, check_codes, take, take_starts
 
 _U = np.uintp

@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from noisewise.datasets.sensor_data import TIME
+from noisewise.data.sensor_data import TIME
 from noisewise.errors import DataError
-from noisewise.experiments.records import read_results
+from noisewise.evaluation.records import read_results
 from noisewise.experiments.reproduce.cells import NEUTRAL, Cell, Store
 
 MODES = ("location", "sensor", "time")

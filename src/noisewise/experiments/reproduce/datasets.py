@@ -6,11 +6,11 @@ import math
 from functools import partial
 from typing import Any
 
+from noisewise.evaluation.sensors import data_of
 from noisewise.experiments.reproduce.cells import Cell, Numbers
 from noisewise.experiments.reproduce.plan import Plan
 from noisewise.experiments.reproduce.sources import Source
 from noisewise.experiments.reproduce.summaries import Finished, rows_of
-from noisewise.experiments.sensors import data_of
 
 TITLE = "Datasets"
 

@@ -15,7 +15,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from noisewise import metrics
-from noisewise.experiments import ratings
+from noisewise.data import Observations
+from noisewise.evaluation import ratings
+from noisewise.evaluation.resplits import split_ratio
+from noisewise.evaluation.sensors import data_of
 from noisewise.experiments.reproduce.cells import Cell, Numbers, settings_of
 from noisewise.experiments.reproduce.plan import Chosen, Plan
 from noisewise.experiments.reproduce.rating_cells import rating_cell
@@ -29,10 +32,7 @@ from noisewise.experiments.reproduce.summaries import (
     scores,
     summarised,
 )
-from noisewise.experiments.resplits import split_ratio
-from noisewise.experiments.sensors import data_of
 from noisewise.models.linear import DeviationRegressor
-from noisewise.observations import Observations
 from noisewise.splits import rating_split
 
 TITLE = "Honest deviations"

@@ -8,11 +8,11 @@ from typing import Any
 
 import numpy as np
 
-from noisewise.experiments import ratings
+from noisewise.evaluation import ratings
+from noisewise.evaluation.sensors import data_of
 from noisewise.experiments.reproduce.cells import Cell, Numbers, defaults_of, settings_of
 from noisewise.experiments.reproduce.plan import Chosen
 from noisewise.experiments.reproduce.sources import Source
-from noisewise.experiments.sensors import data_of
 from noisewise.models.deviation import DeviationFactorizer
 from noisewise.splits import rating_split
 

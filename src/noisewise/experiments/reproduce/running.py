@@ -11,9 +11,9 @@ from contextlib import redirect_stderr
 from multiprocessing import active_children, get_context
 from typing import Any
 
-from noisewise.engine.blas import one_blas_thread
+from noisewise.engine.threads import one_blas_thread
 from noisewise.errors import MissingExtraError, SettingError
-from noisewise.experiments.ratings import where_and_when
+from noisewise.evaluation.ratings import where_and_when
 from noisewise.experiments.reproduce.cells import Cell, Store
 from noisewise.showing import progress
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from functools import partial
 from typing import Any
 
-from noisewise.datasets.sensor_data import SENSOR, SensorData
-from noisewise.experiments import sensors
+from noisewise.data.sensor_data import SENSOR, SensorData
+from noisewise.evaluation import sensors
 from noisewise.experiments.reproduce.cells import Cell, Numbers, defaults_of, settings_of
 from noisewise.experiments.reproduce.plan import Chosen
 from noisewise.experiments.reproduce.sources import Source

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from noisewise.evaluation.sensors import OUTAGE_SHARE, OUTAGES, SHARES, compared
 from noisewise.experiments.reproduce.cells import Cell
 from noisewise.experiments.reproduce.plan import Plan
 from noisewise.experiments.reproduce.sensor_cells import sensor_cell
@@ -17,7 +18,6 @@ from noisewise.experiments.reproduce.summaries import (
     scores,
     summarised,
 )
-from noisewise.experiments.sensors import OUTAGE_SHARE, OUTAGES, SHARES, compared
 
 TITLE = "Sensors"
 WHERE = ("dataset", "protocol", "share")

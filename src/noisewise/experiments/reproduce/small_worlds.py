@@ -10,11 +10,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from noisewise import metrics
-from noisewise.datasets.synthetic import SyntheticRatings, make_ratings
+from noisewise.data import Ids, Observations
+from noisewise.data.synthetic import SyntheticRatings, make_ratings
 from noisewise.experiments.reproduce.cells import Numbers
 from noisewise.experiments.reproduce.rating_cells import zeros
 from noisewise.models.deviation import DeviationFactorizer
-from noisewise.observations import Ids, Observations
 from noisewise.splits import random_split
 
 TEST = 0.2

@@ -9,11 +9,10 @@ from typing import Any, Literal
 
 import numpy as np
 
-from noisewise import datasets
-from noisewise.datasets.sensor_data import TIME, SensorData
-from noisewise.datasets.sensors import named
+from noisewise.data import Ids, Observations, files
+from noisewise.data.sensor_data import TIME, SensorData
+from noisewise.data.sensors import named
 from noisewise.errors import DataError
-from noisewise.observations import Ids, Observations
 
 Kind = Literal["ratings", "sensors"]
 FILES: dict[str, tuple[Kind, tuple[str, ...]]] = {
@@ -82,8 +81,8 @@ def find(folder: str | Path, times: int | None = None) -> dict[str, Source]:
     if not folder.is_dir():
         raise DataError(f"Expected a folder with copies of the data; got {folder}.")
     found = {}
-    for name, (kind, files) in FILES.items():
-        here = [folder / file for file in files if (folder / file).exists()]
+    for name, (kind, names) in FILES.items():
+        here = [folder / file for file in names if (folder / file).exists()]
         if here:
             found[name] = Source(name, here[0], times if kind == "sensors" else None)
     return found
@@ -108,6 +107,6 @@ def busiest(data: SensorData, times: int) -> SensorData:
 @lru_cache(maxsize=len(FILES))
 def _loaded(source: Source) -> Observations | SensorData:
     if source.kind == "ratings":
-        return datasets.read(source.path, time="timestamp")
+        return files.read(source.path, time="timestamp")
     data = named(source.name, source.path)
     return data if source.times is None else busiest(data, source.times)

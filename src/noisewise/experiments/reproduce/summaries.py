@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 
 from noisewise import metrics
+from noisewise.evaluation.resplits import split_ratio
 from noisewise.experiments.reproduce.cells import Cell
-from noisewise.experiments.resplits import split_ratio
 
 RATIO = "test_ratio"  # of test part to training part: what intervals over splits need
 

@@ -1,0 +1,249 @@
+"""Files with gaps: read whole, and written back in the same layout with the gaps filled.
+
+Text and Parquet hold tables. A *long* one has a row for each reading, with a column for the values;
+a *wide* one has a row for each time, and a column for each series. NetCDF holds arrays.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from noisewise.data.ids import Codes, Ids
+from noisewise.data.netcdf import read_netcdf
+from noisewise.data.rows import Rows, holes_of
+from noisewise.data.text import named_errors
+from noisewise.data.times import time_mode
+from noisewise.errors import DataError, SettingError
+from noisewise.showing import listed
+
+KINDS = {
+    ".csv": "text", ".tsv": "text", ".txt": "text", ".parquet": "parquet",
+    ".nc": "netcdf", ".nc4": "netcdf", ".netcdf": "netcdf",
+}  # fmt: skip
+USUAL = {
+    "time": ("time", "timestamp", "datetime", "date", "day", "hour", "epoch", "step"),
+    "location": ("location", "site", "station", "place", "room", "mote", "moteid", "node"),
+    "sensor": ("sensor", "species", "variable", "quantity", "parameter", "kind"),
+    "value": ("value", "reading", "measurement"),
+}
+
+Ints = NDArray[np.int64]
+
+
+@dataclass(frozen=True, eq=False)
+class Gapped:
+    """A file with gaps.
+
+    Attributes
+    ----------
+    table : pyarrow Table, DataArray or Dataset
+        What a ``DeviationImputer`` takes.
+    options : dict
+        What it must be told: time, location, sensor and value.
+    write : callable
+        Takes a path, the filled table and that of the stds; returns the paths that it wrote.
+    names : list of str
+        All columns or variables of the file.
+    """
+
+    table: Any
+    options: dict[str, Any]
+    write: Callable[[Path, Any, Any], list[Path]]
+    names: list[str]
+
+
+def read_gapped(
+    path: str | Path,
+    *,
+    time: str | None = None,
+    location: str | None = None,
+    sensor: str | None = None,
+    value: str | None = None,
+    separator: str | None = None,
+    complete: bool = False,
+) -> Gapped:
+    """Read a file with gaps.
+
+    Parameters
+    ----------
+    path : path
+        ``.csv``, ``.tsv`` or ``.txt`` (also with ``.gz``), ``.parquet``, or ``.nc`` of NetCDF.
+    time, location, sensor, value : str, optional
+        Columns; those that are not named are found by their usual names. A table with a column of
+        values is long, any other is wide. Of NetCDF, `time` and `sensor` are dimensions, and
+        `value` is the variable to fill: all over time, if it is not given.
+    separator : str, optional
+        What stands between location and sensor in the names of the columns of a wide table.
+    complete : bool
+        Add the rows that a long table lacks: every time of the table between the first and the last
+        row of a series.
+
+    Returns
+    -------
+    Gapped
+    """
+    path = Path(path)
+    if not path.is_file():
+        raise DataError(f"There is no file {path}.")
+    named = {"value": value, "time": time, "location": location, "sensor": sensor}
+    kind = kind_of(path)
+    if kind == "netcdf":
+        refuse(kind, location=location, separator=separator, complete=complete)
+        return Gapped(*read_netcdf(path, time, sensor, value))
+    with named_errors(path):
+        rows = Rows.read_text(path) if kind == "text" else Rows.read_parquet(path)
+        roles = find_roles(rows.names, named)
+        if roles["value"] is None:
+            refuse("a wide table", location=location, sensor=sensor, complete=complete)
+            return _wide(rows, roles["time"], separator)
+        refuse("a long table", separator=separator)
+        return _long(rows, roles, complete)
+
+
+def kind_of(path: Path) -> str:
+    """Return whether a file is text, Parquet or NetCDF, by its name."""
+    suffix = Path(path.name.removesuffix(".gz")).suffix.lower()
+    if suffix not in KINDS or (path.suffix == ".gz" and KINDS[suffix] != "text"):
+        raise DataError(
+            f"The name of a file with gaps must end in {', '.join(KINDS)} or .csv.gz; got {path}."
+        )
+    return KINDS[suffix]
+
+
+def beside(path: Path, word: str) -> Path:
+    """Return a path with a word before its suffix.
+
+    Examples
+    --------
+    >>> beside(Path("filled.csv.gz"), "std").name
+    'filled.std.csv.gz'
+    """
+    bare = Path(path.name.removesuffix(".gz"))
+    return path.with_name(f"{bare.stem}.{word}{bare.suffix}{path.name[len(bare.name) :]}")
+
+
+def refuse(layout: str, **options: Any) -> None:
+    """Raise for the first option that is given and would do nothing."""
+    for name, given in options.items():
+        if given:
+            raise SettingError(f"{name} does nothing for {layout}; got {given!r}, leave it out.")
+
+
+def find_roles(names: list[str], named: dict[str, str | None]) -> dict[str, str | None]:
+    """Return the column of each role: as named, else the one with a usual name, else None.
+
+    Only a table with a column of values has columns for location and sensor.
+
+    Examples
+    --------
+    >>> roles = dict.fromkeys(("value", "time", "location", "sensor"))
+    >>> find_roles(["Site", "Day", "Value"], roles)
+    {'value': 'Value', 'time': 'Day', 'location': 'Site', 'sensor': None}
+    >>> find_roles(["Day", "hall", "attic"], roles)["value"] is None
+    True
+    """
+    taken = {name for name in named.values() if name is not None}
+    roles = {}
+    for role, name in named.items():
+        usual = [n for n in names if n.strip().lower() in USUAL[role] and n not in taken]
+        if name is not None and names.count(name) != 1:
+            raise DataError(f"{role} must be one of the columns {listed(names)}; got {name!r}.")
+        if name is None and len(usual) > 1:
+            raise DataError(f"Which of the columns {listed(usual)} is the {role}? Name it.")
+        roles[role] = name or next(iter(usual), None)
+        if roles["value"] is None and role == "time":
+            break
+    return dict.fromkeys(named) | roles
+
+
+def _long(rows: Rows, roles: dict[str, str | None], complete: bool) -> Gapped:
+    options: dict[str, Any] = {role: name for role, name in roles.items() if name is not None}
+    if "time" not in options:
+        raise DataError(
+            f"Which of the columns {listed(rows.names)} is the time? Name it with time."
+        )
+    value, time = options["value"], options["time"]
+    ids = [options[role] for role in ("location", "sensor") if role in options]
+    if complete:
+        rows = _completed(rows, ids, time)
+    table = rows.frame(ids, [time], [value])
+    holes = holes_of(table.column(value))
+
+    def write(path: Path, filled: Any, std: Any) -> list[Path]:
+        columns = {name: rows.table.column(name) for name in rows.names}
+        columns[value] = rows.filled(value, filled.column(value), holes)
+        columns[f"{value}_std"] = rows.added(std.column(value))
+        columns[f"{value}_imputed"] = holes.astype(np.int8)
+        rows.write(path, columns)
+        return [path]
+
+    return Gapped(table, options, write, rows.names)
+
+
+def _wide(rows: Rows, time: str | None, separator: str | None) -> Gapped:
+    series = [name for name in rows.names if name != time]
+    table = rows.frame([], [] if time is None else [time], series)
+    options: dict[str, Any] = {"time": time}
+    if separator is not None:
+        for name in series:
+            if name.count(separator) != 1:
+                raise DataError(
+                    f"Columns must be named LOCATION{separator}SENSOR; got {name!r}: rename it, or "
+                    "leave out the separator."
+                )
+        options["location"] = lambda name: name.split(separator)[0]
+        options["sensor"] = lambda name: name.split(separator)[1]
+    holes = {name: holes_of(table.column(name)) for name in series}
+
+    def write(path: Path, filled: Any, std: Any) -> list[Path]:
+        kept = {} if time is None else {time: rows.table.column(time)}
+        both = kept | {n: rows.filled(n, filled.column(n), holes[n]) for n in series}
+        stds = kept | {n: rows.added(std.column(n)) for n in series}
+        paths = [path, beside(path, "std")]
+        for out, columns in zip(paths, (both, stds), strict=True):
+            rows.write(out, {name: columns[name] for name in rows.names})
+        return paths
+
+    return Gapped(table, options, write, rows.names)
+
+
+def _completed(rows: Rows, ids: list[str], time: str) -> Rows:
+    """Add the rows that series lack between their first and their last."""
+    coded = [Ids.encode(rows.entries(name), name)[1] for name in ids]
+    when, _ = time_mode(rows.frame([], [time], []).column(time).to_numpy(), "", 0)
+    like, at = lacking(coded, when.codes)
+    return rows.extended(ids, like, time, at)
+
+
+def lacking(modes: list[Codes], time: Codes) -> tuple[Ints, Ints]:
+    """Find cells that are lacking: for each, a row of its series and a row of its time.
+
+    Parameters
+    ----------
+    modes : list of ndarray
+        For each mode but time, the row number of the id of every row.
+    time : ndarray
+        The row number of the time of every row, in the order of time.
+
+    Examples
+    --------
+    >>> like, at = lacking([np.array([0, 0, 1, 1])], np.array([0, 2, 1, 2]))
+    >>> like.tolist(), at.tolist()  # the first series lacks the time of row 2
+    ([0], [2])
+    """
+    labels = np.column_stack([*modes, np.zeros(len(time), dtype=np.int64)])
+    _, of_series, which = np.unique(labels, axis=0, return_index=True, return_inverse=True)
+    times, of_time = np.unique(time, return_index=True)
+    n, which = len(times), which.ravel()
+    first, last = np.full(len(of_series), n), np.zeros(len(of_series), dtype=np.int64)
+    np.minimum.at(first, which, time)
+    np.maximum.at(last, which, time)
+    spans = [s * n + np.arange(a, b + 1) for s, (a, b) in enumerate(zip(first, last, strict=True))]
+    series, when = np.divmod(np.setdiff1d(np.concatenate(spans), which * n + time), n)
+    return of_series[series], of_time[when]

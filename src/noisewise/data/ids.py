@@ -1,0 +1,189 @@
+"""Ids of any hashable type, and the row numbers they stand for.
+
+The ids of one mode (all users, all items, all sensors) are numbered 0, 1, 2, ... once. Learning
+works on these numbers; people only ever see the ids.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from functools import cached_property
+from itertools import repeat
+from typing import Any, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from noisewise.data.tables import check_ids
+from noisewise.showing import printable
+
+Codes: TypeAlias = NDArray[np.int32]
+
+
+class Ids:
+    """The ids of one mode, in the order of their row numbers.
+
+    Two ids are the same when Python says they are equal: ``1`` and ``1.0`` are, ``1`` and ``"1"``
+    are not.
+
+    Parameters
+    ----------
+    labels : ndarray
+        The distinct ids; row number ``k`` belongs to ``labels[k]``. An int64 array when all ids
+        are integers, else an object array that holds the ids as they were given.
+    name : str
+        What the ids stand for, such as ``"user"``.
+
+    Examples
+    --------
+    >>> users, codes = Ids.encode(["ann", "bob", "ann"], "user")
+    >>> codes
+    array([0, 1, 0], dtype=int32)
+    >>> users.lookup(["bob", "cat"])
+    array([ 1, -1], dtype=int32)
+    """
+
+    def __init__(self, labels: NDArray[Any], name: str) -> None:
+        self.labels = labels
+        self.name = name
+
+    @classmethod
+    def encode(cls, column: Any, name: str) -> tuple[Ids, Codes]:
+        """Give each id of a column its row number.
+
+        Integers and floats are numbered in sorted order, all else in order of appearance.
+
+        Parameters
+        ----------
+        column : 1-d array, series or sequence
+            One id per observation.
+        name : str
+            What the ids stand for.
+
+        Returns
+        -------
+        ids : Ids
+            The distinct ids.
+        codes : ndarray of int32
+            The row number of each entry of `column`.
+        """
+        column = check_ids(column, name)
+        if isinstance(column, list):
+            index = _Index()
+            codes = np.fromiter(map(index.__getitem__, column), np.int32, len(column))
+            return cls(as_objects(index), name), codes
+        if column.dtype == np.int64:
+            labels, inverse = _rank_integers(column)
+            return cls(labels, name), inverse.astype(np.int32, copy=False)
+        labels, inverse = np.unique(column, return_inverse=True)
+        return cls(as_objects(labels.tolist()), name), inverse.astype(np.int32)
+
+    def lookup(self, column: Any) -> Codes:
+        """Return the row number of each id, -1 where it is unknown.
+
+        Parameters
+        ----------
+        column : 1-d array, series or sequence
+            Ids, known or not.
+
+        Returns
+        -------
+        ndarray of int32
+            One row number per entry of `column`.
+        """
+        return self._lookup(check_ids(column, self.name))
+
+    def extend(self, column: Any) -> tuple[Ids, Codes]:
+        """Give each id of a column its row number; known ids keep theirs, new ones are appended.
+
+        Parameters
+        ----------
+        column : 1-d array, series or sequence
+            Ids, known or not.
+
+        Returns
+        -------
+        ids : Ids
+            The known ids, then the new ones.
+        codes : ndarray of int32
+            The row number of each entry of `column`.
+
+        Examples
+        --------
+        >>> users, _ = Ids.encode(["ann", "bob"], "user")
+        >>> users, codes = users.extend(["cat", "ann"])
+        >>> users.labels.tolist(), codes.tolist()
+        (['ann', 'bob', 'cat'], [2, 0])
+        """
+        column = check_ids(column, self.name)
+        codes = self._lookup(column)
+        unknown = np.flatnonzero(codes < 0)
+        if not len(unknown):
+            return self, codes
+        fresh = [column[k] for k in unknown] if isinstance(column, list) else column[unknown]
+        new, new_codes = Ids.encode(fresh, self.name)
+        codes[unknown] = new_codes + len(self)
+        if self.labels.dtype == new.labels.dtype:
+            labels = np.concatenate([self.labels, new.labels])
+        else:
+            labels = as_objects(self.labels.tolist() + new.labels.tolist())
+        return Ids(labels, self.name), codes
+
+    def __len__(self) -> int:
+        return len(self.labels)
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Ids):
+            return NotImplemented
+        return self.name == other.name and np.array_equal(self.labels, other.labels)
+
+    def __repr__(self) -> str:
+        return f"Ids({len(self):,} {printable(self.name)})"
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {"labels": self.labels, "name": self.name}  # the caches below stay at home
+
+    def _lookup(self, column: NDArray[Any] | list[Any]) -> Codes:
+        integers = self.labels.dtype == np.int64 and getattr(column, "dtype", None) == np.int64
+        if integers and len(self):
+            labels, order = self._sorted
+            at = np.searchsorted(labels, column).clip(max=len(labels) - 1)
+            return np.where(labels[at] == column, order[at], -1).astype(np.int32)
+        entries = column if isinstance(column, list) else column.tolist()
+        return np.fromiter(map(self._index.get, entries, repeat(-1)), np.int32, len(entries))
+
+    @cached_property
+    def _sorted(self) -> tuple[NDArray[Any], NDArray[np.intp]]:
+        order = np.argsort(self.labels)
+        return self.labels[order], order
+
+    @cached_property
+    def _index(self) -> dict[Any, int]:
+        return {label: code for code, label in enumerate(self.labels.tolist())}
+
+
+class _Index(dict[Any, int]):
+    """Row numbers by id; a new id gets the next one."""
+
+    def __missing__(self, label: Any) -> int:
+        code = self[label] = len(self)
+        return code
+
+
+def as_objects(labels: Iterable[Any]) -> NDArray[np.object_]:
+    """Return a 1-d object array of Python objects, tuples left whole."""
+    return np.fromiter(labels, dtype=object)
+
+
+def _rank_integers(column: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[Any]]:
+    """Return the sorted distinct integers, and the rank of each entry among them."""
+    if not len(column):
+        return column, column
+    low, high = int(column.min()), int(column.max())
+    if high - low > 8 * len(column):
+        return np.unique(column, return_inverse=True)
+    # Ids are mostly dense; then a table is many times faster than sorting.
+    present = np.zeros(high - low + 1, dtype=bool)
+    present[column - low] = True
+    rank = np.cumsum(present, dtype=np.int32) - 1
+    return np.flatnonzero(present) + low, rank[column - low]

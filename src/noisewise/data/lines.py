@@ -1,0 +1,264 @@
+"""Lines of a text file, and blocks of their fields, each with its line number."""
+
+from __future__ import annotations
+
+import contextlib
+import csv
+import gzip
+import io
+import itertools
+import zlib
+from collections.abc import Iterable, Iterator, Sequence
+from operator import methodcaller
+from pathlib import Path
+from typing import TYPE_CHECKING, BinaryIO, NamedTuple, cast
+
+from noisewise.data.limits import (
+    LONGEST_LINE,
+    check_columns,
+    check_unpacked,
+    most_unpacked,
+)
+from noisewise.errors import DataError
+from noisewise.showing import listed
+
+if TYPE_CHECKING:
+    from _csv import Reader
+
+_LETTERS = 2**17  # in a block; the fields of more would not stay in the cache
+_ROWS = 512  # in a block; more lists at a time would keep the garbage collector busy
+_FIELDS = 2**18  # in a block of rows
+_DAMAGED = (EOFError, zlib.error, gzip.BadGzipFile)  # what unpacking raises
+
+
+class Block(NamedTuple):
+    """Some rows of a file, column by column, and the line each row begins in."""
+
+    columns: list[Sequence[str]]
+    lines: Sequence[int]
+
+
+def text_lines(path: Path) -> Iterator[str]:
+    """Yield the lines of a file in UTF-8, unpacked if its name ends in ``.gz``.
+
+    No more than one line and a few kilobytes are in memory, and no line is longer than
+    ``LONGEST_LINE``.
+    """
+    number = 0
+    try:
+        guarded = cast(BinaryIO, _Guarded(path))
+        with io.TextIOWrapper(guarded, "utf-8-sig", newline="") as text:
+            for line in text:
+                number += 1
+                yield line
+    except UnicodeDecodeError:
+        raise _not_utf8(path) from None
+    except _DAMAGED as error:
+        raise _cut_off(number, error) from None
+
+
+def split_line(line: str, delimiter: str) -> list[str]:
+    """Return the fields of the first line."""
+    check_columns(line.count(delimiter) + 1)
+    return [field.strip() for _, row in csv_rows([line], delimiter) for field in row]
+
+
+def csv_rows(
+    lines: Iterable[str], delimiter: str = ",", number: int = 1, *, strict: bool = True
+) -> Iterator[tuple[int, list[str]]]:
+    """Split lines by the rules of csv; yield the line that a row begins in, and its fields.
+
+    Parameters
+    ----------
+    lines : iterable of str
+        The lines.
+    delimiter : str
+        What stands between fields.
+    number : int
+        The number of the first line.
+    strict : bool
+        Whether a quote in the wrong place is an error.
+    """
+    reader = _rows(lines, delimiter, strict)
+    line = number
+    try:
+        for row in reader:
+            yield line, row
+            line = number + reader.line_num
+    except csv.Error as error:
+        raise DataError(f"line {line}: {error}; is a quote left open?") from None
+
+
+def blocks(lines: Iterator[str], delimiter: str, names: list[str], number: int) -> Iterator[Block]:
+    """Split lines into fields.
+
+    Parameters
+    ----------
+    lines : iterator of str
+        The lines of a file or the rest of them.
+    delimiter : str
+        What stands between fields.
+    names : list of str
+        The columns there must be.
+    number : int
+        The number of the first line.
+
+    Yields
+    ------
+    Block
+        Rows that all have the right number of fields.
+    """
+    while taken := _take(lines):
+        text = "".join(taken).replace("\r\n", "\n")
+        quoted = '"' in text
+        columns = None if quoted else _split_plain(text, delimiter, len(names))
+        if columns:
+            yield Block(columns, range(number, number + len(taken)))
+        else:
+            # A quoted field may go on in the next lines, so all of them are left to the parser.
+            parsed = itertools.chain(taken, lines) if quoted else taken
+            yield from _parse(parsed, delimiter, names, number)
+        number += len(taken)
+
+
+def _take(lines: Iterator[str]) -> list[str]:
+    """Return the next lines: not by their number, as some may be very long."""
+    taken, letters = [], 0
+    for line in lines:
+        taken.append(line)
+        letters += len(line)
+        if letters >= _LETTERS:
+            break
+    return taken
+
+
+def _split_plain(text: str, delimiter: str, width: int) -> list[Sequence[str]] | None:
+    """Return the columns of lines without quotes, None if a line has not the right width.
+
+    All lines are split at once, with the line ends as fields of their own. That is a few times
+    faster than a list for every line.
+    """
+    text = text if text.endswith("\n") else text + "\n"
+    if "\r" in text or text.count(delimiter) != (width - 1) * text.count("\n"):
+        return None
+    fields = text.replace("\n", f"{delimiter}\n{delimiter}").split(delimiter)
+    fields.pop()
+    period = width + 1
+    ends = fields[width::period]
+    if set(ends) != {"\n"} or len(ends) != text.count("\n"):
+        return None
+    return [fields[k::period] for k in range(width)]
+
+
+def _parse(lines: Iterable[str], delimiter: str, names: list[str], number: int) -> Iterator[Block]:
+    """Split lines by the rules of csv, leave out empty ones, find the one that is wrong."""
+    width = len(names)
+    most = max(1, min(_ROWS, _FIELDS // width))
+    rows: list[list[str]] = []
+    lines_of: list[int] = []
+    for line, row in csv_rows(lines, delimiter, number):
+        if not row:  # an empty line
+            continue
+        if len(row) != width:
+            raise DataError(
+                f"line {line}: found {len(row)} fields, expected {width}, which are "
+                f"{listed(names)}; mend or remove the line."
+            )
+        rows.append(row)
+        lines_of.append(line)
+        if len(rows) == most:
+            yield Block(list(zip(*rows, strict=True)), lines_of)
+            rows, lines_of = [], []
+    if rows:
+        yield Block(list(zip(*rows, strict=True)), lines_of)
+
+
+def _rows(lines: Iterable[str], delimiter: str, strict: bool) -> Reader:
+    """Return a reader of rows; the csv module knows delimiters of one character only."""
+    if len(delimiter) > 1:
+        separated = map(methodcaller("replace", delimiter, "\x1f"), lines)
+        return csv.reader(separated, delimiter="\x1f", quoting=csv.QUOTE_NONE)
+    return csv.reader(lines, delimiter=delimiter, skipinitialspace=True, strict=strict)
+
+
+class _Guarded(io.BufferedIOBase):
+    """The bytes of a file, unpacked; ends with an error where there are too many of them."""
+
+    def __init__(self, path: Path) -> None:
+        self.most = most_unpacked(path) if path.suffix == ".gz" else None
+        if self.most is not None and _said_size(path) > self.most:
+            _unpack(path, self.most)  # which is faster than to read what is in it
+        self.file = _open(path)
+        self.read_so_far = self.in_line = 0
+
+    def readable(self) -> bool:
+        return True
+
+    def read1(self, size: int = -1) -> bytes:
+        content = self.file.read1(size)
+        self.read_so_far += len(content)
+        if self.most is not None:
+            check_unpacked(self.read_so_far, self.most)
+        end = max(content.rfind(b"\n"), content.rfind(b"\r"))
+        self.in_line = len(content) - end - 1 + (self.in_line if end < 0 else 0)
+        if self.in_line > LONGEST_LINE:
+            raise DataError(
+                f"found a line of more than {LONGEST_LINE:,} bytes, which no table has; is it text?"
+            )
+        return content
+
+    def close(self) -> None:
+        self.file.close()
+        super().close()
+
+
+def _not_utf8(path: Path) -> DataError:
+    """Return the error about the first line of a file that is not UTF-8."""
+    number = 0
+    try:
+        with _open(path) as binary:
+            for line in binary:
+                if not _is_utf8(line):
+                    break
+                number += 1
+    except _DAMAGED as error:
+        return _cut_off(number, error)
+    return DataError(
+        f"line {number + 1}: {line[:60]!r} is not UTF-8 text; convert the file, for instance with "
+        "iconv -f latin1 -t utf-8."
+    )
+
+
+def _cut_off(number: int, error: Exception) -> DataError:
+    return DataError(
+        f"line {number + 1}: the compressed file is damaged or cut off here; get a new copy. "
+        f"{error}"
+    )
+
+
+def _said_size(path: Path) -> int:
+    """Return the size that a gzip file says it unpacks to: its last four bytes."""
+    with path.open("rb") as file:
+        file.seek(max(0, file.seek(0, io.SEEK_END) - 4))
+        return int.from_bytes(file.read(4), "little")
+
+
+def _unpack(path: Path, most: int) -> None:
+    """Raise if a gzip file unpacks to too much; what else is wrong, its reader will say."""
+    unpacked = 0
+    with gzip.GzipFile(path) as file, contextlib.suppress(*_DAMAGED):
+        while piece := file.read(2**20):
+            unpacked += len(piece)
+            check_unpacked(unpacked, most)
+
+
+def _open(path: Path) -> io.BufferedIOBase:
+    return gzip.GzipFile(path) if path.suffix == ".gz" else path.open("rb")
+
+
+def _is_utf8(line: bytes) -> bool:
+    try:
+        line.decode()
+    except UnicodeDecodeError:
+        return False
+    return True

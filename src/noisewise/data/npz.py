@@ -1,0 +1,204 @@
+"""Observations from npz files: arrays of positions, and beside them the ids these stand for.
+
+Ratings
+    ``user``, ``item`` and ``rating``. If they are there, ``user_id`` and ``item_id`` give the ids
+    at those positions, and ``rating`` times ``rating_scale`` is the value.
+Sensors
+    ``loc``, ``sensor``, ``time`` and ``value``. If they are there, ``mote_id`` or ``site_code``
+    give the locations and ``sensor_name`` the sensors. ``epoch0`` is added to the time; so are the
+    days or hours from 1970 to ``time_origin``, if it is such as ``1993-01-01 (days)``.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from noisewise.data.archive import Archive, open_npz
+from noisewise.data.columns import choose_columns
+from noisewise.data.duplicates import Duplicates
+from noisewise.data.ids import Codes, Ids
+from noisewise.data.observations import Observations, assemble
+from noisewise.data.tables import check_seconds, check_values
+from noisewise.errors import DataError
+from noisewise.showing import listed
+
+
+class _Mode(NamedTuple):
+    name: str
+    positions: str
+    ids: tuple[str, ...] = ()
+    counts_steps: bool = False
+
+
+class _Layout(NamedTuple):
+    modes: tuple[_Mode, ...]
+    value: str
+    scale: str | None = None
+
+    def fits(self, archive: Archive) -> bool:
+        return {self.value, *(mode.positions for mode in self.modes)} <= set(archive.files)
+
+
+_RATINGS = _Layout(
+    (_Mode("user", "user", ("user_id",)), _Mode("item", "item", ("item_id",))),
+    value="rating",
+    scale="rating_scale",
+)
+_SENSORS = _Layout(
+    (
+        _Mode("location", "loc", ("mote_id", "site_code")),
+        _Mode("sensor", "sensor", ("sensor_name",)),
+        _Mode("time", "time", counts_steps=True),
+    ),
+    value="value",
+)
+_EPOCH_SECONDS = 30.0  # of the Intel lab
+_UNITS = {"days": 86_400, "hours": 3_600}
+_FARTHEST = 2**53  # steps of time
+_ORIGIN = re.compile(r"(\d{4}-\d{2}-\d{2}) \((days|hours)\)")
+
+
+class Steps(NamedTuple):
+    """The id of the first step of time, and how many seconds a step has."""
+
+    first: int
+    seconds: float
+
+
+def steps_of_time(archive: Archive) -> Steps | None:
+    """Return what time counts in an archive of sensors; None if it does not say."""
+    if "epoch0" in archive.files:
+        return Steps(int(_single(archive, "epoch0", "iu")), _EPOCH_SECONDS)
+    if "time_origin" in archive.files:
+        found = _ORIGIN.fullmatch(str(_single(archive, "time_origin", "U")))
+        if found:
+            seconds = _UNITS[found[2]]
+            try:
+                days = int(np.datetime64(found[1], "D").astype(np.int64))
+            except ValueError as error:
+                raise DataError(f"time_origin has no such day: {error}.") from None
+            return Steps(days * _UNITS["days"] // seconds, float(seconds))
+    return None
+
+
+def _single(archive: Archive, key: str, kinds: str) -> Any:
+    """Read an array of one entry."""
+    array = archive.array(key)
+    if array.size != 1 or array.dtype.kind not in kinds:
+        kind = "text" if kinds == "U" else "number"
+        raise DataError(f"{key} must be a single {kind}; got {array.dtype} of shape {array.shape}.")
+    return array.ravel()[0]
+
+
+def read_npz(
+    path: Path,
+    *,
+    ids: Sequence[str | int] | None = None,
+    value: str | int | None = None,
+    time: str | int | None = None,
+    duplicates: Duplicates = "error",
+) -> Observations:
+    """Read an npz file of one of the two layouts above, or any arrays that are named.
+
+    Parameters
+    ----------
+    path : Path
+        The file.
+    ids, value, time : optional
+        Names of arrays. Without `ids` and `value` the file must have one of the two layouts.
+    duplicates : {"error", "last", "mean"}
+        As for `noisewise.data.observe`.
+
+    Returns
+    -------
+    Observations
+        In the order of the arrays.
+    """
+    with open_npz(path) as archive:
+        layout = _layout_of(archive, ids, value)
+        return _from_archive(archive, layout, time, duplicates)
+
+
+def _layout_of(
+    archive: Archive, ids: Sequence[str | int] | None, value: str | int | None
+) -> _Layout:
+    if ids is not None and value is not None:
+        choice = choose_columns(archive.files, ids=ids, value=value)
+        modes = tuple(_Mode(archive.files[k], archive.files[k]) for k in choice.ids)
+        return _Layout(modes, archive.files[choice.value])
+    for known in (_RATINGS, _SENSORS):
+        if ids is None and value is None and known.fits(archive):
+            return known
+    raise DataError(
+        f"Found the arrays {listed(archive.files)}, which are neither ratings (user, item, "
+        "rating) nor sensors (loc, sensor, time, value); name both ids= and value=."
+    )
+
+
+def _from_archive(
+    archive: Archive, layout: _Layout, time: str | int | None, duplicates: Duplicates
+) -> Observations:
+    coded = {mode.positions: _coded(archive, mode) for mode in layout.modes}
+    values = archive.column(layout.value)
+    if layout.scale in archive.files:
+        values = _scaled(values, layout, _single(archive, layout.scale, "iuf"))
+    lengths = {name: len(codes) for name, (_, codes) in coded.items()} | {layout.value: len(values)}
+    if len(set(lengths.values())) > 1:
+        found = ", ".join(f"{name} {length}" for name, length in lengths.items())
+        raise DataError(f"The arrays need one common length; got {found}.")
+    return assemble(
+        [codes for _, codes in coded.values()],
+        check_values(values, layout.value),
+        [ids for ids, _ in coded.values()],
+        None if time is None else check_seconds(archive.column(time), len(values)),
+        duplicates=duplicates,
+    )
+
+
+def _coded(archive: Archive, mode: _Mode) -> tuple[Ids, Codes]:
+    """Give each id that occurs in a mode its row number."""
+    positions = archive.column(mode.positions)
+    key = next((key for key in mode.ids if key in archive.files), None)
+    if key is None:
+        steps = steps_of_time(archive) if mode.counts_steps else None
+        if steps is not None:
+            positions = _later(positions, steps.first, mode.positions)
+        return Ids.encode(positions, mode.name)
+    labels = archive.column(key)
+    _check_integers(positions, mode.positions)
+    outside = positions[(positions < 0) | (positions >= len(labels))]
+    if len(outside):
+        raise DataError(f"{mode.positions} has position {outside[0]}; {key} has {len(labels)} ids.")
+    present = np.unique(positions)
+    ids, numbers = Ids.encode(labels[present], mode.name)
+    number_at = np.zeros(len(labels), dtype=np.int32)
+    number_at[present] = numbers
+    return ids, number_at[positions]
+
+
+def _later(steps: NDArray[Any], first: int, name: str) -> NDArray[np.int64]:
+    """Count steps of time from another one; both are small enough to be exact as floats."""
+    _check_integers(steps, name)
+    far = (steps > _FARTHEST) | (steps < -_FARTHEST)
+    if far.any() or abs(first) > _FARTHEST:
+        found = steps[far][0] if far.any() else first
+        raise DataError(f"{name} has step {found}, which is more than 2**53 from the first one.")
+    return steps.astype(np.int64) + first
+
+
+def _check_integers(positions: NDArray[Any], name: str) -> None:
+    if positions.dtype.kind not in "iu":
+        raise DataError(f"Array {name!r} must hold integers; got {positions.dtype}.")
+
+
+def _scaled(values: NDArray[Any], layout: _Layout, scale: Any) -> NDArray[Any]:
+    if values.dtype.kind not in "biuf":
+        raise DataError(f"Array {layout.value!r} must hold numbers; got {values.dtype}.")
+    with np.errstate(over="ignore", invalid="ignore"):  # what is not finite is refused later
+        return np.asarray(values * scale)

@@ -1,0 +1,394 @@
+"""Observations: one id per mode and a value, from any kind of table.
+
+``observe`` is the way in. It takes what people have (a frame of pandas, polars or pyarrow, a numpy
+array, a list of tuples, a scipy sparse matrix), checks it once, and leaves plain arrays: an int32
+row number per mode and a float32 value, 12 bytes for an observation of two modes. Where float32 is
+too coarse for the values they are float64.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import scipy.sparse
+from numpy.typing import NDArray
+
+from noisewise.data.columns import find_ids
+from noisewise.data.duplicates import Duplicates, Groups, check_duplicates, group_cells
+from noisewise.data.ids import Codes, Ids
+from noisewise.data.parts import default_names, known_parts, parts_of
+from noisewise.data.tables import Column, check_seconds, check_values
+from noisewise.errors import DataError
+from noisewise.showing import printable
+
+
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class Observations:
+    """Checked observations as plain arrays.
+
+    Parameters
+    ----------
+    codes : tuple of ndarray of int32
+        For each mode, the row number of every observation.
+    values : ndarray of float32 or float64
+        What was observed.
+    ids : tuple of Ids
+        For each mode, the ids that the row numbers stand for.
+    time : ndarray of int64 or float64, optional
+        When it was observed, in unix seconds.
+
+    Examples
+    --------
+    >>> seen = observe([("ann", "Alien", 5), ("bob", "Alien", 3), ("bob", "Brazil", 4)])
+    >>> seen
+    Observations(3 of 2 user x 2 item)
+    >>> seen.take(seen.values > 3).decode()
+    [('ann', 'Alien'), ('bob', 'Brazil')]
+    """
+
+    codes: tuple[Codes, ...]
+    values: NDArray[Any]
+    ids: tuple[Ids, ...]
+    time: NDArray[Any] | None = None
+
+    def __len__(self) -> int:
+        return len(self.values)
+
+    @property
+    def n_modes(self) -> int:
+        """The number of id columns."""
+        return len(self.codes)
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """The number of ids in each mode."""
+        return tuple(map(len, self.ids))
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The name of each mode."""
+        return tuple(ids.name for ids in self.ids)
+
+    @property
+    def nbytes(self) -> int:
+        """The bytes that row numbers and values take."""
+        return self.values.nbytes + sum(codes.nbytes for codes in self.codes)
+
+    def take(self, index: NDArray[Any] | slice) -> Observations:
+        """Return some of the observations, with the same ids.
+
+        Parameters
+        ----------
+        index : array of int or bool, or slice
+            Which observations.
+
+        Returns
+        -------
+        Observations
+            In the order of `index`.
+        """
+        codes = tuple(codes[index] for codes in self.codes)
+        time = None if self.time is None else self.time[index]
+        return Observations(codes, self.values[index], self.ids, time)
+
+    def decode(self, index: Any = slice(None)) -> list[tuple[Any, ...]]:
+        """Return the ids of observations as they were given.
+
+        Parameters
+        ----------
+        index : array of int or bool, or slice
+            Which observations; all of them by default.
+
+        Returns
+        -------
+        list of tuple
+            For each observation its id in every mode.
+        """
+        modes = zip(self.ids, self.codes, strict=True)
+        return list(zip(*(ids.labels[codes[index]].tolist() for ids, codes in modes), strict=True))
+
+    def __repr__(self) -> str:
+        modes = " x ".join(f"{len(ids):,} {printable(ids.name)}" for ids in self.ids)
+        return f"Observations({len(self):,} of {modes})"
+
+
+def observe(
+    X: Any,
+    y: Any = None,
+    *,
+    duplicates: Duplicates = "error",
+    time: Any = None,
+    ids: Sequence[Ids] | None = None,
+) -> Observations:
+    """Check a table and turn it into observations.
+
+    Parameters
+    ----------
+    X : table of ids, sparse matrix or Observations
+        One id column per mode: a frame of pandas, polars or pyarrow, a 2-d array, or a list of
+        tuples. In a scipy sparse matrix every stored entry is an observation, a stored zero too;
+        rows and columns without one get no id. Observations are returned as they are.
+    y : 1-d array, series or sequence, optional
+        The values. Without it a column of `X` holds them.
+    duplicates : {"error", "last", "mean"}
+        What to do about a cell that is given more than once: raise, keep its last row, or take the
+        mean in the place (and with the time) of its first row.
+    time : 1-d array, series or sequence, or name or number of a column, optional
+        When each value was observed, as unix seconds or dates; or which column of `X` says so.
+    ids : sequence of Ids, optional
+        Ids that keep their row numbers; ids not among them are appended. A single observation is
+        enough then. The columns of a frame are found by the names of these ids, and others are left
+        out.
+
+    Returns
+    -------
+    Observations
+        In the order of the rows of `X`.
+
+    Notes
+    -----
+    Columns of a frame are found by their usual names, as `noisewise.read` finds them: a user and an
+    item (the user is the first mode, wherever it stands), a rating, value, score or stars, and a
+    timestamp, time or date, which is left out unless `time` names it. Where there is no user and
+    item, every column is an id, but for the value: the column with such a name if it is the last,
+    else the last. With `y`, a column beside user and item that is named like a value is left out,
+    and one with any other name is a mode more. Where names leave a doubt, this raises.
+
+    In a table without names all columns are ids, but for the last, without `y`.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> observe(np.array([[7, 1], [7, 2], [9, 1]]), [4.5, 3.0, 5.0])
+    Observations(3 of 2 user x 2 item)
+    """
+    check_duplicates(duplicates)
+    if isinstance(X, Observations):
+        if y is not None or not (time is None or isinstance(time, str | int)):
+            raise DataError("Observations hold their values and times; leave out y and time.")
+        return X if ids is None else _renumber(X, ids)
+    if scipy.sparse.issparse(X) and y is not None:
+        raise DataError("A sparse matrix X holds the values itself; leave out y.")
+    place = time if isinstance(time, str | int) else None
+    if ids is None:
+        columns, value, seconds = parts_of(X, with_value=y is None, time=place)
+    else:
+        wanted = [known.name for known in ids]
+        columns, value, seconds = known_parts(X, wanted, with_value=y is None, time=place)
+    time = time if place is None else seconds
+    if value is None:
+        value = Column("y", y)
+    n_rows = len(columns[0].entries) if columns else len(X)
+    if len(columns) < 2:
+        beside = ", beside the last one, which holds the values if y is None" if y is None else ""
+        raise DataError(
+            f"X needs one id column per mode (2 or more){beside}: found "
+            f"{len(columns)} feature(s) (shape=({n_rows}, {len(columns)})) while a minimum of 2 is "
+            "required."
+        )
+    values = check_values(value.entries, "y" if y is not None else f"column {value.name!r}")
+    if len(values) != n_rows:
+        raise DataError(f"X and y need the same length; got {n_rows} and {len(values)} rows.")
+    if ids is None:
+        coded = [Ids.encode(column.entries, column.name) for column in columns]
+    else:
+        modes = zip(ids, columns, strict=True)
+        coded = [known.extend(column.entries) for known, column in modes]
+    return assemble(
+        [codes for _, codes in coded],
+        values,
+        [found for found, _ in coded],
+        None if time is None else check_seconds(time, n_rows),
+        duplicates=duplicates,
+        at_least=2 if ids is None else 1,
+    )
+
+
+def assemble(
+    codes: Sequence[Codes],
+    values: NDArray[np.float32],
+    ids: Sequence[Ids],
+    time: NDArray[Any] | None = None,
+    *,
+    duplicates: Duplicates = "error",
+    at_least: int = 2,
+    place: Callable[[int, int], str] = "rows {} and {}".format,
+) -> Observations:
+    """Put observations together from checked columns; settle duplicated cells.
+
+    Parameters
+    ----------
+    codes : sequence of ndarray of int32
+        For each mode, the row number of every observation.
+    values : ndarray of float32 or float64
+        Finite values.
+    ids : sequence of Ids
+        For each mode, the ids that the row numbers stand for.
+    time : ndarray, optional
+        Unix seconds.
+    duplicates : {"error", "last", "mean"}
+        As for `observe`.
+    at_least : int
+        The smallest number of observations to accept, 1 or 2.
+    place : callable
+        Says in words where two observations are, for the error about duplicates.
+
+    Returns
+    -------
+    Observations
+        No cell twice.
+    """
+    seen = Observations(tuple(codes), values, tuple(ids), time)
+    if not len(seen):
+        raise DataError("The table is empty: got 0 rows; at least 2 observations are needed.")
+    groups = group_cells(seen.codes, seen.shape)
+    if groups is not None:
+        seen = _settled(seen, groups, duplicates, place)
+    if len(seen) < at_least:
+        raise DataError("Got a single observation (n_samples = 1); at least 2 are needed.")
+    return seen
+
+
+def id_columns(X: Any, ids: Sequence[Ids]) -> list[Column]:
+    """Return the id columns of a table, in the order of known modes.
+
+    Parameters
+    ----------
+    X : table of ids, sparse matrix or Observations
+        As for `observe`, without values.
+    ids : sequence of Ids
+        The known ids of each mode; columns are found as `encode_ids` finds them.
+
+    Returns
+    -------
+    list of Column
+        The name and the entries of each.
+
+    Examples
+    --------
+    >>> seen = observe([("ann", "Alien", 5), ("bob", "Brazil", 3)])
+    >>> id_columns([("ann", "Alien"), ("bob", "Alien")], seen.ids)
+    [Column(name='user', entries=['ann', 'bob']), Column(name='item', entries=['Alien', 'Alien'])]
+    """
+    if isinstance(X, Observations):
+        paired = _paired(X, ids)
+        return [Column(known.name, own.labels[codes]) for known, own, codes in paired]
+    return known_parts(X, [known.name for known in ids]).ids
+
+
+def encode_cells(
+    X: Any, ids: Sequence[Ids], time: str | int
+) -> tuple[tuple[Codes, ...], NDArray[Any] | None]:
+    """Return the row numbers of a table of ids, and its times where it has any.
+
+    Parameters
+    ----------
+    X : table of ids and maybe times, or Observations
+        As for `encode_ids`.
+    ids : sequence of Ids
+        The known ids of each mode.
+    time : str or int
+        Name or number of the column that holds times, if there is one; in a table without names, it
+        is the last of one column more than there are ids.
+
+    Returns
+    -------
+    codes, time
+        As from `encode_ids`, and unix seconds or None.
+
+    Examples
+    --------
+    >>> seen = observe([("ann", "Alien", 5), ("bob", "Brazil", 3)])
+    >>> encode_cells([("bob", "Alien", 978300760)], seen.ids, time=2)[1]
+    array([978300760])
+    """
+    if isinstance(X, Observations):
+        return encode_ids(X, ids), X.time
+    columns, _, seconds = known_parts(X, [known.name for known in ids], time=time)
+    if seconds is not None:
+        seconds = check_seconds(seconds, len(columns[0].entries))
+    modes = zip(ids, columns, strict=True)
+    return tuple(known.lookup(column.entries) for known, column in modes), seconds
+
+
+def encode_ids(X: Any, ids: Sequence[Ids]) -> tuple[Codes, ...]:
+    """Return the row numbers of a table of ids, -1 where an id is unknown.
+
+    The columns of a frame are found by their names, in any order, and columns with other names are
+    left out. Those of a table without names go by position.
+
+    Parameters
+    ----------
+    X : table of ids, sparse matrix or Observations
+        As for `observe`, without values.
+    ids : sequence of Ids
+        The known ids of each mode.
+
+    Returns
+    -------
+    tuple of ndarray of int32
+        For each mode, one row number per row of `X`.
+
+    Examples
+    --------
+    >>> seen = observe([("ann", "Alien", 5), ("bob", "Brazil", 3)])
+    >>> encode_ids([("bob", "Alien"), ("ann", "Casablanca")], seen.ids)
+    (array([1, 0], dtype=int32), array([ 0, -1], dtype=int32))
+    """
+    if isinstance(X, Observations):
+        return tuple(known.lookup(own.labels)[codes] for known, own, codes in _paired(X, ids))
+    modes = zip(ids, known_parts(X, [known.name for known in ids]).ids, strict=True)
+    return tuple(known.lookup(column.entries) for known, column in modes)
+
+
+def _settled(
+    seen: Observations, groups: Groups, duplicates: str, place: Callable[[int, int], str]
+) -> Observations:
+    """Return one observation per cell, or raise."""
+    if duplicates == "last":
+        return seen.take(np.sort(groups.lasts()))
+    if duplicates == "mean":
+        firsts = groups.firsts()
+        merged = seen.take(np.sort(firsts))
+        merged.values[:] = groups.means(seen.values)[np.argsort(firsts)]
+        return merged
+    repeated = groups.starts[groups.counts > 1]
+    start = repeated[np.argmin(groups.order[repeated])]
+    first, second = (int(row) for row in groups.order[start : start + 2])
+    many = "1 cell is" if len(repeated) == 1 else f"{len(repeated):,} cells are"
+    raise DataError(
+        f"{many} given more than once, e.g. {seen.decode([first])[0]} in {place(first, second)}; "
+        "pass duplicates='last' or duplicates='mean'."
+    )
+
+
+def _paired(seen: Observations, ids: Sequence[Ids]) -> list[tuple[Ids, Ids, Codes]]:
+    """Return for each mode the known ids, the ids of the observations and their row numbers."""
+    names, wanted = list(seen.names), [known.name for known in ids]
+    if len(names) != len(wanted):
+        raise DataError(
+            f"These observations have {len(names)} modes ({', '.join(names)}), but {len(wanted)} "
+            f"are needed: {', '.join(wanted)}."
+        )
+    order = find_ids(names, wanted)
+    if order is None and default_names(len(names)) == names:  # they came without names
+        order = tuple(range(len(names)))
+    if order is None:
+        raise DataError(
+            f"These observations are of {', '.join(names)}, but {', '.join(wanted)} are needed: "
+            "read them with columns of these names."
+        )
+    return [(known, seen.ids[k], seen.codes[k]) for known, k in zip(ids, order, strict=True)]
+
+
+def _renumber(seen: Observations, ids: Sequence[Ids]) -> Observations:
+    """Return the same observations under ids that keep their row numbers."""
+    renumbered = []
+    for known, own, codes in _paired(seen, ids):
+        extended, numbers = known.extend(own.labels)
+        renumbered.append((extended, numbers[codes]))
+    extended_ids, new_codes = zip(*renumbered, strict=True)
+    return Observations(new_codes, seen.values, extended_ids, seen.time)

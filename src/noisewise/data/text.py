@@ -1,0 +1,244 @@
+"""Observations from delimited text, read as a stream.
+
+Fields are turned into row numbers block by block, so that memory stays near the 12 bytes an
+observation needs. Every error names the line.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from noisewise.data.columns import Choice, choose_columns
+from noisewise.data.digits import INTEGER, to_float, to_floats
+from noisewise.data.duplicates import Duplicates
+from noisewise.data.ids import Codes, Ids
+from noisewise.data.lines import Block, blocks, split_line, text_lines
+from noisewise.data.observations import Observations, assemble
+from noisewise.errors import DataError
+from noisewise.precision import fitting
+from noisewise.showing import progress
+
+_LARGEST = float(np.finfo(np.float32).max)
+_UNIX_1973 = 10**8
+_FARTHEST = 2.0**53  # seconds from 1970: the last that a float tells from the next
+
+
+def read_text(
+    path: Path,
+    *,
+    delimiters: Sequence[str],
+    names: list[str] | None = None,
+    ids: Sequence[str | int] | None = None,
+    value: str | int | None = None,
+    time: str | int | None = None,
+    duplicates: Duplicates = "error",
+) -> Observations:
+    """Read a text file with one observation a line.
+
+    A first line with a number in it is an observation, else it names the columns. Without names,
+    three columns are user, item and value, and a fourth may be the unix time. Blanks around a field
+    and empty lines do not count.
+
+    Parameters
+    ----------
+    path : Path
+        A text file in UTF-8; compressed if its name ends in ``.gz``.
+    delimiters : sequence of str
+        What may stand between fields; the most frequent one in the first line does.
+    names : list of str, optional
+        The columns of a file that is known to have no header.
+    ids, value, time : optional
+        Columns, as for `choose_columns`. Times are unix seconds or ISO dates, which without a time
+        zone are UTC.
+    duplicates : {"error", "last", "mean"}
+        As for `noisewise.data.observe`.
+
+    Returns
+    -------
+    Observations
+        In the order of the lines. Ids are integers where all of a column are, else text.
+    """
+    lines = text_lines(path)
+    first = next(lines, "")
+    delimiter = max(delimiters, key=first.count)
+    if delimiter not in first:
+        wanted = " or ".join(map(repr, delimiters))
+        raise DataError(f"line 1: found no {wanted} between fields, but {first[:60]!r}.")
+    body: Iterator[str] = itertools.chain([first], lines)
+    number = 1
+    if names is None:
+        names = split_line(first, delimiter)
+        if any(map(_is_number, names)):
+            names = _usual_names(names, None not in (ids, value))
+        else:
+            body, number = lines, 2
+    columns = _Columns(names, choose_columns(names, ids=ids, value=value, time=time))
+    bar = progress(desc=path.name, unit=" lines", unit_scale=True, delay=0.5, leave=False)
+    with bar:
+        for block in blocks(body, delimiter, names, number):
+            columns.append(block)
+            bar.update(len(block.lines))
+    return columns.assemble(duplicates)
+
+
+@contextmanager
+def named_errors(path: Path) -> Iterator[None]:
+    """Put the path in front of errors about data."""
+    try:
+        yield
+    except DataError as error:
+        raise DataError(f"{path}: {error}") from error
+
+
+class _Columns:
+    """The columns that are read, growing block by block."""
+
+    def __init__(self, names: list[str], choice: Choice) -> None:
+        self.names = names
+        self.choice = choice
+        self.indexes = [_Index() for _ in choice.ids]
+        self.codes: list[list[Codes]] = [[] for _ in choice.ids]
+        self.values: list[NDArray[Any]] = []
+        self.times: list[NDArray[np.float64]] = []
+        self.lines: list[Sequence[int]] = []
+
+    def append(self, block: Block) -> None:
+        """Add rows."""
+        length = len(block.lines)
+        try:
+            for at, index, codes in zip(self.choice.ids, self.indexes, self.codes, strict=True):
+                numbers = map(index.__getitem__, block.columns[at])
+                codes.append(np.fromiter(numbers, np.int32, length))
+            values = to_floats(block.columns[self.choice.value])
+            if not np.all(np.abs(values) <= _LARGEST):
+                raise ValueError("a value is not finite")
+            self.values.append(fitting(values))
+            if self.choice.time is not None:
+                times = map(to_seconds, block.columns[self.choice.time])
+                self.times.append(np.fromiter(times, np.float64, length))
+        except ValueError:
+            self._blame(block)
+            raise
+        self.lines.append(block.lines)
+
+    def assemble(self, duplicates: Duplicates) -> Observations:
+        """Put the columns together; ids that are all integers become integers."""
+        ids, codes = [], []
+        for at, index, parts in zip(self.choice.ids, self.indexes, self.codes, strict=True):
+            labels: list[Any] = [text.strip() for text in index]  # Ids.encode merges equal ones
+            if all(map(INTEGER.fullmatch, labels)):
+                labels = list(map(int, labels))
+            mode, numbers = Ids.encode(labels, self.names[at])
+            ids.append(mode)
+            codes.append(numbers[join(parts, np.int32)])
+        times = None
+        if self.choice.time is not None:
+            times = join(self.times, np.float64)
+            if np.all(times == np.floor(times)):
+                times = times.astype(np.int64)
+        values = join(self.values, np.float32)
+        return assemble(codes, values, ids, times, duplicates=duplicates, place=self._place)
+
+    def _place(self, first: int, second: int) -> str:
+        return f"lines {self._line(first)} and {self._line(second)}"
+
+    def _line(self, observation: int) -> int:
+        return next(itertools.islice(itertools.chain.from_iterable(self.lines), observation, None))
+
+    def _blame(self, block: Block) -> None:
+        """Raise for the first field that is wrong."""
+        faults = [(at, id_fault) for at in self.choice.ids] + [(self.choice.value, _value_fault)]
+        if self.choice.time is not None:
+            faults.append((self.choice.time, time_fault))
+        for line, row in zip(block.lines, zip(*block.columns, strict=True), strict=True):
+            for at, fault_of in faults:
+                fault = fault_of(row[at])
+                if fault:
+                    found = f"{self.names[at]} {row[at][:60]!r}"
+                    raise DataError(f"line {line}: {found} {fault}; mend or remove the line.")
+
+
+class _Index(dict[str, int]):
+    """Numbers by the text of an id; a new text gets the next one."""
+
+    def __missing__(self, text: str) -> int:
+        fault = id_fault(text)
+        if fault:
+            raise ValueError(fault)
+        code = self[text] = len(self)
+        return code
+
+
+def _usual_names(fields: list[str], columns_are_given: bool) -> list[str]:
+    """Name the columns of a file without names."""
+    if columns_are_given:
+        return [f"column {k}" for k in range(len(fields))]
+    has_time = len(fields) == 4 and INTEGER.fullmatch(fields[3]) and int(fields[3]) > _UNIX_1973
+    if len(fields) == 3 or has_time:
+        return ["user", "item", "value", "time"][: len(fields)]
+    raise DataError(
+        f"line 1: found no column names and {len(fields)} columns; say which are ids and which is "
+        "the value by position, such as ids=[0, 1], value=2."
+    )
+
+
+def join(parts: list[NDArray[Any]], dtype: type) -> NDArray[Any]:
+    """Return a column that was read in parts; the parts are gone then."""
+    joined = np.concatenate([np.empty(0, dtype), *parts])
+    parts.clear()  # at once, so that no more than one column is there twice
+    return joined
+
+
+def id_fault(text: str) -> str | None:
+    """Say what is wrong with an id; None if nothing is."""
+    if not text.strip():
+        return "is empty"
+    return "has a NUL byte" if "\0" in text else None
+
+
+def _value_fault(text: str) -> str | None:
+    try:
+        number = to_float(text)
+    except ValueError:
+        return "is not a number"
+    return None if abs(number) <= _LARGEST else "is not finite as float32"
+
+
+def time_fault(text: str) -> str | None:
+    """Say what is wrong with a time; None if nothing is."""
+    try:
+        to_seconds(text)
+    except ValueError:
+        far = "is more than 2**53 seconds from 1970"
+        return far if _is_number(text) else "is neither unix seconds nor an ISO date"
+    return None
+
+
+def _is_number(text: str) -> bool:
+    return _value_fault(text) is None
+
+
+def to_seconds(text: str) -> float:
+    """Return the unix seconds of a time; raise ``ValueError`` for what is none.
+
+    Examples
+    --------
+    >>> to_seconds("1970-01-02"), to_seconds("-7.5")
+    (86400.0, -7.5)
+    """
+    try:
+        seconds = to_float(text)
+    except ValueError:
+        moment = datetime.fromisoformat(text.strip())
+        return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp()
+    if not abs(seconds) <= _FARTHEST:
+        raise ValueError(f"{text} is too far from 1970")
+    return seconds

@@ -1,0 +1,1 @@
+"""Stochastic gradient descent: kernels, strata, and what was learned."""

@@ -1,0 +1,354 @@
+"""What a factorization has learned: rows by id; from them, mean, noise and ignorance of cells."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from noisewise.engine.sgd import strata
+from noisewise.engine.sgd.layout import (
+    BIAS,
+    BIAS_SUM,
+    DEVIATION_SUM,
+    LINE,
+    MEAN_SUM,
+    SHARE,
+    Codes,
+    Floats,
+    Params,
+    State,
+    aligned_zeros,
+    initial_state,
+)
+from noisewise.engine.sgd.uncertainty import Population, of_cells, of_modes, spread_and_shrink
+from noisewise.engine.threads import one_blas_thread
+from noisewise.errors import DivergedError, ModelFileError
+from noisewise.precision import mean_in_units, variance_in_units
+from noisewise.showing import brief
+from noisewise.storage import Tensors, take, take_counts, take_real, take_whole
+
+Counts = npt.NDArray[np.int64]
+LARGEST = 1e9  # number of a row, in standardised units, that nobody would miss
+SUMS = [BIAS_SUM, MEAN_SUM, DEVIATION_SUM]
+
+
+class Moments(NamedTuple):
+    """Mean of cells, and their variance told apart: noise, and ignorance of the rows."""
+
+    mean: Floats
+    noise: Floats
+    ignorance: Floats
+
+
+class Side(NamedTuple):
+    """Rows of one mode, with what else a cell needs of them."""
+
+    rows: Floats
+    spread: Floats
+    shrink: Floats
+
+    @property
+    def size(self) -> int:
+        """How many rows."""
+        return len(self.rows)
+
+    def part(self, chosen: slice) -> Side:
+        """Return some of the rows."""
+        return Side(*(array[chosen] for array in self))
+
+
+@dataclass(frozen=True)
+class Factors:
+    """Packed rows in the order of the ids, with one more at the end of each mode.
+
+    That last row stands for an id never seen: the average of the known ones.
+
+    Attributes
+    ----------
+    params
+        What the user chose.
+    state
+        Packed rows; standardised units.
+    counts
+        Observations of every row that has an id.
+    location, scale
+        Mean and std of the values trained on: ``value = location + scale * standardised``.
+    spread, shrink
+        Per mode, what ``engine.sgd.uncertainty`` keeps; with two modes, a spread has a number
+        for every row, with more it has two matrices.
+    """
+
+    params: Params
+    state: State
+    counts: tuple[Counts, ...]
+    location: float
+    scale: float
+    spread: tuple[Floats, ...]
+    shrink: tuple[Floats, ...]
+
+    __repr__ = brief
+
+    @classmethod
+    def settle(
+        cls,
+        params: Params,
+        state: State,
+        counts: tuple[Counts, ...],
+        location: float,
+        scale: float,
+        order: tuple[Codes, ...],
+    ) -> Factors:
+        """Put a trained state in the order of the ids, and add what an id never seen gets."""
+        rows = tuple(
+            _with_average(rows, o, count)
+            for rows, o, count in zip(state.rows, order, counts, strict=True)
+        )
+        settled = State(rows, state.layout, state.epoch, state.variance)
+        with one_blas_thread():  # the same bits on any machine's threads
+            try:
+                spread, shrink = _ignorance(settled, params, counts)
+            except ValueError as error:
+                if all(np.abs(part).max(initial=0.0) < LARGEST for part in settled.rows):
+                    raise
+                raise DivergedError("What was learned is too large to compute with.") from error
+        return cls(params, settled, counts, location, scale, spread, shrink)
+
+    @property
+    def learned_deviation(self) -> bool:
+        """Whether deviation factors were trained; else every cell has the same noise."""
+        return self.params.deviation_rank > 0 and self.state.epoch > self.params.warmup
+
+    @cached_property
+    def populations(self) -> tuple[Population, ...]:
+        """Of two modes, what the rows of each have in common; measured when first asked for."""
+        rows = [_with_bias(self.state, self.params, m) for m in range(2)]
+        with one_blas_thread():  # the same bits on any machine's threads
+            return tuple(
+                Population.of(rows[m], self.counts[m], rows[1 - m], self.counts[1 - m])
+                for m in range(2)
+            )
+
+    def known_codes(self, mode: int, codes: Codes) -> Codes:
+        """Send ids never trained on (-1, or without observations) to the last row."""
+        count = self.counts[mode]
+        known = (codes >= 0) & (count[codes] > 0)
+        return np.where(known, codes, len(count)).astype(np.int32)
+
+    def moments(self, codes: tuple[Codes, ...], n_jobs: int = 1) -> Moments:
+        """Moments of cells in units of the values; codes as from ``known_codes``."""
+        mean, noise = strata.predict(self.state, codes, self.params, n_jobs)
+        return self._in_units(mean, noise, self._ignorance(codes, n_jobs))
+
+    def side(self, mode: int, codes: Codes) -> Side:
+        """Rows of a mode by their codes."""
+        parts = self.state.rows, self.spread, self.shrink
+        return Side(*(part[mode][codes] for part in parts))
+
+    def table(self, mode: int, side: Side) -> Moments:
+        """Moments of rows of ``mode`` with every id of the other mode: matrix products.
+
+        The caller keeps the number of rows small, so that no full table is ever built.
+        """
+        params, other = self.params, 1 - mode
+        columns = self.state.rows[other][:-1]
+        mean_part = slice(LINE, LINE + params.rank)
+        mean = side.rows[:, mean_part] @ columns[:, mean_part].T
+        mean += side.rows[:, BIAS, None] + columns[:, BIAS]
+        if self.learned_deviation:
+            start = self.state.layout.deviation_start
+            part = slice(start, start + params.deviation_rank)
+            noise = side.rows[:, part] @ columns[:, part].T + np.float32(params.delta)
+        else:
+            noise = np.full_like(mean, self.state.variance)
+        ignorance = np.outer(side.shrink, self.spread[other][:-1])
+        ignorance += np.outer(side.spread, self.shrink[other][:-1])
+        return self._in_units(mean, noise, ignorance)
+
+    def cells(self, mode: int, side: Side, codes: Codes) -> Moments:
+        """Moments of a single row of ``mode`` with some of the other, as ``moments`` has them.
+
+        A row that has no id yet has a place here too.
+        """
+        other = 1 - mode
+        rows = [side.rows, side.rows]
+        rows[other] = self.state.rows[other]
+        pair = [np.zeros_like(codes), np.zeros_like(codes)]
+        pair[other] = codes
+        state = State(tuple(rows), self.state.layout, self.state.epoch, self.state.variance)
+        mean, noise = strata.predict(state, tuple(pair), self.params, 1)
+        ignorance = (
+            side.shrink * self.spread[other][codes] + self.shrink[other][codes] * side.spread
+        )
+        return self._in_units(mean, noise, ignorance)
+
+    def similarity(self, mode: int, code: int) -> Floats:
+        """Cosine of a row's mean factors with those of all rows of its mode."""
+        rows = self.state.mean_factors(mode, self.params.rank)[:-1]
+        length = np.sqrt(np.einsum("ij,ij->i", rows, rows))
+        cosine: Floats = rows @ rows[code] / np.maximum(length * length[code], np.float32(1e-12))
+        return cosine
+
+    def noise_by_row(self, mode: int) -> npt.NDArray[np.float64]:
+        """Variance of the noise of every row, averaged over the other modes as observed."""
+        if not self.learned_deviation:
+            return np.full(len(self.counts[mode]), self.state.variance * self.scale**2)
+        rank, average = self.params.deviation_rank, np.ones(self.params.deviation_rank)
+        for other, count in enumerate(self.counts):
+            if other != mode:
+                weight = count / count.sum()
+                average *= weight @ self.state.deviation_factors(other, rank)[:-1]
+        own = self.state.deviation_factors(mode, rank)[:-1]
+        return np.asarray(own @ average + self.params.delta) * self.scale**2
+
+    def grown(self, counts: tuple[Counts, ...]) -> State:
+        """Return a state to go on training from, in the order of the ids, with rows for new ones.
+
+        A new row starts like any row before training, but with the average deviation. ``counts``
+        has old and new observations together.
+        """
+        grown = initial_state(self.params, counts)
+        start = self.state.layout.deviation_start
+        part = slice(start, start + self.params.deviation_rank)
+        for rows, old in zip(grown.rows, self.state.rows, strict=True):
+            n = len(old) - 1
+            share = rows[:n, SHARE].copy()
+            rows[:n] = old[:-1]
+            rows[:n, SHARE] = share
+            rows[n:, part] = old[-1, part]
+        grown.epoch, grown.variance = self.state.epoch, self.state.variance
+        return grown
+
+    def pack(self) -> tuple[dict[str, Any], Tensors]:
+        """Header and tensors of a file, one tensor for each part of the rows."""
+        tensors: Tensors = {}
+        for m, rows in enumerate(self.state.rows):
+            for name, part in self._parts().items():
+                tensors[f"mode{m}.{name}"] = rows[:-1, part]
+            tensors[f"mode{m}.counts"] = self.counts[m]
+            tensors[f"mode{m}.spread"] = self.spread[m]
+            tensors[f"mode{m}.shrink"] = self.shrink[m]
+        header = {
+            "epoch": self.state.epoch,
+            "variance": self.state.variance,
+            "location": self.location,
+            "scale": self.scale,
+            "seed": self.params.seed,
+        }
+        return header, tensors
+
+    @classmethod
+    def unpack(
+        cls,
+        path: Any,
+        params: Params,
+        header: dict[str, Any],
+        tensors: Tensors,
+        shape: tuple[int, ...],
+    ) -> Factors:
+        """Undo ``pack``; the file is not trusted."""
+        layout = params.layout
+        epoch = take_whole(path, header, "epoch")
+        variance, scale = (take_real(path, header, k, above=0.0) for k in ("variance", "scale"))
+        location = take_real(path, header, "location")
+        empty = State((), layout, epoch, variance)
+        kept = cls(params, empty, (), location, scale, (), ())._parts()
+        all_rows: list[Floats] = []
+        counts: list[Counts] = []
+        spread: list[Floats] = []
+        shrink: list[Floats] = []
+        for m, n in enumerate(shape):
+            parts = {
+                name: take(path, tensors, f"mode{m}.{name}", "float32", n, _width(part))
+                for name, part in kept.items()
+            }
+            if (parts["deviation"] < 0).any():
+                raise ModelFileError(f"{path} is damaged: mode{m}.deviation must not be negative.")
+            count = take_counts(path, tensors, f"mode{m}.counts", n)
+            rows = aligned_zeros(n, layout.width)  # the tensors are as large, or take would raise
+            for name, part in kept.items():
+                rows[:, part] = parts[name]
+            all_rows.append(_with_average(rows, np.arange(n, dtype=np.int32), count))
+            counts.append(count)
+            matrices = (2, params.rank + 1, params.rank + 1)
+            sizes = (n + 1,) if len(shape) == 2 else matrices
+            spread.append(take(path, tensors, f"mode{m}.spread", "float32", *sizes))
+            shrink.append(take(path, tensors, f"mode{m}.shrink", "float32", n + 1))
+            for name, part in (("spread", spread[-1]), ("shrink", shrink[-1])):
+                if part.ndim == 1 and (part < 0).any():
+                    raise ModelFileError(f"{path} is damaged: mode{m}.{name} is negative.")
+        state = State(tuple(all_rows), layout, epoch, variance)
+        return cls(params, state, tuple(counts), location, scale, tuple(spread), tuple(shrink))
+
+    def _parts(self) -> dict[str, Any]:
+        """Columns of a packed row that a file keeps, by name."""
+        params, layout = self.params, self.state.layout
+        parts: dict[str, Any] = {
+            "bias": [BIAS],
+            "mean": slice(LINE, LINE + params.rank),
+            "deviation": slice(
+                layout.deviation_start, layout.deviation_start + params.deviation_rank
+            ),
+            "sums": SUMS,
+            "share": [SHARE],
+        }
+        if layout.copies == 2:
+            start = layout.sums_start
+            parts["mean_sums"] = slice(start, start + layout.mean)
+            parts["deviation_sums"] = slice(
+                start + layout.mean, start + layout.mean + layout.deviation
+            )
+        return parts
+
+    def _ignorance(self, codes: tuple[Codes, ...], n_jobs: int) -> Floats:
+        """Variance of cells that comes from not knowing their rows, in standardised units."""
+        if len(codes) == 2:
+            (i, j), spread, shrink = codes, self.spread, self.shrink
+            return shrink[0][i] * spread[1][j] + shrink[1][j] * spread[0][i]
+        rows, n_mean = self.state.rows, self.state.layout.mean
+        variance = np.empty(len(codes[0]), dtype=np.float32)
+
+        def work(part: slice) -> None:
+            some = [code[part] for code in codes]
+            variance[part] = of_cells(rows, n_mean, self.spread, self.shrink, some)
+
+        strata.by_chunks(work, len(variance), strata.MANY_CHUNK, n_jobs)
+        return variance
+
+    def _in_units(self, mean: Floats, noise: Floats, ignorance: Floats) -> Moments:
+        units = self.location, self.scale
+        parts = (variance_in_units(part, *units) for part in (noise, ignorance))
+        return Moments(mean_in_units(mean, *units), *parts)
+
+
+def _width(part: list[int] | slice) -> int:
+    return len(part) if isinstance(part, list) else part.stop - part.start
+
+
+def _with_average(rows: Floats, order: Codes, count: Counts) -> Floats:
+    """Lay rows in the given order, and the average of those with observations after them."""
+    extended = aligned_zeros(len(rows) + 1, rows.shape[1])
+    np.take(rows, order, axis=0, out=extended[:-1])
+    extended[-1] = extended[:-1][count > 0].mean(axis=0, dtype=np.float64)
+    return extended
+
+
+def _with_bias(state: State, params: Params, mode: int) -> Floats:
+    """Return the rows of all ids of a mode as ``[mean factors, bias]``."""
+    return np.column_stack([state.mean_factors(mode, params.rank)[:-1], state.biases(mode)[:-1]])
+
+
+def _ignorance(
+    state: State, params: Params, counts: tuple[Counts, ...]
+) -> tuple[tuple[Floats, ...], tuple[Floats, ...]]:
+    """Spread and shrink of all modes, the unknown rows included."""
+    rows = [_with_bias(state, params, m) for m in range(len(counts))]
+    noise = max(state.variance, params.delta, 1e-6)
+    if len(rows) > 2:
+        return of_modes(rows, counts, noise)
+    first = spread_and_shrink(rows[0], counts[0], rows[1], counts[1], noise)
+    second = spread_and_shrink(rows[1], counts[1], rows[0], counts[0], noise)
+    return (second.spread, first.spread), (first.shrink, second.shrink)

@@ -1,0 +1,332 @@
+"""The hot loops of tensors: three modes as fast as two, and any number of modes.
+
+The letters are those of ``kernels``. The third mode has packed rows ``C``, with T for its mean
+factors and W for its deviation factors: the mean is the sum of U V T over factors, the variance
+that of P Q W. A row steps against what multiplies it, which is the product of the others.
+
+AdaGrad has a sum per coordinate where rows are wide enough to hold them, else one per row.
+"""
+
+# mypy: allow-untyped-defs, allow-untyped-calls, allow-untyped-decorators
+
+import numpy as np
+from numba import njit
+
+from noisewise.engine.sgd.kernels import FARTHEST, weight_of
+from noisewise.engine.sgd.layout import BIAS, BIAS_SUM, DEVIATION_SUM, LINE, MEAN_SUM, SHARE
+from noisewise.engine.sgd.vectors import (
+    CACHE,
+    STEP,
+    inverse_root,
+    load,
+    positive,
+    store,
+    total,
+    zeros,
+)
+
+_HEADER, _BIAS, _BIAS_SUM, _MEAN_SUM, _DEVIATION_SUM, _SHARE = (
+    np.uintp(k) for k in (LINE, BIAS, BIAS_SUM, MEAN_SUM, DEVIATION_SUM, SHARE)
+)
+_STEP, _NEXT = np.uintp(STEP), np.uintp(1)
+_ZERO, _HALF, _ONE, _TINY = (np.float32(x) for x in (0.0, 0.5, 1.0, 1e-12))
+
+
+@njit(fastmath=True, error_model="numpy", nogil=True, cache=CACHE)
+def visit_three(
+    stratum, worker, workers, side, starts, row, column, layer, value, A, B, C, n_mean, n_deviation,
+    rate, deviation_rate, l2, bias_l2, l1, delta, beta, variance, learn_deviation, sums,
+):  # fmt: skip
+    """One worker's blocks of a stratum of three modes, in pairs as ``kernels`` has them."""
+    p0 = _HEADER + np.uintp(n_mean)
+    end = p0 + np.uintp(n_deviation)
+    to_sum = end - _HEADER  # from a factor to its sum
+    per_row = np.uintp(A.shape[1]) == end
+    per_mean = np.float32(1.0 / max(n_mean, 1))
+    per_deviation = np.float32(1.0 / max(n_deviation, 1))
+    G, H = np.empty(2, np.float32), np.empty(2, np.float32)
+    constant = weight_of(variance, beta) / variance
+    for block in range(stratum * side + worker, (stratum + 1) * side, workers):
+        squared, scaled, log_variance, product = 0.0, 0.0, 0.0, 1.0
+        n, last = np.uintp(starts[block]), np.uintp(starts[block + 1])
+        while n < last:
+            after = n + _NEXT
+            if (
+                after < last
+                and row[after] != row[n]
+                and column[after] != column[n]
+                and layer[after] != layer[n]
+            ):
+                after += _NEXT
+            for m in range(n, after):
+                i, j, k = np.uintp(row[m]), np.uintp(column[m]), np.uintp(layer[m])
+                biases = A[i, _BIAS] + B[j, _BIAS] + C[k, _BIAS]
+                e = value[m] - (biases + _dot(A, i, B, j, C, k, _HEADER, p0))
+                squared += e * e
+                G[m - n] = constant * e
+                if learn_deviation:
+                    s = delta + _dot(A, i, B, j, C, k, p0, end)
+                    G[m - n], H[m - n], ratio = _pulls(e, s, beta)
+                    scaled += ratio
+                    product *= s  # one logarithm for many variances
+                    if product < 1e-200 or product > 1e200:
+                        log_variance += np.log(product)
+                        product = 1.0
+
+            for m in range(n, after):
+                i, j, k = np.uintp(row[m]), np.uintp(column[m]), np.uintp(layer[m])
+                g, h = G[m - n], H[m - n]
+                a, b, c = l2 * A[i, _SHARE], l2 * B[j, _SHARE], l2 * C[k, _SHARE]
+                if per_row:
+                    x, y, z = zeros(), zeros(), zeros()
+                    rate_i = rate / np.sqrt(A[i, _MEAN_SUM])
+                    rate_j = rate / np.sqrt(B[j, _MEAN_SUM])
+                    rate_k = rate / np.sqrt(C[k, _MEAN_SUM])
+                    for d in range(_HEADER, p0, _STEP):
+                        u, v, t = load(A, i, d), load(B, j, d), load(C, k, d)
+                        du, dv, dt = a * u - g * (v * t), b * v - g * (u * t), c * t - g * (u * v)
+                        x += du * du
+                        y += dv * dv
+                        z += dt * dt
+                        store(A, i, d, u - rate_i * du)
+                        store(B, j, d, v - rate_j * dv)
+                        store(C, k, d, t - rate_k * dt)
+                    A[i, _MEAN_SUM] += per_mean * total(x)
+                    B[j, _MEAN_SUM] += per_mean * total(y)
+                    C[k, _MEAN_SUM] += per_mean * total(z)
+                else:
+                    for d in range(_HEADER, p0, _STEP):
+                        u, v, t = load(A, i, d), load(B, j, d), load(C, k, d)
+                        du, dv, dt = a * u - g * (v * t), b * v - g * (u * t), c * t - g * (u * v)
+                        x = load(A, i, d + to_sum) + du * du
+                        y = load(B, j, d + to_sum) + dv * dv
+                        z = load(C, k, d + to_sum) + dt * dt
+                        store(A, i, d + to_sum, x)
+                        store(B, j, d + to_sum, y)
+                        store(C, k, d + to_sum, z)
+                        store(A, i, d, u - rate * du * inverse_root(x))
+                        store(B, j, d, v - rate * dv * inverse_root(y))
+                        store(C, k, d, t - rate * dt * inverse_root(z))
+                _step_bias(A, i, g, rate, bias_l2)
+                _step_bias(B, j, g, rate, bias_l2)
+                _step_bias(C, k, g, rate, bias_l2)
+                if learn_deviation:
+                    a, b, c = l1 * A[i, _SHARE], l1 * B[j, _SHARE], l1 * C[k, _SHARE]
+                    if per_row:
+                        x, y, z = zeros(), zeros(), zeros()
+                        rate_i = deviation_rate / np.sqrt(A[i, _DEVIATION_SUM])
+                        rate_j = deviation_rate / np.sqrt(B[j, _DEVIATION_SUM])
+                        rate_k = deviation_rate / np.sqrt(C[k, _DEVIATION_SUM])
+                        for d in range(p0, end, _STEP):
+                            p, q, w = load(A, i, d), load(B, j, d), load(C, k, d)
+                            dp, dq, dw = h * (q * w) + a, h * (p * w) + b, h * (p * q) + c
+                            x += dp * dp
+                            y += dq * dq
+                            z += dw * dw
+                            store(A, i, d, positive(p - rate_i * dp))
+                            store(B, j, d, positive(q - rate_j * dq))
+                            store(C, k, d, positive(w - rate_k * dw))
+                        A[i, _DEVIATION_SUM] += per_deviation * total(x)
+                        B[j, _DEVIATION_SUM] += per_deviation * total(y)
+                        C[k, _DEVIATION_SUM] += per_deviation * total(z)
+                    else:
+                        for d in range(p0, end, _STEP):
+                            p, q, w = load(A, i, d), load(B, j, d), load(C, k, d)
+                            dp, dq, dw = h * (q * w) + a, h * (p * w) + b, h * (p * q) + c
+                            x = load(A, i, d + to_sum) + dp * dp
+                            y = load(B, j, d + to_sum) + dq * dq
+                            z = load(C, k, d + to_sum) + dw * dw
+                            store(A, i, d + to_sum, x)
+                            store(B, j, d + to_sum, y)
+                            store(C, k, d + to_sum, z)
+                            store(A, i, d, positive(p - deviation_rate * dp * inverse_root(x)))
+                            store(B, j, d, positive(q - deviation_rate * dq * inverse_root(y)))
+                            store(C, k, d, positive(w - deviation_rate * dw * inverse_root(z)))
+            n = after
+        if not learn_deviation:
+            scaled = squared / variance
+            log_variance = np.log(variance) * (starts[block + 1] - starts[block])
+        sums[block, 0], sums[block, 1] = squared, scaled + log_variance + np.log(product)
+
+
+@njit(fastmath=True, error_model="numpy", nogil=True, cache=CACHE)
+def visit_many(
+    stratum, worker, workers, side, starts, codes, value, R, first, n_mean, n_deviation,
+    rate, deviation_rate, l2, bias_l2, l1, delta, beta, variance, learn_deviation, sums,
+):  # fmt: skip
+    """One worker's blocks of a stratum of any number of modes.
+
+    ``R`` has the rows of all modes, one mode after the other; those of mode m begin at
+    ``first[m]``, and ``codes[m]`` counts from there. What multiplies a row is the product of the
+    modes before it, which are all kept in ``Z`` with the error, and of those after it, which is
+    gathered in the last row of ``Z`` as the steps go from the last mode to the first.
+    """
+    p0 = _HEADER + np.uintp(n_mean)
+    end = p0 + np.uintp(n_deviation)
+    to_sum = end - _HEADER
+    per_row = np.uintp(R.shape[1]) == end
+    per_mean = np.float32(1.0 / max(n_mean, 1))
+    per_deviation = np.float32(1.0 / max(n_deviation, 1))
+    modes = np.uintp(len(first))
+    at = np.empty(len(first), np.uintp)
+    Z = np.empty((len(first) + 1, to_sum + _HEADER), np.float32)
+    constant = weight_of(variance, beta) / variance
+    for block in range(stratum * side + worker, (stratum + 1) * side, workers):
+        squared, scaled, log_variance = 0.0, 0.0, 0.0
+        for n in range(np.uintp(starts[block]), np.uintp(starts[block + 1])):
+            e, s, h = value[n], variance, _ZERO
+            for m in range(modes):
+                at[m] = np.uintp(first[m] + codes[m, n])
+                e -= R[at[m], _BIAS]
+            e -= _products(R, at, Z, modes, _HEADER, p0)
+            squared += e * e
+            g = constant * e
+            if learn_deviation:
+                s = delta + _products(R, at, Z, modes, p0, end)
+                g, h, ratio = _pulls(e, s, beta)
+                scaled += ratio
+                log_variance += np.log(s)
+
+            for back in range(modes):
+                mode = modes - _NEXT - back
+                i = at[mode]
+                a, b = l2 * R[i, _SHARE], l1 * R[i, _SHARE]
+                step, x = zeros() + rate / np.sqrt(R[i, _MEAN_SUM]), zeros()
+                for d in range(_HEADER, p0, _STEP):
+                    u, later = load(R, i, d), load(Z, modes, d)
+                    du = a * u - g * (load(Z, mode, d) * later)
+                    x += du * du
+                    if not per_row:
+                        y = load(R, i, d + to_sum) + du * du
+                        store(R, i, d + to_sum, y)
+                        step = rate * inverse_root(y)
+                    store(R, i, d, u - step * du)
+                    store(Z, modes, d, later * u)
+                if per_row:
+                    R[i, _MEAN_SUM] += per_mean * total(x)
+                _step_bias(R, i, g, rate, bias_l2)
+                if learn_deviation:
+                    step = zeros() + deviation_rate / np.sqrt(R[i, _DEVIATION_SUM])
+                    x = zeros()
+                    for d in range(p0, end, _STEP):
+                        p, later = load(R, i, d), load(Z, modes, d)
+                        dp = h * (load(Z, mode, d) * later) + b
+                        x += dp * dp
+                        if not per_row:
+                            y = load(R, i, d + to_sum) + dp * dp
+                            store(R, i, d + to_sum, y)
+                            step = deviation_rate * inverse_root(y)
+                        store(R, i, d, positive(p - step * dp))
+                        store(Z, modes, d, later * p)
+                    if per_row:
+                        R[i, _DEVIATION_SUM] += per_deviation * total(x)
+        if not learn_deviation:
+            scaled = squared / variance
+            log_variance = np.log(variance) * (starts[block + 1] - starts[block])
+        sums[block, 0], sums[block, 1] = squared, scaled + log_variance
+
+
+@njit(fastmath=True, error_model="numpy", nogil=True, cache=CACHE)
+def predict_three(row, column, layer, A, B, C, n_mean, n_deviation, floor, mean, variance):
+    """Fill in mean and variance of cells of three modes."""
+    p0 = _HEADER + np.uintp(n_mean)
+    end = p0 + np.uintp(n_deviation)
+    for n in range(len(row)):
+        i, j, k = np.uintp(row[n]), np.uintp(column[n]), np.uintp(layer[n])
+        biases = A[i, _BIAS] + B[j, _BIAS] + C[k, _BIAS]
+        mean[n] = biases + _dot(A, i, B, j, C, k, _HEADER, p0)
+        variance[n] = floor + _dot(A, i, B, j, C, k, p0, end)
+
+
+@njit(fastmath=True, error_model="numpy", nogil=True, cache=CACHE)
+def multiply(x, A, code, n_mean):
+    """Multiply every row of x by the mean factors of a row of ``A``."""
+    for n in range(np.uintp(len(x))):
+        i = np.uintp(code[n])
+        for d in range(np.uintp(0), np.uintp(n_mean), _STEP):
+            store(x, n, d, load(x, n, d) * load(A, i, d + _HEADER))
+
+
+@njit(fastmath=True, error_model="numpy", nogil=True, cache=CACHE)
+def quadratic(x, form):
+    """Return ``x' form x`` of every row of x, but not what rounding makes negative.
+
+    The form has nothing below its diagonal, and whole vectors above it.
+    """
+    out = np.empty(len(x), np.float32)
+    width = np.uintp(len(form))
+    for n in range(np.uintp(len(x))):
+        whole = zeros()
+        for a in range(width):
+            part = zeros()
+            for d in range(a - a % _STEP, width, _STEP):
+                part += load(form, a, d) * load(x, n, d)
+            whole += x[n, a] * part
+        out[n] = max(total(whole), _ZERO)
+    return out
+
+
+@njit(nogil=True, cache=True)
+def flush(A, n_mean):
+    """Set to zero what has nearly vanished of mean factors.
+
+    A penalty can drive a whole factor of all modes to zero, by shares and never quite. Products of
+    such small numbers leave the range in which a CPU is fast.
+    """
+    for i in range(len(A)):
+        for d in range(LINE, LINE + n_mean):
+            if abs(A[i, d]) < _TINY:
+                A[i, d] = _ZERO
+
+
+@njit(nogil=True, cache=True)
+def halves_in_turn(starts, visit):
+    """Let the two halves of every block take turns, so that neighbours share fewer rows."""
+    out = np.empty_like(visit)
+    for block in range(len(starts) - 1):
+        start, size = starts[block], starts[block + 1] - starts[block]
+        half = (size + 1) // 2
+        for k in range(size):
+            out[start + 2 * (k % half) + k // half] = visit[start + k]
+    return out
+
+
+@njit(fastmath=True, error_model="numpy", inline="always")
+def _dot(A, i, B, j, C, k, start, end):
+    uvt = zeros()
+    for d in range(start, end, _STEP):
+        uvt += load(A, i, d) * load(B, j, d) * load(C, k, d)
+    return total(uvt)
+
+
+@njit(fastmath=True, error_model="numpy", inline="always")
+def _products(R, at, Z, modes, start, end):
+    """Return the sum of the product of all modes; keep in ``Z`` the product of those before each.
+
+    The product of those after each starts with none of them.
+    """
+    everything = zeros()
+    for d in range(start, end, _STEP):
+        before = zeros() + _ONE
+        store(Z, modes, d, before)
+        for m in range(modes):
+            store(Z, m, d, before)
+            before = before * load(R, at[m], d)
+        everything += before
+    return total(everything)
+
+
+@njit(fastmath=True, error_model="numpy", inline="always")
+def _pulls(e, s, beta):
+    """Return g, h and the squared error over the variance."""
+    precision = _ONE / s
+    ratio = e * e * precision
+    weight = weight_of(s, beta) * precision
+    return weight * e, weight * _HALF * (_ONE - min(ratio, FARTHEST)), ratio
+
+
+@njit(fastmath=True, error_model="numpy", inline="always")
+def _step_bias(A, i, g, rate, l2):
+    slope = l2 * A[i, _SHARE] * A[i, _BIAS] - g
+    A[i, _BIAS_SUM] += slope * slope
+    A[i, _BIAS] -= rate * slope / np.sqrt(A[i, _BIAS_SUM])

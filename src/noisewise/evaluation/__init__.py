@@ -1,0 +1,1 @@
+"""Protocols, records, comparison and tuning."""

@@ -1,0 +1,283 @@
+"""The demo: ratings whose noise is known, three models side by side, one page to look at.
+
+Biased MF and DMF are the same model but for the deviation: the first has one std for all cells, the
+second learns one for each. The Bayesian model does so too, and averages over all it cannot tell.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from noisewise.data.synthetic import SyntheticRatings, make_ratings
+from noisewise.evaluation.judging import COVERAGE, Judged, Row, judge, judge_truth
+from noisewise.models.bayesian import BayesianFactorizer
+from noisewise.models.deviation import DeviationFactorizer
+from noisewise.noise import noisy_ids
+from noisewise.report import figures
+from noisewise.report.canvas import require_matplotlib
+from noisewise.report.page import Picture, Section, Table, page
+from noisewise.splits import random_split
+from noisewise.storage import write_bytes
+
+BIASED_MF, DMF, BAYES, TRUTH = "Biased MF", "DMF", "Bayesian", "the truth"
+# The ranks of the data are small, and so is the noise of careful users.
+ONE_BY_ONE = {"rank": 8, "deviation_learning_rate": 0.03, "delta": 0.15}
+SETTINGS: dict[str, dict[str, Any]] = {
+    BIASED_MF: ONE_BY_ONE | {"deviation_rank": 0},
+    DMF: ONE_BY_ONE | {"deviation_rank": 4},
+    BAYES: {"rank": 8, "sweeps": 150, "burn_in": 50, "samples": 100},
+}
+TEST = 0.2
+NOISIEST, FEWEST = 15, 20  # users to list, and ratings that such a user must have
+CROWD = 0.2  # share of users to call noisy in truth
+
+FILES = "noisewise-demo.html", "noisewise-demo.png", "result.json"
+TITLE = "Who is noisy?"
+COLUMNS = ["model", "RMSE", "NLL", "90 % coverage", "mean width", "noise corr."]
+
+
+@dataclass(frozen=True)
+class DemoResult:
+    """What the demo found, and where it wrote it.
+
+    Attributes
+    ----------
+    rows : tuple of Row
+        The models; and the truth, what could be had at best.
+    report : dict
+        Seed, sizes, settings and rows.
+    page, picture, record : Path
+        The page, its figures as one picture, and the report as JSON.
+    """
+
+    rows: tuple[Row, ...]
+    report: dict[str, Any]
+    page: Path
+    picture: Path
+    record: Path
+
+    @property
+    def text(self) -> str:
+        """The table, and where to look."""
+        return f"{table(self.rows)}\n\nLook at {self.page}, or at the picture {self.picture}."
+
+
+def run_demo(
+    seed: int = 0,
+    directory: str | Path = "demo",
+    *,
+    n_users: int = 2500,
+    n_items: int = 1000,
+    progress: Callable[[str], object] | None = None,
+) -> DemoResult:
+    """Make ratings, fit all models, and write a page, a picture and a record of it.
+
+    Parameters
+    ----------
+    seed : int
+        Of ratings, split and models.
+    directory : path
+        Where to write ``noisewise-demo.html``, ``noisewise-demo.png`` and ``result.json``.
+    n_users, n_items : int
+        Size of the table of ratings.
+    progress : callable, optional
+        Called with a line of text when a step begins.
+
+    Returns
+    -------
+    DemoResult
+    """
+    require_matplotlib()  # before the work, not after it
+    say = progress or (lambda line: None)
+    ratings = make_ratings(n_users, n_items, seed=seed)
+    parts = random_split(len(ratings.observations), TEST, np.random.default_rng(seed))
+    train, test = (ratings.take(part) for part in parts)
+    models: dict[str, Any] = {}
+    judged = {}
+    for name, settings in SETTINGS.items():
+        say(f"Fitting {name} on {len(train.observations):,} ratings")
+        kind = BayesianFactorizer if name == BAYES else DeviationFactorizer
+        models[name] = kind(random_state=seed, **settings).fit(train.observations)
+        judged[name] = judge(name, models[name], test)
+    judged[TRUTH] = judge_truth(TRUTH, test)
+    say("Drawing")
+    noisiest = noisy_ids(models[DMF], n=NOISIEST, fewest=FEWEST)
+    true_noise = _noise_of_users(ratings)
+    listed = models[DMF].ids_[0].lookup(noisiest["id"])
+    drawings = _drawings(models, judged, noisiest, true_noise[listed])
+
+    rows = tuple(one.row for one in judged.values())
+    report = {
+        "seed": seed,
+        "ratings": {"train": len(train.observations), "test": len(test.observations)},
+        "settings": SETTINGS,
+        "rows": [asdict(row) for row in rows],
+    }
+    found = int((true_noise[listed] >= np.quantile(true_noise, 1 - CROWD)).sum())
+    html = _page(ratings, judged, drawings, found, seed)
+    together = figures.side_by_side(TITLE, list(drawings.values()))
+
+    folder = Path(directory)
+    folder.mkdir(parents=True, exist_ok=True)
+    result = DemoResult(rows, report, *(folder / name for name in FILES))
+    write_bytes(result.page, html.encode())
+    write_bytes(result.picture, figures.render(together, "png"))
+    write_bytes(result.record, (json.dumps(report, indent=2, allow_nan=False) + "\n").encode())
+    return result
+
+
+def table(rows: Sequence[Row]) -> str:
+    """Return rows as a table of text.
+
+    Examples
+    --------
+    >>> print(table([Row("mine", 0.8, 0.9, 0.9, 2.3, None, None)]))
+    model   RMSE    NLL  90 % coverage  mean width  noise corr.
+    -----------------------------------------------------------
+    mine   0.800  0.900         90.0 %        2.30            –
+    """
+    cells = [COLUMNS, *map(_cells, rows)]
+    widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
+    lines = [
+        "  ".join([name.ljust(widths[0]), *map(str.rjust, numbers, widths[1:])])
+        for name, *numbers in cells
+    ]
+    return "\n".join([lines[0], "-" * len(lines[0]), *lines[1:]])
+
+
+def _cells(row: Row) -> list[str]:
+    correlation = row.noise_correlation
+    return [
+        row.model,
+        f"{row.rmse:.3f}",
+        f"{row.nll:.3f}",
+        f"{100 * row.coverage:.1f} %",
+        f"{row.width:.2f}",
+        "\N{EN DASH}" if correlation is None else f"{correlation:.3f}",
+    ]
+
+
+def _noise_of_users(ratings: SyntheticRatings) -> NDArray[np.float64]:
+    """Root mean square of the true std over the ratings of each user."""
+    users = ratings.observations.codes[0]
+    return np.sqrt(np.bincount(users, ratings.true_std**2) / np.bincount(users))
+
+
+def _drawings(
+    models: dict[str, Any],
+    judged: dict[str, Judged],
+    noisiest: dict[str, NDArray[Any]],
+    true_noise: NDArray[np.float64],
+) -> dict[str, figures.Drawing]:
+    dmf = judged[DMF]
+    forecasts = {
+        name: figures.Forecast(judged[name].truth, judged[name].mean, judged[name].std)
+        for name in models
+    }
+    intervals = {name: (judged[name].low, judged[name].high) for name in models}
+    return {
+        "recovery": figures.noise_recovery(dmf.true_std, dmf.noise_std),
+        "noisiest": figures.noisy_ids(noisiest, true_std=true_noise),
+        "calibration": figures.calibration(forecasts),
+        "coverage": figures.coverage_by_noise(dmf.truth, dmf.true_std, intervals, COVERAGE),
+        "fan": figures.interval_fan(dmf.truth, dmf.mean, dmf.low, dmf.high),
+        "curves": figures.learning_curves(
+            {name: models[name].learning_curve_ for name in (BIASED_MF, DMF)}
+        ),
+    }
+
+
+def _page(
+    ratings: SyntheticRatings,
+    judged: dict[str, Judged],
+    drawings: dict[str, figures.Drawing],
+    found: int,
+    seed: int,
+) -> str:
+    n_users, n_items = ratings.observations.shape
+
+    def picture(name: str, caption: str) -> Picture:
+        return Picture(drawings[name].svg(), drawings[name].alt, caption)
+
+    scores = Table(
+        COLUMNS,
+        [_cells(one.row) for one in judged.values()],
+        "On ratings that no model has seen. Lower RMSE and NLL are better; so are narrow intervals "
+        "that still cover 90 %. The last column is the correlation of the learned std with the "
+        "true one.",
+    )
+    sections = [
+        Section(
+            "Three models",
+            [
+                "Biased MF predicts a rating, and is equally sure of all of them. DMF also learns "
+                "how far each rating may be off. All else is the same. The Bayesian model learns "
+                "both, and averages over everything the ratings leave open. The last row is what "
+                "knowing the truth would give.",
+                scores,
+            ],
+        ),
+        Section(
+            "It finds the noise",
+            [
+                "The std of a cell says how much a rating would vary if the user rated the item "
+                "again and again. Nobody told DMF: it saw every cell once, or never.",
+                picture(
+                    "recovery",
+                    "Cells kept for the test; the stronger the colour, the more of them. On the "
+                    "line the learned std is the true one.",
+                ),
+                picture(
+                    "noisiest",
+                    f"{found} of these {NOISIEST} users are in truth among the noisiest fifth.",
+                ),
+            ],
+        ),
+        Section(
+            "Its doubts are honest",
+            [
+                "A model that says 90 % should be right in 90 % of the cases: on average, and also "
+                "where there is little noise, and where there is much.",
+                picture(
+                    "calibration",
+                    "How often the rating lies below a predicted quantile. An honest model stays "
+                    "on the diagonal.",
+                ),
+                picture(
+                    "coverage",
+                    "With one std for all, intervals are too wide for the careful and too narrow "
+                    "for the careless, even if the average is right.",
+                ),
+            ],
+        ),
+        Section(
+            "A closer look",
+            [
+                picture(
+                    "fan",
+                    "Intervals of DMF that should hold 90 % of the ratings, from the narrowest to "
+                    "the widest.",
+                ),
+                picture(
+                    "curves",
+                    "Dots mark the lowest points. DMF learns the mean first, then the noise too: "
+                    "that is where its NLL drops.",
+                ),
+            ],
+        ),
+    ]
+    return page(
+        TITLE,
+        sections,
+        lead=f"{len(ratings.observations):,} made-up ratings of {n_items:,} items by {n_users:,} "
+        "users. Some users rate with care, some without, and as the ratings are made up we know "
+        "who does. Can a model tell?",
+        foot=f"Made by noisewise with seed {seed}. The ratings are synthetic; no one gave them.",
+    )

@@ -1,0 +1,318 @@
+"""The protocol for tensors of sensors: any model, single cells or outages, errors in fixed units.
+
+Split s of the protocol "cells" is that of the paper: a share of all cells trains, every other
+observed cell judges (`noisewise.splits_sensors.share_split`). That of "blocks" hides a share of the
+stretches of time of single series. Each is also the seed that the model is built with.
+
+Errors are in units of a sensor type: mean and std of a type over all observed cells of the dataset
+turn truth, prediction and std into z-scores. So the units are the same over splits and models,
+whatever a model standardises with inside. A few broken readings can decide a mean of squared
+errors, so the median and the mean without the largest hundredth stand beside it.
+"""
+
+from __future__ import annotations
+
+import inspect
+import json
+import time
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import stats
+
+from noisewise import metrics
+from noisewise.data import Ids, Observations
+from noisewise.data.sensor_data import SENSOR, TIME, SensorData
+from noisewise.data.timestamps import checked_stamps
+from noisewise.errors import DataError, SettingError
+from noisewise.evaluation.ratings import (
+    UNTOLD,
+    Result,
+    as_json,
+    check_same,
+    number,
+    where_and_when,
+)
+from noisewise.evaluation.resplits import split_ratio
+from noisewise.showing import progress
+from noisewise.splits import Split
+from noisewise.splits_sensors import block_split, share_split
+
+PROTOCOLS = ("cells", "blocks")
+# What the tables of results report on: shares of all cells that train, and outages.
+SHARES = {"london-paper-size": (0.05, 0.10, 0.15, 0.20), "intel-2epoch": (0.2, 0.4, 0.6, 0.8)}
+OUTAGES = {"london-paper-size": 30 * 86_400.0, "intel-2epoch": 2 * 3_600.0}  # in seconds
+OUTAGE_SHARE = 0.2
+TRIM = 0.01
+SCORES = ("mse", "median_se", "trimmed_mse", "nll", "coverage90", "seconds")
+
+Floats = NDArray[np.float64]
+
+
+def evaluate(
+    data: SensorData,
+    build_model: Callable[[int], Any],
+    *,
+    protocol: str = "cells",
+    share: float,
+    repeats: int = 5,
+    seed: int = 0,
+    outage: float | None = None,
+    name: str | None = None,
+    earlier: Result | None = None,
+    after_split: Callable[[Result], object] | None = None,
+    verbose: bool | None = None,
+) -> Result:
+    """Run a model over splits and report its errors on each, with the mean and its interval.
+
+    Parameters
+    ----------
+    data : SensorData
+        All observations.
+    build_model : callable
+        Makes a new model from a seed. A model has ``fit(observations, validation=observations)``,
+        ``predict(observations, return_std=True)`` and ``predict_interval(observations, 0.9)``,
+        in the units of the data. One whose ``fit`` takes no validation has nothing to choose, and
+        is given all that is not test.
+    protocol : {"cells", "blocks"}
+        Hide single cells, or stretches of time of single series.
+    share : float
+        For "cells" the share of all cells that is for training; for "blocks" the share of blocks
+        that is test.
+    repeats, seed : int
+        Splits ``seed`` to ``seed + repeats - 1``.
+    outage : float
+        For "blocks", and for nothing else: how many seconds a stretch lasts.
+    name : str
+        What the result calls the model; its class by default.
+    earlier : dict, optional
+        A result of the same model, settings, protocol and data: its splits are kept, and only those
+        that it lacks are run.
+    after_split : callable, optional
+        Called with the result so far after every split.
+    verbose : bool or None
+        Show a bar of splits: True always, False never; None on a terminal and in a notebook.
+
+    Returns
+    -------
+    dict
+        JSON-ready: model, settings, protocol, data, splits, mean, interval95, and where and when it
+        ran. Each split has seed, mse, median_se, trimmed_mse, nll, coverage90 and seconds, which is
+        the time that ``fit`` took; and the choice of a model that chooses one of several.
+    """
+    if repeats < 1:
+        raise SettingError(f"repeats must be 1 or more; got {repeats}.")
+    check_protocol(protocol, outage)
+    observations, units = data.observations, Units.of(data)
+    about = {
+        "protocol": protocol_of(protocol, share, outage),
+        "data": data_of(observations),
+    }
+    rows = {} if earlier is None else {row["seed"]: row for row in earlier["splits"]}
+    for k in progress(range(seed, seed + repeats), desc=name or "", unit="split", verbose=verbose):
+        model = build_model(k)
+        head = {"model": name or type(model).__name__, "settings": _settings(model), **about}
+        if earlier is not None:
+            check_same(earlier, head)
+        if k in rows:
+            continue
+        split = split_of(data, share, outage, k)
+        seconds = _fit(model, observations, split)
+        scores = score(model, observations.take(split.test), units)
+        rows[k] = {"seed": k, **scores, "seconds": seconds, **_choice(model)}
+        if after_split is not None:
+            after_split(_result(head, rows))
+    return _result(head, rows)
+
+
+def protocol_of(kind: str, share: float, outage: float | None = None) -> dict[str, Any]:
+    """Return a protocol as a result has it."""
+    return {"kind": kind, "share": share, "outage_seconds": outage}
+
+
+def data_of(observations: Observations) -> dict[str, Any]:
+    """Return what a result says of its data."""
+    return {"observations": len(observations), "shape": list(observations.shape)}
+
+
+def as_sensors(observations: Observations) -> SensorData:
+    """Take a table of location, sensor and time, in this order, for readings of sensors.
+
+    Times are numbers, then taken to be seconds, or dates.
+    """
+    if observations.n_modes != TIME + 1:
+        found = ", ".join(observations.names)
+        raise DataError(f"Expected the modes location, sensor and time; got {found}.")
+    known = observations.ids[TIME]
+    stamps, places = Ids.encode(checked_stamps(known)[0], known.name)
+    codes = (*observations.codes[:TIME], places[observations.codes[TIME]])
+    ids = (*observations.ids[:TIME], stamps)
+    return SensorData(Observations(codes, observations.values, ids), None, seconds=1.0)
+
+
+class Units(NamedTuple):
+    """Mean and std of each sensor type over all observed cells of a dataset."""
+
+    mean: Floats
+    std: Floats
+
+    @classmethod
+    def of(cls, data: SensorData) -> Units:
+        """Measure them; a type that always reads the same keeps its own unit."""
+        seen = data.observations
+        kind, size = seen.codes[SENSOR], seen.shape[SENSOR]
+        values = seen.values.astype(np.float64)
+        count = np.maximum(np.bincount(kind, minlength=size), 1)
+        mean = np.bincount(kind, values, minlength=size) / count
+        std = np.sqrt(np.bincount(kind, (values - mean[kind]) ** 2, minlength=size) / count)
+        return cls(mean, np.where(std > 0, std, 1.0))
+
+    def of_cells(self, observations: Observations) -> tuple[Floats, Floats]:
+        """Return mean and std for each observation."""
+        kind = observations.codes[SENSOR]
+        return self.mean[kind], self.std[kind]
+
+
+def score(model: Any, test: Observations, units: Units) -> dict[str, float]:
+    """Errors of a fitted model on cells that it has not seen, in the given units."""
+    mean, std = model.predict(test, return_std=True)
+    low, high = model.predict_interval(test, 0.9)
+    centre, scale = units.of_cells(test)
+    truth = (test.values - centre) / scale
+    mean, std = (mean - centre) / scale, std / scale
+    squared = (truth - mean) ** 2
+    return {
+        "mse": metrics.mse(truth, mean),
+        "median_se": float(np.median(squared)),
+        "trimmed_mse": trimmed_mean(squared),
+        "nll": metrics.nll(truth, mean, std),
+        "coverage90": metrics.coverage(test.values, low, high),
+    }
+
+
+def trimmed_mean(values: Floats, share: float = TRIM) -> float:
+    """Mean without the largest values; as many as `share` of them, rounded down, are left out.
+
+    Examples
+    --------
+    >>> trimmed_mean(np.array([1.0, 2.0, 3.0, 1000.0]), share=0.25)
+    2.0
+    """
+    return float(np.sort(values)[: len(values) - int(share * len(values) + 1e-6)].mean())
+
+
+class Comparison(NamedTuple):
+    """Two models on the same splits: the test of the paper, and the one that pairs the splits."""
+
+    unpaired_pvalue: float
+    paired: metrics.PairedTest
+
+
+def compare(a: Result, b: Result, metric: str = "mse") -> Comparison:
+    """Test whether two results differ; ``paired.difference`` is below 0 if `a` is lower.
+
+    The paper's test takes the values of both models as two independent samples of equal variance
+    (Student's t, two-sided), though both ran on the same splits. Pairs make use of that; their test
+    also knows that random splits share most of their training parts.
+    """
+    alike = all(a[key] == b[key] for key in ("data", "protocol"))
+    values = [{row["seed"]: row.get(metric) for row in result["splits"]} for result in (a, b)]
+    if not alike or values[0].keys() != values[1].keys():
+        raise DataError("Results can only be compared over the same data and the same splits.")
+    if None in values[0].values() or None in values[1].values():
+        raise DataError(f"Both results need {metric!r} on every split, as a number.")
+    first, second = ([column[seed] for seed in values[0]] for column in values)
+    return compared(first, second, split_ratio(a["protocol"], a["data"]))
+
+
+def compared(a: Sequence[float], b: Sequence[float], test_ratio: float) -> Comparison:
+    """Test whether two models differ by their errors on the same splits, as ``compare`` does.
+
+    Parameters
+    ----------
+    a, b : sequence of float
+        Errors, one per split.
+    test_ratio : float
+        Size of a test part over that of its training part.
+    """
+    first, second = np.array(a, dtype=np.float64), np.array(b, dtype=np.float64)
+    return Comparison(_unpaired(first, second), metrics.paired_test(a, b, test_ratio))
+
+
+def _unpaired(a: Floats, b: Floats) -> float:
+    """P-value of the t-test of two samples; nan for one split, its limit where nothing varies."""
+    if len(a) < 2:
+        return float("nan")
+    if np.ptp(a) == 0 and np.ptp(b) == 0:
+        return float(a[0] == b[0])
+    return float(stats.ttest_ind(a, b).pvalue)
+
+
+def split_of(data: SensorData, share: float, outage: float | None, seed: int) -> Split:
+    """Return a split into cells, or into blocks where there is an outage."""
+    seen = data.observations
+    if outage is None:
+        return share_split(seen.shape, seen.codes, share, seed)
+    seconds = data.elapsed()[seen.codes[TIME]]
+    return block_split(seen.codes[:TIME], seconds, outage, share, seed)
+
+
+def _fit(model: Any, observations: Observations, split: Split) -> float:
+    """Train on all but the test part, and return how many seconds it took."""
+    takes_validation = "validation" in inspect.signature(model.fit).parameters
+    if takes_validation:
+        train = observations.take(split.train)
+        options = {"validation": observations.take(split.validation)}
+    else:
+        train, options = observations.take(split.fit), {}
+    started = time.perf_counter()
+    model.fit(train, **options)
+    return time.perf_counter() - started
+
+
+def _result(head: dict[str, Any], rows: dict[int, Any]) -> Result:
+    splits = [rows[k] for k in sorted(rows)]
+    measured = {key: [number(row[key]) for row in splits] for key in SCORES}
+    ratio = split_ratio(head["protocol"], head["data"])
+    summaries = {key: metrics.summarise(values, ratio) for key, values in measured.items()}
+    return {
+        **head,
+        "splits": splits,
+        "mean": {key: summary.mean for key, summary in summaries.items()},
+        "interval95": {key: [summary.low, summary.high] for key, summary in summaries.items()},
+        **where_and_when(),
+    }
+
+
+def _settings(model: Any) -> dict[str, Any]:
+    """Return the settings of a model and of models within it, as JSON has them, but for seeds."""
+    settings = model.get_params() if hasattr(model, "get_params") else {}
+    kept = {k: _plain(v) for k, v in settings.items() if k.rpartition("__")[2] not in UNTOLD}
+    plain: dict[str, Any] = json.loads(as_json(kept))
+    return plain
+
+
+def _choice(model: Any) -> dict[str, str]:
+    """Which of its candidates a model that chooses one took."""
+    return {"choice": str(model.choice_)} if hasattr(model, "choice_") else {}
+
+
+def _plain(value: Any) -> Any:
+    """Name models by their class; their settings stand beside them."""
+    if isinstance(value, dict):
+        return {key: _plain(part) for key, part in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(part) for part in value]
+    return type(value).__name__ if hasattr(value, "get_params") else value
+
+
+def check_protocol(protocol: str, outage: float | None) -> None:
+    """Raise unless a protocol is one there is, and has an outage if it needs one."""
+    if protocol not in PROTOCOLS:
+        raise SettingError(f"protocol must be one of {', '.join(PROTOCOLS)}; got {protocol!r}.")
+    if protocol == "blocks" and outage is None:
+        raise SettingError("The protocol 'blocks' needs outage=, in seconds, such as 2 * 3600.")
+    if protocol == "cells" and outage is not None:
+        raise SettingError(f"The protocol 'cells' has no outages; leave out outage={outage}.")

@@ -1,0 +1,398 @@
+"""AutoFactorizer: several models of sensors, judged on the data at hand; the best is kept.
+
+Which one is best depends on what is missing: between frequent readings a line is hard to beat, in
+an outage only other sensors know anything. So both are tried: single cells and whole stretches.
+"""
+
+from __future__ import annotations
+
+import logging
+import time as clock
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, ClassVar, Literal, NamedTuple, Self
+
+import numpy as np
+import numpy.typing as npt
+
+from noisewise import storage
+from noisewise.calibration import Calibration
+from noisewise.data import Observations, observe
+from noisewise.data.timestamps import checked_stamps
+from noisewise.engine.series import Array, Ints, Series
+from noisewise.engine.sgd.factors import Moments
+from noisewise.errors import ModelFileError, SettingError, unsaid
+from noisewise.models.base import Factorizer
+from noisewise.models.changing import in_one_step
+from noisewise.models.interpolation import LinearInterpolator
+from noisewise.models.nested import adjusted, pack, shown, unpack
+from noisewise.models.residual import ResidualFactorizer, quick_factorizer
+from noisewise.models.sensors import MODE, SHARED, InTime, Units, sensor_modes, series_keys
+from noisewise.models.smoother import OUSmoother, usual_step
+from noisewise.models.temporal import TemporalFactorizer
+from noisewise.models.trained import FEWEST_HELD_OUT, fixed_seed, range_of
+from noisewise.settings import VERBOSE, Rule, check, either, number, random_seed
+
+CANDIDATES: dict[str, Factorizer] = {
+    "linear": LinearInterpolator(),
+    "ou": OUSmoother(),
+    "fast": ResidualFactorizer(quick_factorizer()),
+    "bayes": TemporalFactorizer(),
+}
+SWEEPS = 60  # that a sampler is judged by; one that settles later is no better than "fast"
+TRAIN, CELLS, BLOCKS = range(3)
+KINDS = {"cells": CELLS, "blocks": BLOCKS}
+STEPS = 10  # of time that a stretch lasts where the data have no gap to go by
+LONGEST = 0.1  # share of all time that a stretch lasts at most
+TRIM = 0.01  # share of squared errors, the largest, that do not count
+LEAST = 1e-9  # of a squared error, in units of a type's variance
+
+log = logging.getLogger("noisewise")
+
+
+class Gaps(NamedTuple):
+    """What is missing between the first and the last reading of every series.
+
+    ``single`` is the share of missing cells between two readings; ``length`` is the length of the
+    longer gap that the typical missing cell is in.
+    """
+
+    single: float
+    length: float
+
+
+class AutoFactorizer(InTime):
+    """Choose among models of sensors by what they predict of readings that were held out.
+
+    Half of the held-out cells are single ones, half are stretches of single series. How long a
+    stretch lasts is read off the gaps in the data: as long as the gap that the typical missing cell
+    is in, of those longer than one cell; ten steps of time if there are none, and never more than a
+    tenth of all time.
+
+    Every candidate is fitted once on the rest, a ``TemporalFactorizer`` for 60 sweeps only. Its
+    score is its mean squared error on either kind, over that of the best candidate there, averaged
+    with weights: single cells weigh as much as the share of the missing cells that lie between two
+    readings, stretches the rest; both the same if nothing is missing. Errors are in units of the
+    std of a type of sensor, and the largest hundredth does not count, as a few broken readings must
+    not decide. The candidate with the lowest score is fitted again on everything; std and intervals
+    are calibrated on what it was judged by, cells and stretches in the shares of these weights.
+
+    With too few observations to judge by, the first candidate is taken.
+
+    Parameters
+    ----------
+    candidates : sequence, optional
+        What to try: names among "linear", "ou", "fast" and "bayes", which are all tried by default,
+        or pairs (name, model). ``random_state`` and ``n_jobs`` of all of them are those given here;
+        those named also get ``time`` and ``group``.
+    time : int or str
+        The mode that holds the times, by number (-1 is the last) or name. Its ids are numbers or
+        dates (also as ISO text), at any distances.
+    group : int, str, None or "auto"
+        The mode that is the type of sensor, by number or name; None takes all series to be of one
+        type. "auto" takes the mode called "sensor", else the one with the fewest ids that is not
+        time, and None if there is only one other.
+    validation_fraction : float
+        Share of the observations to hold out.
+    value_range : "auto", None or (low, high)
+        Clip predictions to the range of the training values, not at all, or to this range.
+    unknown : "default" or float
+        What to predict for a cell with an id never seen: what is known of the rest, or a constant.
+    duplicates : {"error", "last", "mean"}
+        What to do about a cell that is given more than once.
+    random_state : int, RandomState or None
+        The same int gives the same bits, whatever the number of threads.
+    n_jobs : int or None
+        Threads; -1 uses all cores.
+    verbose : bool or None
+        Show a progress bar: True always, False never; None on a terminal and in a notebook.
+
+    Attributes
+    ----------
+    ids_ : tuple of Ids
+        Ids of each mode.
+    choice_ : str
+        Name of the candidate that was chosen.
+    model_ : model
+        The chosen candidate, fitted on everything.
+    scores_ : dict
+        For every candidate: mean squared error of "cells" and of "blocks", "score", and the
+        "seconds" that its fit took. Empty if there was too little to judge by.
+    reason_ : str
+        What was chosen and why, in a sentence; also what ``str`` gives, and what the logger
+        "noisewise" is told.
+    calibration_ : Calibration or None
+        What held-out errors said of the std.
+    seconds_ : float
+        Time that fit took.
+
+    Examples
+    --------
+    >>> rng = np.random.default_rng(0)
+    >>> rows = [(place, t, place + np.sin(t / 9)) for place in range(4) for t in range(200)]
+    >>> rows = [rows[k] for k in rng.permutation(len(rows))[:400]]
+    >>> model = AutoFactorizer(["linear", "ou"], random_state=0).fit(rows)
+    >>> sorted(model.scores_), model.choice_ in model.scores_
+    (['linear', 'ou'], True)
+    """
+
+    _rules: ClassVar[dict[str, Rule]] = SHARED | {
+        "time": MODE,
+        "group": either(MODE, None),
+        "validation_fraction": number(above=0.0, most=0.5),
+        "random_state": random_seed(),
+        "verbose": VERBOSE,
+    }
+
+    choice_: str
+    model_: Factorizer
+    scores_: dict[str, dict[str, float]]
+    reason_: str
+    seconds_: float
+
+    def __init__(
+        self,
+        candidates: Sequence[str | tuple[str, Factorizer]] | None = None,
+        *,
+        time: int | str = -1,
+        group: int | str | None = "auto",
+        validation_fraction: float = 0.1,
+        value_range: Literal["auto"] | tuple[float, float] | None = "auto",
+        unknown: Literal["default"] | float = "default",
+        duplicates: Literal["error", "last", "mean"] = "error",
+        random_state: int | np.random.RandomState | None = None,
+        n_jobs: int | None = -1,
+        verbose: bool | None = None,
+    ) -> None:
+        self.candidates = candidates
+        self.time = time
+        self.group = group
+        self.validation_fraction = validation_fraction
+        self.value_range = value_range
+        self.unknown = unknown
+        self.duplicates = duplicates
+        self.random_state = random_state
+        self.n_jobs = n_jobs
+        self.verbose = verbose
+
+    @in_one_step
+    def fit(self, X: Any, y: Any = None) -> Self:
+        """Try every candidate, and fit the best on everything.
+
+        Parameters
+        ----------
+        X : table of ids or Observations
+            One id column per mode.
+        y : sequence of float, optional
+            The values; without it, the last column of X.
+
+        Returns
+        -------
+        self
+        """
+        started = clock.perf_counter()
+        check(self, self._rules)
+        seed = fixed_seed(self.random_state)
+        candidates = self._candidates(seed)
+        seen = observe(X, y, duplicates=self.duplicates)
+        gaps, part = self._held_out(seen, seed)
+        calibration, scores = None, {}
+        choice = next(iter(candidates))
+        reason = f"chose {choice!r}, the first: too few observations to judge by."
+        if np.bincount(part, minlength=3).min() >= FEWEST_HELD_OUT:
+            alike = like_gaps(part, gaps.single, seed)
+            judged = {
+                name: self._judge(_shortened(model), seen, part, alike)
+                for name, model in candidates.items()
+            }
+            scores = _scores({name: one.record for name, one in judged.items()}, gaps.single)
+            choice = min(scores, key=lambda name: scores[name]["score"])
+            calibration = judged[choice].calibration
+            reason = _reason(choice, scores, gaps)
+        model = adjusted(candidates[choice]).fit(seen)
+        self.choice_, self.model_ = choice, model
+        self.scores_, self.reason_ = scores, reason
+        self.ids_, self.calibration_ = seen.ids, calibration
+        self.value_range_ = range_of(self.value_range, seen)
+        self._note_columns(X)
+        self.seconds_ = clock.perf_counter() - started
+        log.info("%s", self)
+        return self
+
+    def _candidates(self, seed: int) -> dict[str, Any]:
+        """Return unfitted models by name."""
+        shared = {"random_state": seed, "n_jobs": self.n_jobs, **shown(self.verbose)}
+        found: dict[str, Any] = {}
+        given: Sequence[Any] = [*CANDIDATES] if self.candidates is None else self.candidates
+        for one in given:
+            if isinstance(one, str) and one in CANDIDATES:
+                name = one
+                model = adjusted(CANDIDATES[one], time=self.time, group=self.group, **shared)
+            elif _is_pair(one):
+                name, model = one[0], adjusted(one[1], **shared)
+            else:
+                raise SettingError(
+                    f"candidates must be some of {', '.join(CANDIDATES)}, or pairs of a name and a "
+                    f"model; got {one!r}."
+                )
+            if name in found:
+                raise SettingError(f"candidates must have different names; got {name!r} twice.")
+            found[name] = model
+        if not found:
+            raise SettingError("candidates must have one at least; got none.")
+        return found
+
+    def _held_out(self, seen: Observations, seed: int) -> tuple[Gaps, Ints]:
+        """Return the gaps in the data, and which part an observation is in."""
+        time, _ = sensor_modes(self.time, self.group, seen.ids)
+        stamps, _ = checked_stamps(seen.ids[time])
+        when = stamps[seen.codes[time]]
+        keys, which = np.unique(series_keys(seen.codes, seen.shape, time)[0], return_inverse=True)
+        gaps = find_gaps(Series.group(which, when, seen.values, len(keys)))
+        stretch = ((when - when.min()) // gaps.length).astype(np.int64)
+        _, block = np.unique(which * (stretch.max() + 1) + stretch, return_inverse=True)
+        rng = np.random.default_rng([seed, 5])
+        size = int(0.5 * self.validation_fraction * len(seen))
+        order = rng.permutation(int(block.max()) + 1)
+        full = np.searchsorted(np.cumsum(np.bincount(block)[order]), size)
+        part = np.where(np.isin(block, order[: full + 1]), BLOCKS, TRAIN)
+        part[rng.permutation(np.flatnonzero(part == TRAIN))[:size]] = CELLS
+        return gaps, part
+
+    def _judge(self, model: Any, seen: Observations, part: Ints, alike: Ints) -> Judged:
+        """Fit a candidate on one part of the observations, and look at its errors on the others.
+
+        Those ``alike`` what is missing calibrate it.
+        """
+        started = clock.perf_counter()
+        with unsaid("Predictions have not settled"):  # a chain is judged as it is
+            model.fit(seen.take(part == TRAIN))
+        seconds = clock.perf_counter() - started
+        group = sensor_modes(self.time, self.group, seen.ids)[1]
+        types = np.zeros(len(seen), np.int64) if group is None else seen.codes[group]
+        units = Units.of(seen.values, types, int(types.max()) + 1)
+        held_out = np.flatnonzero(part != TRAIN)
+        asked = seen.take(held_out)
+        error = asked.values - model.predict(asked)
+        _, noise, ignorance = model._cells(asked)[0]
+        std, kept = np.sqrt(noise + ignorance), np.isin(held_out, alike)
+        calibration = Calibration.measure(error[kept], std[kept])
+        squared = error.astype(np.float64) ** 2 / units.variance[types[held_out]]
+        record = {name: _trimmed(squared[part[held_out] == kind]) for name, kind in KINDS.items()}
+        return Judged(record | {"seconds": seconds}, calibration)
+
+    def _cells(self, X: Any) -> tuple[Moments, npt.NDArray[np.bool_]]:
+        return self.model_._cells(X)
+
+    def __str__(self) -> str:
+        return f"AutoFactorizer {self.reason_}" if hasattr(self, "reason_") else repr(self)
+
+    def _pack(self) -> tuple[dict[str, Any], storage.Tensors]:
+        header, tensors = pack(self.model_, "model_")
+        header |= {"choice": self.choice_, "scores": self.scores_, "reason": self.reason_}
+        return header | {"seconds": self.seconds_}, tensors
+
+    def _unpack(self, path: str | Path, header: dict[str, Any], tensors: storage.Tensors) -> None:
+        self._candidates(0)
+        self.model_ = unpack(path, header, tensors, "model_")
+        if self.model_.ids_ != self.ids_:
+            raise ModelFileError(f"{path} is damaged: its parts do not belong together.")
+        self.choice_, self.reason_ = str(header["choice"]), str(header["reason"])
+        scores = header["scores"].items()
+        self.scores_ = {name: {k: float(v) for k, v in one.items()} for name, one in scores}
+        self.n_features_in_ = len(self.ids_)
+        self.seconds_ = float(header["seconds"])
+
+
+class Judged(NamedTuple):
+    """What a candidate came to on what was held out."""
+
+    record: dict[str, float]
+    calibration: Calibration
+
+
+def find_gaps(series: Series) -> Gaps:
+    """Measure what is missing between the first and the last reading of every series.
+
+    Examples
+    --------
+    >>> times = np.array([0.0, 1, 3, 4, 5, 6, 7, 8, 9, 10, 20])  # 2 is missing, and 11 to 19
+    >>> find_gaps(Series.group(np.zeros(11, int), times, times, 1))
+    Gaps(single=0.1, length=2.0)
+    """
+    step, span = usual_step(series), float(np.ptp(series.time))
+    inside = np.diff(series.which) == 0
+    missing = np.rint(np.diff(series.time)[inside] / step) - 1
+    single, longer = float((missing == 1).sum()), np.sort(missing[missing > 1])
+    total = single + float(longer.sum())
+    length = float(STEPS)
+    if len(longer):
+        reached = np.cumsum(longer)
+        length = float(longer[np.searchsorted(reached, 0.5 * reached[-1])])
+    length = max(min(length * step, LONGEST * span), step)
+    return Gaps(single / total if total else 0.5, length)
+
+
+def like_gaps(part: Ints, single: float, seed: int) -> Ints:
+    """Return as many held-out observations as can be with the mix that what is missing has.
+
+    Parameters
+    ----------
+    part : array of int
+        Which part every observation is in.
+    single : float
+        Share of single cells among what is missing; the rest are stretches.
+    seed : int
+        Draws those of the kind that there are too many of.
+
+    Examples
+    --------
+    >>> part = np.array([TRAIN, CELLS, CELLS, CELLS, CELLS, BLOCKS, BLOCKS, BLOCKS, BLOCKS])
+    >>> like_gaps(part, 1.0, seed=0), len(like_gaps(part, 0.2, seed=0))
+    (array([1, 2, 3, 4]), 5)
+    """
+    rng = np.random.default_rng([seed, 6])
+    shares = {CELLS: single, BLOCKS: 1.0 - single}
+    rows = {kind: np.flatnonzero(part == kind) for kind in shares}
+    most = min(len(rows[kind]) / share for kind, share in shares.items() if share > 0)
+    taken = [rng.permutation(rows[kind])[: round(share * most)] for kind, share in shares.items()]
+    return np.sort(np.concatenate(taken))
+
+
+def _shortened(model: Any) -> Any:
+    """Return an unfitted copy that takes no longer than it must to be judged."""
+    if not isinstance(model, TemporalFactorizer):
+        return adjusted(model)
+    return adjusted(model, sweeps=min(model.sweeps, max(SWEEPS, 3 * model.burn_in)))
+
+
+def _scores(records: dict[str, dict[str, float]], single: float) -> dict[str, dict[str, float]]:
+    """Return records with the score of each: errors over the best, weighted."""
+    best = {kind: min(record[kind] for record in records.values()) for kind in KINDS}
+    weights = {"cells": single, "blocks": 1.0 - single}
+    return {
+        name: record
+        | {"score": sum(w * (record[k] + LEAST) / (best[k] + LEAST) for k, w in weights.items())}
+        for name, record in records.items()
+    }
+
+
+def _reason(choice: str, scores: dict[str, dict[str, float]], gaps: Gaps) -> str:
+    order = sorted(scores, key=lambda name: scores[name]["score"])
+    told = [
+        f"{name} {scores[name]['cells']:.3g} and {scores[name]['blocks']:.3g}" for name in order
+    ]
+    return (
+        f"chose {choice!r}: lowest mean squared error, in units of each type's variance, on single "
+        f"cells (weight {gaps.single:.2f}) and on stretches of {gaps.length:g} (weight "
+        f"{1 - gaps.single:.2f}); {', '.join(told)}."
+    )
+
+
+def _trimmed(squared: Array) -> float:
+    return float(np.sort(squared)[: len(squared) - int(TRIM * len(squared))].mean())
+
+
+def _is_pair(one: Any) -> bool:
+    pair = isinstance(one, tuple | list) and len(one) == 2
+    return pair and isinstance(one[0], str) and isinstance(one[1], Factorizer)

@@ -1,0 +1,336 @@
+"""What every model with a row per id can do: recommend, find the similar, fold in."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+from sklearn.utils.validation import check_is_fitted
+
+from noisewise.data import Ids, warn_of_types
+from noisewise.data.tables import check_values
+from noisewise.engine.sgd import factors
+from noisewise.engine.sgd.factors import Moments
+from noisewise.engine.sgd.fold_in import fold_in
+from noisewise.engine.sgd.layout import Codes, Floats
+from noisewise.errors import DataError, DivergedError
+from noisewise.models.base import Factorizer
+from noisewise.models.changing import at_one_moment
+from noisewise.recommend import Knowledge, Seen, Side, similar_rows, top_columns
+from noisewise.showing import printable
+
+
+class Recommendation(NamedTuple):
+    """An id, and the value that is expected of it, give or take."""
+
+    id: Any
+    mean: float
+    std: float
+
+
+class Similar(NamedTuple):
+    """An id, and the cosine of its factors with those that were asked about."""
+
+    id: Any
+    similarity: float
+
+
+class Row(NamedTuple):
+    """What was learned of one id, in standardised units."""
+
+    bias: float
+    mean: Floats
+    deviation: Floats
+    observations: int
+
+
+class Rowwise(Factorizer):
+    """Base class of models that know a row for every id.
+
+    A model says how it learns the row of a new id (``_fold``).
+
+    Attributes
+    ----------
+    factors_ : Factors or Posterior
+        Rows by id, and what follows from them.
+    seen_ : Seen or None
+        Which cells were trained on, for ``recommend`` to leave them out.
+    """
+
+    factors_: Knowledge
+    seen_: Seen | None
+
+    @abstractmethod
+    def _fold(self, mode: int, codes: Codes, values: Floats) -> Side:
+        """Learn the row of a new id of a mode from its values with known rows of the other."""
+
+    def recommend(
+        self,
+        id: Any,
+        n: int = 10,
+        *,
+        risk: float = 0.0,
+        exclude_seen: bool = True,
+        candidates: Iterable[Any] | None = None,
+    ) -> list[Recommendation]:
+        """Recommend to one id of the first mode the best n of the second.
+
+        Parameters
+        ----------
+        id : hashable
+            A user, say. One never seen gets what is best on average.
+        n : int
+            How many.
+        risk : float
+            Rank by mean minus ``risk`` times std: above 0 plays safe, below 0 explores.
+        exclude_seen : bool
+            Leave out what the id was trained with.
+        candidates : iterable of ids, optional
+            Rank only these.
+        """
+        (best,) = self.recommend_many(
+            [id], n, risk=risk, exclude_seen=exclude_seen, candidates=candidates
+        )
+        return best
+
+    @at_one_moment
+    def recommend_many(
+        self,
+        ids: Sequence[Any],
+        n: int = 10,
+        *,
+        risk: float = 0.0,
+        exclude_seen: bool = True,
+        candidates: Iterable[Any] | None = None,
+    ) -> list[list[Recommendation]]:
+        """Recommend to many ids, each as ``recommend`` would, in chunks."""
+        check_is_fitted(self)
+        self._needs_two_modes("recommend")
+        rows = self._codes(0, ids)
+        excluded = [np.empty(0, dtype=np.int32)] * len(rows)
+        if exclude_seen:
+            if self.seen_ is None:
+                raise DataError(
+                    "This model did not keep what was seen; fit with keep_seen=True, or pass "
+                    "exclude_seen=False."
+                )
+            excluded = [self.seen_.of_row(row) for row in rows.tolist()]
+        side = self.factors_.side(0, self.factors_.known_codes(0, rows))
+        return self._ranked(side, 0, n, risk, excluded, candidates)
+
+    @at_one_moment
+    def similar(self, id: Any, n: int = 10, *, mode: int | str = 1) -> list[Similar]:
+        """Find the n ids of a mode whose mean factors are most like those of ``id``."""
+        check_is_fitted(self)
+        m = self._mode(mode)
+        code = self._known_code(id, m)
+        _check_n(n)
+        codes, cosine = similar_rows(self.factors_, m, code, n)
+        labels = self.ids_[m].labels[codes].tolist()
+        return [Similar(*pair) for pair in zip(labels, cosine.tolist(), strict=True)]
+
+    @at_one_moment
+    def fold_in(self, others: Sequence[Any], y: Any, *, mode: int | str = 0) -> NewRow:
+        """Learn a new id from its own values, all else fixed; the model is not changed.
+
+        Parameters
+        ----------
+        others : sequence of ids
+            What the new id was seen with: for a new user, items.
+        y : sequence of float
+            The values.
+        mode : int or str
+            The mode of the new id: 0 for a user, 1 for an item, or a column's name.
+
+        Returns
+        -------
+        NewRow
+            Predicts and recommends for the new id.
+        """
+        check_is_fitted(self)
+        self._needs_two_modes("fold_in")
+        m = self._mode(mode)
+        values = check_values(y, "y")
+        codes = self._codes(1 - m, others)
+        if len(codes) != len(values) or not len(values):
+            raise DataError(
+                f"fold_in needs one value for each id; got {len(codes)} and {len(values)}."
+            )
+        try:
+            side = self._fold(m, self.factors_.known_codes(1 - m, codes), values)
+        except np.linalg.LinAlgError as error:
+            raise DivergedError(
+                "The numbers of this model are too far apart to learn a new row from."
+            ) from error
+        return NewRow(self, m, side, np.unique(codes[codes >= 0]))
+
+    def _ranked(
+        self,
+        side: Side,
+        mode: int,
+        n: int,
+        risk: float,
+        excluded: list[Codes],
+        candidates: Iterable[Any] | None,
+    ) -> list[list[Recommendation]]:
+        _check_n(n)
+        if not np.isfinite(risk):
+            raise DataError(f"risk must be a finite number; got {risk!r}.")
+        ids = self.ids_[1 - mode]
+        chosen = None
+        if candidates is not None:
+            chosen = self._codes(1 - mode, list(candidates))
+            chosen = chosen[chosen >= 0]
+        best = top_columns(
+            self.factors_, side, n, mode=mode, risk=risk, std_scale=self.std_scale_,
+            excluded=excluded, candidates=chosen,
+        )  # fmt: skip
+        return [
+            self._described(side.part(slice(k, k + 1)), mode, codes, ids)
+            for k, codes in enumerate(best)
+        ]
+
+    def _described(self, side: Side, mode: int, codes: Codes, ids: Ids) -> list[Recommendation]:
+        mean, noise, ignorance = self._cells_of(side, mode, codes)
+        std = np.sqrt(noise + ignorance)
+        triples = zip(ids.labels[codes].tolist(), mean.tolist(), std.tolist(), strict=True)
+        return [Recommendation(*triple) for triple in triples]
+
+    def _cells_of(self, side: Side, mode: int, codes: Codes) -> Moments:
+        """Moments of one row with some columns, clipped and calibrated."""
+        return self._calibrated(self.factors_.cells(mode, side, codes))
+
+    def _moments(self, codes: tuple[Codes, ...]) -> tuple[Moments, npt.NDArray[np.bool_]]:
+        known = tuple(self.factors_.known_codes(m, code) for m, code in enumerate(codes))
+        return self.factors_.moments(known, self._threads()), self._unseen(known)
+
+    def _unseen(self, known: tuple[Codes, ...]) -> npt.NDArray[np.bool_]:
+        """Which cells have an id that was never trained on; codes as from ``known_codes``."""
+        unseen = np.zeros(len(known[0]), dtype=bool)
+        for code, count in zip(known, self.factors_.counts, strict=True):
+            unseen |= code == len(count)
+        return unseen
+
+    def _needs_two_modes(self, name: str) -> None:
+        if len(self.ids_) != 2:
+            raise DataError(f"{name} needs a model of 2 id columns; this one has {len(self.ids_)}.")
+
+    def _mode(self, mode: int | str) -> int:
+        names = [ids.name for ids in self.ids_]
+        if mode in names:
+            return names.index(str(mode))
+        if isinstance(mode, int) and 0 <= mode < len(names):
+            return mode
+        raise DataError(f"mode must be one of {names} or their numbers from 0; got {mode!r}.")
+
+    def _codes(self, mode: int, asked: Any) -> Codes:
+        """Row numbers of ids, -1 where they are unknown, which is normal unless the type is."""
+        codes = self.ids_[mode].lookup(asked)
+        if len(codes) and (codes < 0).all():
+            warn_of_types(self.ids_[mode], asked)
+        return codes
+
+    def _known_code(self, id: Any, mode: int) -> int:
+        code = int(self.ids_[mode].lookup([id])[0])
+        if code < 0:
+            raise DataError(f"The {self.ids_[mode].name} {id!r} was not seen in training.")
+        return code
+
+
+class LowRank(Rowwise):
+    """Base class of models whose rows are a ``Factors``.
+
+    Attributes
+    ----------
+    factors_ : Factors
+        Packed rows by id.
+    """
+
+    factors_: factors.Factors
+
+    @at_one_moment
+    def row(self, id: Any, *, mode: int | str = 0) -> Row:
+        """Read what was learned of an id: bias, mean factors, deviation factors."""
+        check_is_fitted(self)
+        m = self._mode(mode)
+        code, state, params = self._known_code(id, m), self.factors_.state, self.factors_.params
+        return Row(
+            float(state.biases(m)[code]),
+            state.mean_factors(m, params.rank)[code].copy(),
+            state.deviation_factors(m, params.deviation_rank)[code].copy(),
+            int(self.factors_.counts[m][code]),
+        )
+
+    def _fold(self, mode: int, codes: Codes, values: Floats) -> factors.Side:
+        return fold_in(self.factors_, mode, codes, values)
+
+
+@dataclass(frozen=True, eq=False)
+class NewRow:
+    """A new id that ``fold_in`` learned: it predicts and recommends like any other.
+
+    Attributes
+    ----------
+    model : Rowwise
+        The model it belongs to.
+    mode : int
+        The mode of the new id.
+    side : Side
+        Its packed row.
+    seen : ndarray
+        Codes of the other mode that it was learned from.
+    """
+
+    model: Rowwise
+    mode: int
+    side: Side
+    seen: Codes
+
+    def __repr__(self) -> str:
+        name, other = (printable(self.model.ids_[m].name) for m in (self.mode, 1 - self.mode))
+        kind = type(self.model).__name__
+        return f"NewRow({name}, learned from {len(self.seen):,} {other}, of a {kind})"
+
+    def predict(self, others: Sequence[Any], return_std: bool = False) -> Any:
+        """Predict the value with each of ``others``, and its std if asked for."""
+        mean, noise, ignorance = self._cells(others)
+        return (mean, np.sqrt(noise + ignorance)) if return_std else mean
+
+    def predict_parts(self, others: Sequence[Any]) -> tuple[Floats, Floats, Floats]:
+        """Predict, and tell noise from ignorance: mean, noise_std and ignorance_std."""
+        mean, noise, ignorance = self._cells(others)
+        return mean, np.sqrt(noise), np.sqrt(ignorance)
+
+    def predict_interval(
+        self, others: Sequence[Any], coverage: float = 0.9
+    ) -> tuple[Floats, Floats]:
+        """Predict an interval that holds the value in ``coverage`` of the cases."""
+        mean, std = self.predict(others, return_std=True)
+        return self.model._interval(mean, std, coverage)
+
+    def recommend(
+        self,
+        n: int = 10,
+        *,
+        risk: float = 0.0,
+        exclude_seen: bool = True,
+        candidates: Iterable[Any] | None = None,
+    ) -> list[Recommendation]:
+        """Recommend the best n, as ``DeviationFactorizer.recommend`` does."""
+        excluded = [self.seen if exclude_seen else self.seen[:0]]
+        (best,) = self.model._ranked(self.side, self.mode, n, risk, excluded, candidates)
+        return best
+
+    def _cells(self, others: Sequence[Any]) -> Moments:
+        other = 1 - self.mode
+        codes = self.model.factors_.known_codes(other, self.model._codes(other, others))
+        return self.model._cells_of(self.side, self.mode, codes)
+
+
+def _check_n(n: int) -> None:
+    if n < 1:
+        raise DataError(f"n must be 1 or more; got {n!r}.")
