@@ -15,7 +15,6 @@ import os
 import reprlib
 import secrets
 import stat
-import sys
 import time
 import zlib
 from collections.abc import Mapping
@@ -37,6 +36,7 @@ MAX_DEPTH = 50  # of lists and dicts within each other
 MAX_TENSORS = 10_000
 TYPES = ("F16", "F32", "F64", "I32", "I64", "U8")  # that are written; of others, numpy lacks some
 MOST_OBSERVED = 2**53  # observations of a row, so that sums of them stay exact
+LARGEST_REAL = 1e150  # of a number of a header: far beyond any value, and its square is finite
 ANY = None  # stands for any length of a tensor
 SAVING = ".saving"  # how the name of a file ends while it is written
 ABANDONED = 600.0  # seconds after the last write when such a file has no writer any more
@@ -195,9 +195,9 @@ def take_seed(path: str | Path, header: Any) -> int:
 
 
 def take_real(path: str | Path, header: Any, name: str, above: float = -math.inf) -> float:
-    """Return a number of a header that must be finite, and above a bound."""
+    """Return a number of a header that must be above a bound, and have a square."""
     value = header[name]
-    sound = type(value) in (int, float) and abs(value) <= sys.float_info.max and value > above
+    sound = type(value) in (int, float) and abs(value) <= LARGEST_REAL and value > above
     if not sound:
         raise ModelFileError(f"{path} is damaged: {name} is {shown(value)}.")
     return float(value)

@@ -24,7 +24,7 @@ from noisewise.engine.sgd import strata
 from noisewise.engine.sgd.factors import Factors
 from noisewise.engine.sgd.layout import EpochInfo, Params, State
 from noisewise.models.changing import at_one_moment
-from noisewise.models.robust import ADVICE, Task, biased_mf, positive
+from noisewise.models.robust import ADVICE, Task, biased_mf
 from noisewise.models.trained import RULES, Fit, Plan
 from noisewise.models.trained_storage import Factored
 from noisewise.settings import Rule, number, whole
@@ -255,7 +255,7 @@ class TrimmedFactorizer(Factored):
 
     def _unpack(self, path: str | Path, header: dict[str, Any], tensors: Tensors) -> None:
         super()._unpack(path, header, tensors)
-        self.threshold_ = positive(path, "threshold", header["threshold"])
+        self.threshold_ = storage.take_real(path, header, "threshold", above=0.0)
         self.rounds_ = dict(header["rounds"])
 
 

@@ -23,7 +23,7 @@ from noisewise.engine.sgd import strata
 from noisewise.engine.sgd.factors import Factors
 from noisewise.engine.sgd.layout import EpochInfo, Floats, Params, State
 from noisewise.models.changing import at_one_moment
-from noisewise.models.robust import ADVICE, Task, biased_mf, positive, robust_std
+from noisewise.models.robust import ADVICE, Task, biased_mf, robust_std
 from noisewise.models.trained import RULES, Fit, Plan
 from noisewise.models.trained_storage import Factored
 from noisewise.settings import Rule, number, whole
@@ -230,7 +230,7 @@ class HuberFactorizer(Factored):
 
     def _unpack(self, path: str | Path, header: dict[str, Any], tensors: storage.Tensors) -> None:
         super()._unpack(path, header, tensors)
-        self.scale_ = positive(path, "scale", header["scale"])
+        self.scale_ = storage.take_real(path, header, "scale", above=0.0)
 
 
 class Learned(NamedTuple):

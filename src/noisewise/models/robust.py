@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass, replace
-from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -15,7 +13,6 @@ from noisewise.engine.sgd import strata
 from noisewise.engine.sgd.factors import Counts, Factors
 from noisewise.engine.sgd.layout import Floats, Params, State, initial_state
 from noisewise.engine.training import Validate
-from noisewise.errors import ModelFileError
 from noisewise.models.fitting import count_rows, judged, mean_and_std
 from noisewise.precision import mean_in_units, standardised, variance_in_units
 
@@ -131,10 +128,3 @@ class Task:
     def settle(self, state: State) -> Factors:
         """Return what a state has learned, by id."""
         return Factors.settle(self.params, state, self.counts, *self.units, self.blocks.order)
-
-
-def positive(path: str | Path, name: str, number: Any) -> float:
-    """Return a number of a file that must be finite and above 0."""
-    if not (isinstance(number, int | float) and math.isfinite(number) and number > 0):
-        raise ModelFileError(f"{path} is damaged: {name} must be above 0; got {number!r}.")
-    return float(number)
