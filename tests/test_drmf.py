@@ -164,7 +164,7 @@ def test_a_file_with_a_threshold_that_cannot_be_is_refused(small_world, tmp_path
     for key in ("version", "kind"):
         del header[key]
     storage.write(tmp_path / "model", "model", header, tensors)
-    with pytest.raises(ModelFileError, match=r"threshold must be above 0; got -1\.0"):
+    with pytest.raises(ModelFileError, match=r"threshold is -1\.0"):
         TrimmedFactorizer.load(tmp_path / "model")
 
 

@@ -165,7 +165,7 @@ def test_a_file_with_a_scale_that_cannot_be_is_refused(small_world, tmp_path, sc
     for key in ("version", "kind"):
         del header[key]
     storage.write(tmp_path / "model", "model", header, tensors)
-    with pytest.raises(ModelFileError, match="scale must be above 0"):
+    with pytest.raises(ModelFileError, match="scale is "):
         HuberFactorizer.load(tmp_path / "model")
 
 

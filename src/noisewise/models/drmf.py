@@ -255,7 +255,7 @@ class TrimmedFactorizer(Factored):
 
     def _unpack(self, path: str | Path, header: dict[str, Any], tensors: Tensors) -> None:
         super()._unpack(path, header, tensors)
-        self.threshold_ = storage.take_real(path, header, "threshold", above=0.0)
+        self.threshold_ = take_real(path, header, "threshold", above=0.0)
         self.rounds_ = dict(header["rounds"])
 
 
