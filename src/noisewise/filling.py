@@ -15,11 +15,11 @@ from noisewise.data.columns import find_ids
 from noisewise.data.gapped import kind_of, read_gapped
 from noisewise.data.holes import Floats, Layout
 from noisewise.data.holes import Table as Cells
+from noisewise.data.panel import Units
 from noisewise.data.tables import check_values
 from noisewise.errors import DataError, SettingError
 from noisewise.imputer import DeviationImputer
 from noisewise.models.auto import AutoFactorizer
-from noisewise.models.sensors import Units
 from noisewise.noise_sensors import noise_model, noisy_series
 from noisewise.report.canvas import require_matplotlib
 from noisewise.report.page import Table

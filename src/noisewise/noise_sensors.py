@@ -11,9 +11,9 @@ import numpy as np
 import numpy.typing as npt
 from scipy import stats
 
+from noisewise.data.panel import mode_number
 from noisewise.errors import SettingError
 from noisewise.models.changing import as_it_is
-from noisewise.models.sensors import mode_number
 from noisewise.models.temporal import TemporalFactorizer
 from noisewise.noise import Table, check_many
 

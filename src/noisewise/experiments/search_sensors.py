@@ -26,13 +26,13 @@ import numpy as np
 
 from noisewise import storage
 from noisewise.data import Observations
+from noisewise.data.panel import Units
 from noisewise.data.sensor_data import SENSOR, SensorData
 from noisewise.data.sensors import named
 from noisewise.errors import DivergedError
 from noisewise.evaluation.ratings import as_json, where_and_when
 from noisewise.experiments.search import Space, Trial, draw
 from noisewise.models.deviation import DTF, PTF, DeviationFactorizer
-from noisewise.models.sensors import Units
 from noisewise.showing import progress
 from noisewise.splits_sensors import share_split
 

@@ -16,6 +16,7 @@ import numpy as np
 from noisewise import storage
 from noisewise.data import Codes, Ids, Observations, observe
 from noisewise.data.holes import Floats
+from noisewise.data.panel import Units, key_places, series_keys
 from noisewise.data.times import as_integers
 from noisewise.engine.series import Ints
 from noisewise.errors import ModelFileError
@@ -23,7 +24,6 @@ from noisewise.filed_ids import pack_ids, unpack_ids
 from noisewise.models.auto import AutoFactorizer
 from noisewise.models.base import Factorizer
 from noisewise.models.nested import adjusted, pack, unpack
-from noisewise.models.sensors import Units, key_places, series_keys
 
 
 @dataclass(frozen=True, eq=False)

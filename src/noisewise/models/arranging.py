@@ -12,6 +12,7 @@ import numpy.typing as npt
 
 from noisewise import storage
 from noisewise.data import Ids, Observations
+from noisewise.data.panel import Grouping, Units, encode_in_time, sensor_modes, series_keys
 from noisewise.data.timestamps import checked_stamps
 from noisewise.engine.drift.posterior import Asked, DriftPosterior
 from noisewise.engine.drift.sweep import Lengths
@@ -20,13 +21,6 @@ from noisewise.engine.series import Array
 from noisewise.engine.sgd.factors import Moments
 from noisewise.engine.sgd.layout import Codes
 from noisewise.errors import ModelFileError
-from noisewise.models.sensors import (
-    Grouping,
-    Units,
-    encode_in_time,
-    sensor_modes,
-    series_keys,
-)
 from noisewise.models.smoother import usual_step
 
 SHORTEST, LONGEST = 0.25, 4.0  # memories: in usual steps of time, and in spans of all times

@@ -18,6 +18,7 @@ import numpy.typing as npt
 from noisewise import storage
 from noisewise.calibration import Calibration
 from noisewise.data import Observations, observe
+from noisewise.data.panel import Units, sensor_modes, series_keys
 from noisewise.data.timestamps import checked_stamps
 from noisewise.engine.series import Array, Ints, Series
 from noisewise.engine.sgd.factors import Moments
@@ -27,7 +28,7 @@ from noisewise.models.changing import in_one_step
 from noisewise.models.interpolation import LinearInterpolator
 from noisewise.models.nested import adjusted, pack, shown, unpack
 from noisewise.models.residual import ResidualFactorizer, quick_factorizer
-from noisewise.models.sensors import MODE, SHARED, InTime, Units, sensor_modes, series_keys
+from noisewise.models.sensors import MODE, SHARED, InTime
 from noisewise.models.smoother import OUSmoother, usual_step
 from noisewise.models.temporal import TemporalFactorizer
 from noisewise.models.trained import FEWEST_HELD_OUT, fixed_seed, range_of

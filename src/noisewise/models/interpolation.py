@@ -12,10 +12,11 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 
 from noisewise import storage
+from noisewise.data.panel import Units
 from noisewise.engine.series import Array, Ints, Series, interpolate
 from noisewise.errors import ModelFileError
 from noisewise.models.linear import fit_variance
-from noisewise.models.sensors import PRIOR, SeriesModel, Units
+from noisewise.models.sensors import PRIOR, SeriesModel
 
 ROUNDS = 10  # of ``fit_variance``, which takes ten steps
 ENOUGH = 100_000  # errors tell two variances; of more, every so manieth is used

@@ -16,11 +16,12 @@ import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
 from noisewise import storage
+from noisewise.data.panel import Units
 from noisewise.engine.series import Array, Ints, Process, Series, log_likelihood, predict, smooth
 from noisewise.engine.sgd.layout import Floats
 from noisewise.errors import ModelFileError
 from noisewise.models.changing import at_one_moment
-from noisewise.models.sensors import PRIOR, SeriesModel, Units, series_units
+from noisewise.models.sensors import PRIOR, SeriesModel, series_units
 
 LEAST_SHARE, MOST_SHARE = 1e-3, 0.99  # of a variance that is noise
 LENGTHS, SHARES = 16, 9  # points of the grid at first

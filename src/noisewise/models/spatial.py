@@ -16,6 +16,7 @@ import numpy.typing as npt
 
 from noisewise import storage
 from noisewise.data import Ids, encode_ids, id_columns, observe
+from noisewise.data.panel import Units, key_places, mode_number, n_keys, series_keys
 from noisewise.data.tables import take_apart
 from noisewise.engine.neighbours import Array, Ints, Nearest, Snapshots, nearest
 from noisewise.engine.sgd.factors import Moments
@@ -23,18 +24,7 @@ from noisewise.engine.sgd.layout import Codes
 from noisewise.errors import DataError, ModelFileError
 from noisewise.filed_ids import pack_ids, unpack_ids
 from noisewise.models.changing import in_one_step
-from noisewise.models.sensors import (
-    MODE,
-    PRIOR,
-    SHARED,
-    InTime,
-    Units,
-    key_places,
-    mode_number,
-    n_keys,
-    series_keys,
-    take_keys,
-)
+from noisewise.models.sensors import MODE, PRIOR, SHARED, InTime, take_keys
 from noisewise.models.trained import range_of
 from noisewise.settings import Rule, check, either, number, whole
 

@@ -21,25 +21,14 @@ from sklearn.impute import IterativeImputer, KNNImputer
 from noisewise import storage
 from noisewise.calibration import Calibration
 from noisewise.data import Observations, observe
+from noisewise.data.panel import Grouping, Units, n_keys, sensor_modes, series_keys
 from noisewise.engine.series import Array, Series
 from noisewise.engine.sgd.factors import Moments
 from noisewise.engine.sgd.layout import Codes
 from noisewise.engine.threads import one_blas_thread
 from noisewise.errors import DataError, ModelFileError
 from noisewise.models.changing import in_one_step
-from noisewise.models.sensors import (
-    MODE,
-    PRIOR,
-    SHARED,
-    Grouping,
-    InTime,
-    Units,
-    n_keys,
-    sensor_modes,
-    series_keys,
-    series_units,
-    take_keys,
-)
+from noisewise.models.sensors import MODE, PRIOR, SHARED, InTime, series_units, take_keys
 from noisewise.models.trained import fixed_seed, hold_out, joined, range_of
 from noisewise.settings import Rule, check, either, number, one_of, random_seed, whole
 

@@ -14,6 +14,7 @@ import numpy.typing as npt
 
 from noisewise import storage
 from noisewise.data import Ids, Observations
+from noisewise.data.panel import Units, sensor_modes
 from noisewise.engine import tucker
 from noisewise.engine.series import Array, Ints
 from noisewise.engine.sgd.factors import Moments
@@ -23,7 +24,7 @@ from noisewise.engine.tucker import Params, State, first_places, places_of
 from noisewise.errors import ModelFileError, SettingError
 from noisewise.models.changing import at_one_moment
 from noisewise.models.fitting import count_rows
-from noisewise.models.sensors import MODE, PRIOR, Units, sensor_modes
+from noisewise.models.sensors import MODE, PRIOR
 from noisewise.models.trained import RULES, Fit, Plan, Trained
 from noisewise.settings import Rule, either, number, whole
 from noisewise.showing import brief

@@ -1,0 +1,182 @@
+"""Panels: series observed over time; which mode is time, which the sensor, and their units.
+
+A series is all that was observed of one combination of the ids of all modes but time. Series of the
+same type of sensor (temperature, humidity, ...) have units and habits in common.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from noisewise.data.ids import Codes, Ids
+from noisewise.data.observations import encode_ids, id_columns
+from noisewise.data.tables import check_ids
+from noisewise.data.timestamps import read_stamps
+from noisewise.errors import DataError, SettingError
+from noisewise.precision import too_coarse
+
+SENSOR = "sensor"  # what the mode that is the type of sensor is called, as a rule
+FLOOR = 1e-12  # the variance of what is constant, as a share of its square
+
+Array = npt.NDArray[np.float64]
+Ints = npt.NDArray[np.int64]
+
+
+class Units(NamedTuple):
+    """Mean and variance of every type; at the end, of everything, for a type never seen."""
+
+    mean: Array
+    variance: Array
+
+    @classmethod
+    def of(cls, values: npt.NDArray[Any], types: npt.NDArray[Any], n: int) -> Units:
+        """Measure values; a type of which a single one is known is as wide as everything."""
+        values = values.astype(np.float64)
+        counts = np.append(np.bincount(types, minlength=n), len(values))
+        sums = np.append(np.bincount(types, values, n), values.sum())
+        mean = sums / np.maximum(counts, 1)
+        away = (values - mean[types]) ** 2
+        total = float(np.mean((values - mean[-1]) ** 2))
+        variance = np.append(np.bincount(types, away, n), total * len(values))
+        variance /= np.maximum(counts, 1)
+        mean[counts == 0] = mean[-1]
+        variance[counts < 2] = total
+        rounding = variance <= (FLOOR * mean) ** 2
+        return cls(mean, np.where(rounding, _constant(mean), variance))
+
+    @property
+    def precision(self) -> type[np.floating]:
+        """The type that predictions have: double where single is too coarse for a type's values."""
+        told = self.variance != _constant(self.mean)
+        pairs = zip(np.abs(self.mean[told]).tolist(), np.sqrt(self.variance[told]), strict=True)
+        return np.float64 if any(too_coarse(*pair) for pair in pairs) else np.float32
+
+
+def _constant(mean: Array) -> Array:
+    """Return the variance that a type gets whose values are all the same."""
+    return np.asarray(FLOOR * (mean**2 + (mean == 0.0)))
+
+
+@dataclass(frozen=True)
+class Grouping:
+    """Which series a cell belongs to, and of which type a series is.
+
+    Attributes
+    ----------
+    time, group
+        The mode that is time; the mode that is the type, None if all series are alike.
+    shape
+        Ids of every mode.
+    keys
+        Every series that was observed as one number, sorted.
+    """
+
+    time: int
+    group: int | None
+    shape: tuple[int, ...]
+    keys: Ints
+
+    @property
+    def n_types(self) -> int:
+        """The number of types."""
+        return 1 if self.group is None else self.shape[self.group]
+
+    @property
+    def types(self) -> Ints:
+        """The type of every series."""
+        left, types = self.keys, np.zeros(len(self.keys), dtype=np.int64)
+        for mode in reversed(range(len(self.shape))):
+            if mode != self.time:
+                left, code = np.divmod(left, self.shape[mode])
+                types = code if mode == self.group else types
+        return types
+
+    def series(self, codes: tuple[Codes, ...]) -> Ints:
+        """Return the series of cells, -1 where nothing was observed of it."""
+        return key_places(self.keys, *series_keys(codes, self.shape, self.time))
+
+    def type_of(self, codes: tuple[Codes, ...]) -> Ints:
+        """Return the type of cells; one never seen is the one after the last."""
+        if self.group is None:
+            return np.zeros(len(codes[0]), dtype=np.int64)
+        types = codes[self.group].astype(np.int64)
+        return np.where(types < 0, self.n_types, types)
+
+
+def series_keys(
+    codes: tuple[Codes, ...], shape: tuple[int, ...], *without: int
+) -> tuple[Ints, npt.NDArray[np.bool_]]:
+    """Return numbers for combinations of ids of all modes but some, and if all ids are known."""
+    if n_keys(shape, *without) >= 2**63:
+        raise DataError(f"There can be at most 2^63 combinations of ids; got modes of {shape}.")
+    keys = np.zeros(len(codes[0]), dtype=np.int64)
+    known = np.ones(len(keys), dtype=bool)
+    for mode, (code, n) in enumerate(zip(codes, shape, strict=True)):
+        if mode not in without:
+            keys = keys * n + code
+            known &= code >= 0
+    return keys, known
+
+
+def n_keys(shape: tuple[int, ...], *without: int) -> int:
+    """Return how many combinations of ids of all modes but some there can be."""
+    return math.prod(n for mode, n in enumerate(shape) if mode not in without)
+
+
+def key_places(keys: Ints, asked: Ints, known: npt.NDArray[np.bool_]) -> Ints:
+    """Return the places of numbers among sorted ones, -1 where they are not there."""
+    at = np.searchsorted(keys, asked).clip(max=len(keys) - 1)
+    return np.where(known & (keys[at] == asked), at, -1)
+
+
+def sensor_modes(
+    time: int | str, group: int | str | None, ids: tuple[Ids, ...]
+) -> tuple[int, int | None]:
+    """Return the mode that is time, and the mode that is the type of sensor, None if there is none.
+
+    The type "auto" is the mode called "sensor", or else the one with the fewest ids that is not
+    time, if there is more than one.
+    """
+    number = mode_number(time, ids, "time")
+    others = [mode for mode in range(len(ids)) if mode != number]
+    if group is None or (group == "auto" and len(others) == 1):
+        return number, None
+    if group == "auto":
+        return number, min(others, key=lambda mode: (ids[mode].name != SENSOR, len(ids[mode])))
+    kind = mode_number(group, ids, "group")
+    if kind == number:
+        raise SettingError(f"group must be another mode than time; got {group!r} for both.")
+    return number, kind
+
+
+def encode_in_time(
+    X: Any, ids: tuple[Ids, ...], mode: int, stamps: Array, are_dates: bool
+) -> tuple[tuple[Codes, ...], Array]:
+    """Return row numbers and times of cells; a time need not be known, only understood.
+
+    ``stamps`` has the times of the known ids of ``mode``; what is no time is NaN.
+    """
+    codes = encode_ids(X, ids)
+    when = np.append(stamps, np.nan)[codes[mode]]
+    new = np.flatnonzero(codes[mode] < 0)
+    if len(new):
+        entries = check_ids(id_columns(X, ids)[mode].entries, ids[mode].name)
+        fresh = [entries[k] for k in new] if isinstance(entries, list) else entries[new]
+        found, dates = read_stamps(fresh)
+        when[new] = np.where(dates == are_dates, found, np.nan)
+    return codes, when
+
+
+def mode_number(mode: int | str, ids: tuple[Ids, ...], setting: str) -> int:
+    """Return the number of a mode that is named, or counted from the first or the last."""
+    names = [one.name for one in ids]
+    if isinstance(mode, str) and mode in names:
+        return names.index(mode)
+    if not isinstance(mode, str) and -len(names) <= mode < len(names):
+        return int(mode) % len(names)
+    raise SettingError(f"{setting} must be one of {names} or its number; got {mode!r}.")
