@@ -1,94 +1,9 @@
-"""What all tests share: a patient hypothesis, worlds whose noise is known, and real data if any."""
+"""Fixtures of all tests, which live in ``shared.py`` for the tests of the reproduction too."""
 
-import os
-import signal
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
-from pathlib import Path
-from typing import Any
-
-import numpy as np
 import pytest
-from hypothesis import settings
 
-from noisewise import storage
+pytest.register_assert_rewrite("shared", "battery")
 
-settings.register_profile("untimed", deadline=None)  # a busy machine is not a failure
-settings.load_profile("untimed")
+from shared import ctrl_c, data_folder, small_world, world  # noqa: E402
 
-
-@dataclass(frozen=True)
-class World:
-    """Cells, their values, and the truth behind them: mean and std of every value."""
-
-    X: np.ndarray[Any, Any]
-    y: np.ndarray[Any, Any]
-    mean: np.ndarray[Any, Any]
-    std: np.ndarray[Any, Any]
-
-    def part(self, index: Any) -> "World":
-        return World(self.X[index], self.y[index], self.mean[index], self.std[index])
-
-    def halves(self) -> tuple["World", "World"]:
-        """Three quarters to train on, and the rest."""
-        n = len(self.y) * 3 // 4
-        return self.part(slice(n)), self.part(slice(n, None))
-
-
-def make_world(n_users: int, n_items: int, n: int, *, seed: int = 0, rank: int = 2) -> World:
-    """Draw n different cells of a matrix with a low-rank mean and noise of rank one.
-
-    Some users, and some items, are five times as noisy as others.
-    """
-    rng = np.random.default_rng(seed)
-    users, items = np.divmod(rng.permutation(n_users * n_items)[:n], n_items)
-    U, V = rng.normal(size=(n_users, rank)), rng.normal(size=(n_items, rank))
-    u, v = rng.normal(0, 0.5, n_users), rng.normal(0, 0.5, n_items)
-    p, q = rng.uniform(0.3, 1.5, n_users), rng.uniform(0.3, 1.5, n_items)
-    mean = 3.0 + u[users] + v[items] + 0.5 * (U[users] * V[items]).sum(axis=1)
-    std = p[users] * q[items]
-    return World(np.column_stack([users, items]), rng.normal(mean, std), mean, std)
-
-
-def tensors_of(model: Any, folder: Path) -> storage.Tensors:
-    """All that a file keeps of what a model has learned."""
-    model.save(folder / "model")
-    return storage.read(folder / "model", "model")[1]
-
-
-def assert_same_bits(got: storage.Tensors, expected: storage.Tensors) -> None:
-    assert got.keys() == expected.keys()
-    for name, tensor in expected.items():
-        np.testing.assert_array_equal(got[name], tensor, err_msg=name)
-
-
-@pytest.fixture(scope="session")
-def world() -> World:
-    """60 % of a matrix of 200 x 150: enough to learn mean and noise from."""
-    return make_world(200, 150, 18_000)
-
-
-@pytest.fixture(scope="session")
-def small_world() -> World:
-    """A few hundred cells, for what needs an answer and not a good one."""
-    return make_world(30, 20, 400, seed=1)
-
-
-@pytest.fixture
-def ctrl_c() -> Iterator[Callable[[], None]]:
-    """Send SIGINT to this process, in which it is what it is in an interactive one."""
-    before = signal.signal(signal.SIGINT, signal.default_int_handler)
-    yield lambda: os.kill(os.getpid(), signal.SIGINT)
-    signal.signal(signal.SIGINT, before)
-
-
-@pytest.fixture(scope="session")
-def data_folder() -> Path:
-    """The folder of public datasets that NOISEWISE_DATA names."""
-    named = os.environ.get("NOISEWISE_DATA")
-    if not named:
-        pytest.skip("NOISEWISE_DATA does not name a folder with public datasets")
-    folder = Path(named)
-    if not folder.is_dir():
-        pytest.skip(f"NOISEWISE_DATA is {named}, which is not a folder")
-    return folder
+__all__ = ["ctrl_c", "data_folder", "small_world", "world"]

@@ -4,7 +4,7 @@ import sys
 
 import numpy as np
 import pytest
-from conftest import assert_same_bits, make_world, tensors_of
+from shared import assert_same_bits, make_world, tensors_of
 
 from noisewise import DataError, MissingExtraError, ModelFileError, SettingError, observe, storage
 from noisewise.models.autoencoder import Network

@@ -7,7 +7,7 @@ import time
 
 import numpy as np
 import pytest
-from conftest import assert_same_bits, tensors_of
+from shared import assert_same_bits, tensors_of
 
 from noisewise import load, storage
 from noisewise.engine.sgd import strata

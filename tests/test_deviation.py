@@ -5,7 +5,7 @@ import pickle
 
 import numpy as np
 import pytest
-from conftest import assert_same_bits, make_world, tensors_of
+from shared import assert_same_bits, make_world, tensors_of
 
 from noisewise import DataError, DeviationFactorizer, SettingError, observe
 from noisewise.engine.sgd import strata

@@ -5,7 +5,7 @@ from itertools import pairwise
 
 import numpy as np
 import pytest
-from conftest import World, assert_same_bits, make_world, tensors_of
+from shared import World, assert_same_bits, make_world, tensors_of
 
 from noisewise import ModelFileError, SettingError, observe, storage
 from noisewise.engine import local

@@ -4,8 +4,8 @@ import sys
 
 import numpy as np
 import pytest
-from conftest import assert_same_bits, tensors_of
 from scipy.special import expit, softmax
+from shared import assert_same_bits, tensors_of
 
 from noisewise import DataError, MissingExtraError, ModelFileError, SettingError, observe, storage
 from noisewise.models.boltzmann import Machine, Schedule

@@ -11,7 +11,7 @@ from functools import partial
 
 import numpy as np
 import pytest
-from conftest import make_world
+from shared import make_world
 from sklearn.exceptions import NotFittedError
 from sklearn.model_selection import GridSearchCV, cross_val_score
 from test_reproduce import write_ratings

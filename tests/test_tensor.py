@@ -7,9 +7,9 @@ from unittest import mock
 
 import numpy as np
 import pytest
-from conftest import World
 from hypothesis import given
 from hypothesis import strategies as st
+from shared import World
 from test_determinism import assert_same_bits, tensors_of
 from test_engine import make_params, reference_epoch
 

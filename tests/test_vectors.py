@@ -7,7 +7,7 @@ import sys
 
 import numpy as np
 import pytest
-from conftest import make_world
+from shared import make_world
 
 from noisewise.engine.sgd import narrow, vectors, wide
 from noisewise.models.deviation import DeviationFactorizer
