@@ -65,7 +65,7 @@ def table(signal: str, shape: tuple[int, int], noise: float, seed: int) -> dict[
     known = rng.random(shape) < 0.8
     model, seconds = _fitted(np.argwhere(known), values[known], seed)
     cells, truth = np.argwhere(~known), values[~known]
-    mean, noise_std, ignorance = model.predict_parts(cells)
+    mean, noise_std, epistemic = model.predict_parts(cells)
     low, high = model.predict_interval(cells)
     rmse = float(np.sqrt(np.mean((truth - mean) ** 2))) / size
     inside = float(np.mean((low <= truth) & (truth <= high)))
@@ -73,7 +73,7 @@ def table(signal: str, shape: tuple[int, int], noise: float, seed: int) -> dict[
     return {
         "signal": signal, "shape": shape, "noise": noise, "seed": seed, "rmse": rmse,
         "coverage90": inside, "noise_std": _mean(noise_std) / size,
-        "ignorance_std": _mean(ignorance) / size, "same_after_load": _kept(model, cells),
+        "epistemic_std": _mean(epistemic) / size, "same_after_load": _kept(model, cells),
         "seconds": seconds, "kept": bool(promised),
     }  # fmt: skip
 
@@ -85,13 +85,13 @@ def pure_noise(users: int, items: int, each: int, seed: int) -> dict[str, Any]:
     y = rng.integers(1, 6, len(X)).astype(float)
     hidden = rng.random(len(X)) < 0.1
     model, seconds = _fitted(X[~hidden], y[~hidden], seed)
-    mean, noise_std, ignorance = model.predict_parts(X[hidden])
+    mean, noise_std, epistemic = model.predict_parts(X[hidden])
     rmse, spread = float(np.sqrt(np.mean((y[hidden] - mean) ** 2))), float(y[hidden].std())
     found = _mean(noise_std)
     return {
         "users": users, "items": items, "each": each, "seed": seed, "rmse": rmse,
         "spread": spread, "rmse_over_spread": rmse / spread, "noise_std": found,
-        "ignorance_std": _mean(ignorance), "seconds": seconds,
+        "epistemic_std": _mean(epistemic), "seconds": seconds,
         "kept": bool(abs(found / np.sqrt(2.0) - 1.0) <= 0.1 and rmse / spread <= 1.02),
     }  # fmt: skip
 

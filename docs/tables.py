@@ -347,13 +347,13 @@ def known_tables() -> str:
             entry["signal"],
             " x ".join(map(str, entry["shape"])),
             f"{entry['noise']:g}",
-            *(f"{entry[key]:.2g}" for key in ("rmse", "noise_std", "ignorance_std")),
+            *(f"{entry[key]:.2g}" for key in ("rmse", "noise_std", "epistemic_std")),
             f"{100 * entry['coverage90']:.1f} %" if entry["noise"] else "",
             "kept" if entry["kept"] and entry["same_after_load"] else "missed",
         ]
         for entry in bench("known_truth.json")["tables"]
     ]
-    head = ["signal", "table", "noise", "RMSE", "noise found", "ignorance", "90 % interval covers", ""]
+    head = ["signal", "table", "noise", "RMSE", "noise found", "epistemic", "90 % interval covers", ""]
     return table(head, rows)
 
 
@@ -362,13 +362,13 @@ def known_random() -> str:
         [
             f"{entry['users']} x {entry['items']}, {entry['each']} each",
             f"{entry['noise_std']:.3f}",
-            f"{entry['ignorance_std']:.3f}",
+            f"{entry['epistemic_std']:.3f}",
             f"{entry['rmse_over_spread']:.4f}",
             "kept" if entry["kept"] else "missed",
         ]
         for entry in bench("known_truth.json")["random"]
     ]
-    return table(["ratings", "noise found", "ignorance", "RMSE over spread", ""], rows)
+    return table(["ratings", "noise found", "epistemic", "RMSE over spread", ""], rows)
 
 
 def newcomers() -> str:

@@ -119,11 +119,11 @@ def test_recommendations_are_the_best_of_what_was_not_seen(fitted, split):
     assert [r.id for r in best] == sorted(left, key=lambda item: -mean[item])[:5]
 
 
-def test_noise_is_the_same_everywhere_and_ignorance_is_not(fitted, split):
+def test_noise_is_the_same_everywhere_and_epistemic_is_not(fitted, split):
     _, test = split
-    _, noise, ignorance = fitted.predict_parts(test.X)
+    _, noise, epistemic = fitted.predict_parts(test.X)
     assert (noise == noise[0]).all()
-    assert len(np.unique(ignorance)) > 1
+    assert len(np.unique(epistemic)) > 1
 
 
 @pytest.mark.parametrize("coverage", [0.5, 0.9])

@@ -81,14 +81,14 @@ def test_ninety_percent_intervals_cover_ninety_percent_without_anything_held_out
     assert 0.87 < np.mean((low <= test.y) & (test.y <= high)) < 0.93
 
 
-def test_ignorance_shrinks_with_observations_and_noise_does_not(world):
+def test_epistemic_shrinks_with_observations_and_noise_does_not(world):
     few = world.X[:, 0] % 2 == 0
     keep = ~few | (np.arange(len(few)) % 12 == 0)
     model = make_model().fit(world.X[keep], world.y[keep])
     cells = world.X[~keep | ~few]
-    _, noise, ignorance = model.predict_parts(cells)
+    _, noise, epistemic = model.predict_parts(cells)
     rare = cells[:, 0] % 2 == 0
-    assert ignorance[rare].mean() > 1.5 * ignorance[~rare].mean()
+    assert epistemic[rare].mean() > 1.5 * epistemic[~rare].mean()
     assert noise[rare].mean() == pytest.approx(noise[~rare].mean(), rel=0.2)
 
 

@@ -91,13 +91,13 @@ def test_intervals_of_unknown_ids_cover_too():
 def test_without_deviation_factors_all_noise_is_the_same(split):
     train, test = split
     model = make_model(deviation_rank=0).fit(train.X, train.y)
-    _, noise, ignorance = model.predict_parts(test.X)
+    _, noise, epistemic = model.predict_parts(test.X)
     assert (noise == noise[0]).all()
     assert noise[0] == pytest.approx(np.sqrt(np.mean(test.std**2)), rel=0.1)
-    assert len(np.unique(ignorance)) > 1
+    assert len(np.unique(epistemic)) > 1
 
 
-def test_more_observations_leave_less_ignorance(fitted):
+def test_more_observations_leave_less_epistemic(fitted):
     counts = fitted.factors_.counts[0]
     few, many = np.argsort(counts)[[0, -1]].tolist()
     cells = [[(user, item) for item in range(150)] for user in (few, many)]
@@ -568,10 +568,10 @@ def test_fold_in_is_the_posterior_of_a_row_of_the_population(small_world, penalt
     seen = rows[1][all_items.lookup(items)]
     x = np.column_stack([seen[:, :-1], np.ones(4)])
     target = (values - factors.location) / factors.scale - seen[:, -1]
-    _, noise, ignorance = model.predict_parts([(9_999, item) for item in items])
+    _, noise, epistemic = model.predict_parts([(9_999, item) for item in items])
     own = np.einsum("ij,jk,ik->i", x, C, x)  # what not knowing the user adds, in a stranger
     scale = model.std_scale_ * factors.scale
-    V = np.diag((noise / scale) ** 2 + (ignorance / scale) ** 2 - own)
+    V = np.diag((noise / scale) ** 2 + (epistemic / scale) ** 2 - own)
     gain = C @ x.T @ np.linalg.inv(x @ C @ x.T + V)
     row = centre + gain @ (target - x @ centre)
     left = C - gain @ x @ C
@@ -596,7 +596,7 @@ def test_fold_in_tells_a_noisy_newcomer_from_a_quiet_one(fitted, split):
     assert noisy.mean() > 2 * quiet.mean()
 
 
-def test_fold_in_of_more_values_leaves_less_ignorance(fitted):
+def test_fold_in_of_more_values_leaves_less_epistemic(fitted):
     left = [fitted.fold_in(range(n), np.full(n, 3.0)).side.shrink[0] for n in (1, 2, 60, 120)]
     assert 1 > left[0] > left[1] > left[2] > left[3] > 0
 

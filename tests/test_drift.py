@@ -405,7 +405,7 @@ def test_predictions_are_averages_of_conditional_means_over_the_kept_draws(noise
     kind = np.zeros(len(which), dtype=np.int64)
     kinds = np.zeros(len(series), dtype=np.int64)
     asked = Asked(codes, which, sampling.stamps[codes[-1]], kind, kinds)
-    mean, noise, ignorance = posterior.moments(asked)
+    mean, noise, epistemic = posterior.moments(asked)
     total, square, variance = np.zeros((3, len(which)))
     for draw in range(len(posterior)):
         one = dense_prediction(posterior, draw, asked)
@@ -413,7 +413,7 @@ def test_predictions_are_averages_of_conditional_means_over_the_kept_draws(noise
         square += (one[0] ** 2 + one[1]) / len(posterior)
         variance += one[2] / len(posterior)
     np.testing.assert_allclose(mean, total, rtol=1e-3, atol=1e-3)
-    np.testing.assert_allclose(ignorance, square - total**2, rtol=1e-2, atol=1e-3)
+    np.testing.assert_allclose(epistemic, square - total**2, rtol=1e-2, atol=1e-3)
     np.testing.assert_allclose(noise, variance, rtol=1e-3)
     by_series = posterior.noise_by_series()
     own = np.array([noise[which == s].mean() for s in range(len(series))])

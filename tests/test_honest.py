@@ -76,9 +76,9 @@ def test_noise_alone_is_called_noise(seed):
     rng = np.random.default_rng([91, seed])
     X = np.array([(i, j) for i in range(86) for j in rng.choice(65, 20, replace=False)])
     y = rng.integers(1, 6, len(X)).astype(float)
-    mean, noise, ignorance = fitted(X[200:], y[200:]).predict_parts(X[:200])
+    mean, noise, epistemic = fitted(X[200:], y[200:]).predict_parts(X[:200])
     assert np.sqrt(np.mean(noise**2)) == pytest.approx(np.sqrt(2.0), rel=0.1)
-    assert np.sqrt(np.mean(ignorance**2)) < 0.75
+    assert np.sqrt(np.mean(epistemic**2)) < 0.75
     assert np.sqrt(np.mean((y[:200] - mean) ** 2)) < 1.05 * y[:200].std()
 
 
@@ -126,8 +126,8 @@ def test_the_std_is_that_of_the_draws(extremes):
     for number in range(len(posterior)):
         user, item = (posterior.rows(number, mode, codes[mode]) for mode in (0, 1))
         draws.append(user.biases[0] + item.biases[0] + user.factors[0] @ item.factors[0])
-    ignorance = model.predict_parts([(39, 0)])[2][0]
-    assert ignorance == pytest.approx(np.std(draws) * posterior.scale.scale, rel=1e-4)
+    epistemic = model.predict_parts([(39, 0)])[2][0]
+    assert epistemic == pytest.approx(np.std(draws) * posterior.scale.scale, rel=1e-4)
 
 
 def test_only_a_scale_bounds_predictions():

@@ -82,7 +82,7 @@ def test_ninety_percent_of_values_are_within_their_normal_interval():
         assert covered.mean() == pytest.approx(0.9, abs=0.04)
 
 
-def test_more_data_leave_less_ignorance_but_not_less_noise():
+def test_more_data_leave_less_epistemic_but_not_less_noise():
     X, y, _, _ = make_data(4000)
     few, many = (DeviationRegressor().fit(X[:n], y[:n]).predict_parts(X) for n in (100, 4000))
     assert many[2].mean() < 0.3 * few[2].mean()

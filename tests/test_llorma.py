@@ -219,20 +219,20 @@ def test_a_blend_of_many_beats_one(split):
     assert rmse(many, test) < rmse(one, test)
 
 
-def test_ignorance_is_larger_where_the_models_disagree(fitted, split):
+def test_epistemic_is_larger_where_the_models_disagree(fitted, split):
     _, test = split
     codes = observe(test.X, test.y, ids=fitted.ids_).codes
     between = local.blend(fitted.local_, fitted.weights_, codes, 1).between
-    _, noise, ignorance = fitted.predict_parts(test.X)
+    _, noise, epistemic = fitted.predict_parts(test.X)
     assert (noise == noise[0]).all()
-    assert np.corrcoef(ignorance**2, between)[0, 1] > 0.5
+    assert np.corrcoef(epistemic**2, between)[0, 1] > 0.5
 
 
-def test_models_that_learn_together_may_disagree_without_ignorance(split):
+def test_models_that_learn_together_may_disagree_without_epistemic(split):
     train, test = split
     model = make_model(loss="global", learning_rate=0.3).fit(train.X, train.y)
     codes = observe(test.X, test.y, ids=model.ids_).codes
-    expected = model.std_scale_ * np.sqrt(model.factors_.moments(codes).ignorance)
+    expected = model.std_scale_ * np.sqrt(model.factors_.moments(codes).epistemic)
     np.testing.assert_allclose(model.predict_parts(test.X)[2], expected, rtol=1e-5)
     std = model.predict([(3, 3), (-1, 3), (3, -1), (-1, -1)], return_std=True)[1]
     assert std[0] < min(std[1:3]) <= max(std[1:3]) < std[3]

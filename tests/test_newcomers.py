@@ -109,7 +109,7 @@ def test_a_set_that_has_just_begun_is_not_taken_for_a_small_one(collectors):
         np.testing.assert_allclose(new.predict(items), expected, atol=0.1)
 
 
-def test_every_value_leaves_less_ignorance_of_every_row(collectors):
+def test_every_value_leaves_less_epistemic_of_every_row(collectors):
     items = np.arange(120)
     cells = np.column_stack([np.full(120, -1), items])
     expected, _, stranger = collectors.predict_parts(cells)

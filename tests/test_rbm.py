@@ -166,11 +166,11 @@ def test_mean_and_noise_follow_from_the_chances(split):
     np.testing.assert_array_equal(model.levels_, [1, 2, 3, 4, 5])
     assert chances.dtype == np.float32
     np.testing.assert_allclose(chances.sum(axis=1), 1.0, rtol=1e-5)
-    mean, noise, ignorance = model.predict_parts(test_X)
+    mean, noise, epistemic = model.predict_parts(test_X)
     np.testing.assert_allclose(mean, chances @ model.levels_, rtol=1e-5)
     variance = (chances * (model.levels_ - mean[:, None]) ** 2).sum(axis=1)
     np.testing.assert_allclose(noise**2, variance, rtol=1e-3)
-    assert (ignorance > 0).all()
+    assert (epistemic > 0).all()
 
 
 def test_chances_are_right_on_average(fitted, split):

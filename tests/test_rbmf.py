@@ -242,7 +242,7 @@ def test_the_doubt_that_is_kept_is_close_to_that_of_the_posterior(world):
     assert kept.mean() == pytest.approx(exact.mean(), rel=0.2)
 
 
-def test_more_observations_leave_less_ignorance(world):
+def test_more_observations_leave_less_epistemic(world):
     few, many = (
         make_model().fit(world.X[:n], world.y[:n]).predict_parts(world.X) for n in (3000, 18_000)
     )

@@ -106,10 +106,10 @@ def test_std_is_right_on_average_and_its_parts_add_up(fitted, data):
     np.testing.assert_allclose(np.hypot(*parts[1:]), std, rtol=1e-5)
 
 
-def test_far_from_all_readings_there_is_more_to_be_ignorant_of(fitted):
+def test_far_from_all_readings_the_epistemic_part_is_larger(fitted):
     near, far = ("p0", "C", 75), ("p0", "C", 400)
-    (_, _), (noise, more), (ignorance, wider) = fitted.predict_parts([near, far])
-    assert wider > ignorance
+    (_, _), (noise, more), (epistemic, wider) = fitted.predict_parts([near, far])
+    assert wider > epistemic
     assert min(noise, more) > 0
     doubt = fitted.near_.base.doubt([near, far, ("nowhere", "C", 75), ("p0", "?", 75)])
     assert doubt[0] < 0.5

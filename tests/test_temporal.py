@@ -202,11 +202,11 @@ def test_noise_that_comes_and_goes_needs_low_rank(sensors):
     assert nll["lowrank"] < nll["series"] - 0.1
 
 
-def test_ignorance_grows_with_the_gap_and_noise_does_not(fitted, cells):
+def test_epistemic_grows_with_the_gap_and_noise_does_not(fitted, cells):
     last = max(cells[0].X[:, 2])
-    _, noise, ignorance = fitted.predict_parts([("p1", "heat", last + t) for t in (0, 2, 20, 500)])
+    _, noise, epistemic = fitted.predict_parts([("p1", "heat", last + t) for t in (0, 2, 20, 500)])
     np.testing.assert_allclose(noise, noise[0], rtol=1e-5)
-    assert (np.diff(ignorance) > 0).all()
+    assert (np.diff(epistemic) > 0).all()
 
 
 def test_time_may_be_any_mode_by_number_or_name(fitted, cells):

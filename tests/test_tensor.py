@@ -25,7 +25,7 @@ from noisewise import (
 from noisewise.data import Ids, Observations
 from noisewise.data.sensor_data import SensorData
 from noisewise.engine.sgd import reference, strata
-from noisewise.engine.sgd import uncertainty as ignorance
+from noisewise.engine.sgd import uncertainty as epistemic
 from noisewise.engine.sgd.layout import BIAS, LINE, SHARE, initial_state, release_deviation
 from noisewise.experiments import search_sensors
 from noisewise.models.deviation import DTF, PTF
@@ -303,9 +303,9 @@ def test_intervals_cover_what_they_promise(fitted, split, coverage):
 def test_without_deviation_factors_all_noise_is_the_same(split):
     train, test = split
     model = make_model(deviation_rank=0).fit(train.X, train.y)
-    _, noise, ignorance = model.predict_parts(test.X)
+    _, noise, epistemic = model.predict_parts(test.X)
     assert (noise == noise[0]).all()
-    assert len(np.unique(ignorance)) > 1
+    assert len(np.unique(epistemic)) > 1
     assert rmse(model, test) < 1.15 * np.sqrt(np.mean((test.y - test.mean) ** 2))
 
 
@@ -346,7 +346,7 @@ def test_fold_in_without_biases_gives_a_row_without_one():
     assert new.side.rows[0, LINE : LINE + 4].all()
 
 
-# Ignorance.
+# Epistemic variance.
 
 
 def packed(rows):
@@ -357,33 +357,33 @@ def packed(rows):
     return laid_out
 
 
-def test_ignorance_of_two_modes_follows_from_that_of_many():
+def test_epistemic_of_two_modes_follows_from_that_of_many():
     rng = np.random.default_rng(0)
     shape, rank = (40, 30), 3
     rows = [rng.normal(size=(n, rank + 1)).astype(np.float32) for n in shape]
     counts = [rng.integers(0, 20, n) for n in shape]
-    first = ignorance.spread_and_shrink(rows[0], counts[0], rows[1], counts[1], 0.5)
-    second = ignorance.spread_and_shrink(rows[1], counts[1], rows[0], counts[0], 0.5)
-    spread, shrink = ignorance.of_modes(rows, counts, 0.5)
+    first = epistemic.spread_and_shrink(rows[0], counts[0], rows[1], counts[1], 0.5)
+    second = epistemic.spread_and_shrink(rows[1], counts[1], rows[0], counts[0], 0.5)
+    spread, shrink = epistemic.of_modes(rows, counts, 0.5)
     np.testing.assert_allclose(shrink[0], first.shrink, rtol=1e-4)
     np.testing.assert_allclose(shrink[1], second.shrink, rtol=1e-4)
     i, j = (np.append(rng.integers(0, n, 50), [n, n, 3]) for n in shape)
     i[-1], j[-2] = shape[0], 5
     expected = first.shrink[i] * first.spread[j] + second.shrink[j] * second.spread[i]
-    found = ignorance.of_cells(packed(rows), LINE, spread, shrink, [i, j])
+    found = epistemic.of_cells(packed(rows), LINE, spread, shrink, [i, j])
     np.testing.assert_allclose(found, expected, rtol=1e-4)
 
 
-def test_ignorance_of_three_modes_is_the_variance_that_unknown_rows_make():
+def test_epistemic_of_three_modes_is_the_variance_that_unknown_rows_make():
     rng = np.random.default_rng(1)
     shape, rank = (300, 5, 6), 2
     rows = [rng.normal(size=(n, rank + 1)).astype(np.float32) for n in shape]
     counts = [np.full(n, 10_000) for n in shape]  # what was seen is known
     counts[0][:] = 1_000_000
-    spread, shrink = ignorance.of_modes(rows, counts, 0.1)
+    spread, shrink = epistemic.of_modes(rows, counts, 0.1)
     cell = [np.array([code]) for code in (300, 2, 4)]
     means = (rows[0][:, :-1] * rows[1][2, :-1] * rows[2][4, :-1]).sum(axis=1) + rows[0][:, -1]
-    found = ignorance.of_cells(packed(rows), LINE, spread, shrink, cell)[0]
+    found = epistemic.of_cells(packed(rows), LINE, spread, shrink, cell)[0]
     assert found == pytest.approx(means.var(), rel=0.01)
 
 
@@ -401,7 +401,7 @@ def test_unknown_ids_of_more_modes_have_a_wider_std(fitted, split):
     assert widths[-1] > 1.2 * known
 
 
-def test_more_observations_leave_less_ignorance(split):
+def test_more_observations_leave_less_epistemic(split):
     train, _ = split
     few = train.part(slice(2_000))
     cells = train.X[:1000]

@@ -137,7 +137,7 @@ def top_columns(
         score = moments.mean
         if risk:
             score = score - np.float32(risk * std_scale) * np.sqrt(
-                moments.noise + moments.ignorance
+                moments.noise + moments.epistemic
             )
         score[:, barred] = -np.inf
         for row, without in zip(score, excluded[part], strict=True):

@@ -33,7 +33,7 @@ class Row:
     noise_correlation : float or None
         Correlation of the learned noise std with the true one; None if all cells have the same.
     std_correlation : float or None
-        The same for the predicted std, which holds ignorance beside the noise.
+        The same for the predicted std, which holds the epistemic part beside the noise.
     epochs : int or None
         Epochs of the model that was kept.
     seconds : float or None

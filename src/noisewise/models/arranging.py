@@ -100,11 +100,11 @@ class Arrangement:
         rows = np.array([posterior.rows.known_codes(m, code) for m, code in enumerate(own)])
         types = self.grouping.type_of(codes)
         asked = Asked(rows, self.grouping.series(codes), when, types, self.grouping.types)
-        standard, noise, ignorance = posterior.moments(asked, n_jobs)
+        standard, noise, epistemic = posterior.moments(asked, n_jobs)
         variance = self.units.variance[types]
         mean = self.units.mean[types] + np.sqrt(variance) * standard
         unseen = np.isnan(when) | (rows[:-1] == np.array(self.shape[:-1])[:, None]).any(axis=0)
-        parts = (mean, variance * noise, variance * ignorance)
+        parts = (mean, variance * noise, variance * epistemic)
         return Moments(*(part.astype(self.units.precision) for part in parts)), unseen
 
     def pack(self) -> storage.Tensors:

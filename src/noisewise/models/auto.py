@@ -275,8 +275,8 @@ class AutoFactorizer(InTime):
         held_out = np.flatnonzero(part != TRAIN)
         asked = seen.take(held_out)
         error = asked.values - model.predict(asked)
-        _, noise, ignorance = model._cells(asked)[0]
-        std, kept = np.sqrt(noise + ignorance), np.isin(held_out, alike)
+        _, noise, epistemic = model._cells(asked)[0]
+        std, kept = np.sqrt(noise + epistemic), np.isin(held_out, alike)
         calibration = Calibration.measure(error[kept], std[kept])
         squared = error.astype(np.float64) ** 2 / units.variance[types[held_out]]
         record = {name: _trimmed(squared[part[held_out] == kind]) for name, kind in KINDS.items()}

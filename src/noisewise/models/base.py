@@ -90,22 +90,22 @@ class Factorizer(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         -------
         mean : ndarray
         std : ndarray, if asked for
-            Noise and ignorance together, calibrated on held-out data where there was some.
+            Noise and epistemic uncertainty together, calibrated on held-out data if there was some.
         """
-        mean, noise, ignorance = self._asked(X)
-        return (mean, np.sqrt(noise + ignorance)) if return_std else mean
+        mean, noise, epistemic = self._asked(X)
+        return (mean, np.sqrt(noise + epistemic)) if return_std else mean
 
     @at_one_moment
     def predict_parts(self, X: Any) -> tuple[Floats, Floats, Floats]:
-        """Predict, and tell noise from ignorance.
+        """Predict, and tell noise from epistemic uncertainty.
 
         Returns
         -------
-        mean, noise_std, ignorance_std : ndarray
-            More data shrinks the ignorance; the noise stays.
+        mean, noise_std, epistemic_std : ndarray
+            More data shrinks the epistemic part; the noise stays.
         """
-        mean, noise, ignorance = self._asked(X)
-        return mean, np.sqrt(noise), np.sqrt(ignorance)
+        mean, noise, epistemic = self._asked(X)
+        return mean, np.sqrt(noise), np.sqrt(epistemic)
 
     @at_one_moment
     def predict_interval(self, X: Any, coverage: float = 0.9) -> tuple[Floats, Floats]:
@@ -208,23 +208,23 @@ class Factorizer(RegressorMixin, BaseEstimator):  # type: ignore[misc]
 
     def _finished(self, moments: Moments, unseen: npt.NDArray[np.bool_]) -> Moments:
         """Put moments into what the settings and the calibration say."""
-        mean, noise, ignorance = moments
+        mean, noise, epistemic = moments
         if self.unknown != "default":
             mean = np.where(unseen, mean.dtype.type(self.unknown), mean)
-        return self._calibrated(Moments(mean, noise, ignorance))
+        return self._calibrated(Moments(mean, noise, epistemic))
 
     def _calibrated(self, moments: Moments) -> Moments:
         """Return moments clipped and scaled; a model whose numbers are beyond use is refused."""
         square = np.float32(self.std_scale_**2)
-        mean, variances = self._clipped(moments.mean), (moments.noise, moments.ignorance)
-        noise, ignorance = (square * part for part in variances)
+        mean, variances = self._clipped(moments.mean), (moments.noise, moments.epistemic)
+        noise, epistemic = (square * part for part in variances)
         sound = all((part >= 0.0).all() for part in variances)
-        if not (sound and all(np.isfinite(part).all() for part in (mean, noise, ignorance))):
+        if not (sound and all(np.isfinite(part).all() for part in (mean, noise, epistemic))):
             raise DivergedError(
                 "The predictions of this model are not finite numbers: it was trained on values "
                 "that are too large or too small to compute with, or its file was tampered with."
             )
-        return Moments(mean, noise, ignorance)
+        return Moments(mean, noise, epistemic)
 
     def _cells(self, X: Any) -> tuple[Moments, npt.NDArray[np.bool_]]:
         return self._moments(encode_ids(X, self.ids_))

@@ -148,8 +148,8 @@ class BayesianFactorizer(Learner, Rowwise):
     >>> with warnings.catch_warnings():
     ...     warnings.simplefilter("ignore")  # four ratings settle nothing
     ...     model = model.fit(ratings)
-    >>> mean, noise, ignorance = model.predict_parts([("ann", "M")])
-    >>> bool(noise[0] > 0 and ignorance[0] > 0)
+    >>> mean, noise, epistemic = model.predict_parts([("ann", "M")])
+    >>> bool(noise[0] > 0 and epistemic[0] > 0)
     True
     """
 

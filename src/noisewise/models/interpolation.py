@@ -124,8 +124,8 @@ class LinearInterpolator(SeriesModel):
         types, factor = self._grouping.types[which], self._factor[which]
         noise = self.noise_[types]
         reached = np.minimum(self.walk_[types] * line.reach, self._most[types])
-        ignorance = reached + noise * (line.load - 1.0)  # noise of the two observations is in it
-        return line.value, factor * noise, factor * ignorance
+        epistemic = reached + noise * (line.load - 1.0)  # noise of the two observations is in it
+        return line.value, factor * noise, factor * epistemic
 
     def _pack(self) -> tuple[dict[str, Any], storage.Tensors]:
         header, tensors = super()._pack()

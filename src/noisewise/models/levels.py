@@ -1,7 +1,7 @@
-"""What a Boltzmann machine has learned: chances of every level; mean, noise and ignorance of cells.
+"""What a Boltzmann machine has learned: chances of every level, and the moments of cells.
 
-Ignorance is told from counts alone, as for factorizations: what differs between users in the mean
-of an item is not known of a new user, and ever better known after n observations.
+Epistemic variance is told from counts alone, as for factorizations: what differs between users in
+the mean of an item is not known of a new user, and ever better known after n observations.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class Levels:
     spread
         For every example, the variance of its means over visible units; for those, over examples.
     shrink
-        Share of it that is still ignorance, for every example and every visible unit.
+        Share of it that is still epistemic, for every example and every visible unit.
     """
 
     values: Floats
@@ -103,8 +103,8 @@ class Levels:
         mean, variance = self._mean_and_variance(self.chances(codes))
         noise = np.maximum(variance, np.float32(LEAST_VARIANCE))  # where there is but one level
         i, j = codes
-        ignorance = self.shrink[0][i] * self.spread[1][j] + self.shrink[1][j] * self.spread[0][i]
-        return Moments(mean, noise, ignorance)
+        epistemic = self.shrink[0][i] * self.spread[1][j] + self.shrink[1][j] * self.spread[0][i]
+        return Moments(mean, noise, epistemic)
 
     def pack(self) -> Tensors:
         """Return the tensors of a file; averages are made again."""

@@ -150,25 +150,25 @@ class DeviationRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
             Also return the standard deviation of each value around its prediction: the noise there,
             and what is not known of the line.
         """
-        mean, noise, ignorance = self.predict_parts(X)
-        return (mean, np.hypot(noise, ignorance)) if return_std else mean
+        mean, noise, epistemic = self.predict_parts(X)
+        return (mean, np.hypot(noise, epistemic)) if return_std else mean
 
     @at_one_moment
     def predict_parts(self, X: Any) -> tuple[Array, Array, Array]:
-        """Predict, and tell noise from ignorance.
+        """Predict, and tell noise from epistemic uncertainty.
 
         Returns
         -------
-        mean, noise_std, ignorance_std : ndarray
-            More data shrinks the ignorance; the noise stays.
+        mean, noise_std, epistemic_std : ndarray
+            More data shrinks the epistemic part; the noise stays.
         """
         check_is_fitted(self)
         X = validate_data(self, X, reset=False, dtype=np.float64)
         noise = np.abs(X) @ self.deviation_coef_ + self.deviation_intercept_
         away = X - self.centre_
-        ignorance = ((away @ self.covariance_) * away).sum(axis=1) + self.centre_variance_
+        epistemic = ((away @ self.covariance_) * away).sum(axis=1) + self.centre_variance_
         mean = X @ self.coef_ + self.intercept_
-        return mean, np.sqrt(noise), np.sqrt(np.maximum(ignorance, 0.0))
+        return mean, np.sqrt(noise), np.sqrt(np.maximum(epistemic, 0.0))
 
     def _learned(self, X: Array, y: Array) -> tuple[Line, Array, Array, list[float]]:
         """Return the line, what its noise is made of, the variance of every y, and the way there.

@@ -47,8 +47,9 @@ class LLORMA(Filed):
 
     Local models have biases and factors, and start from the biases of the global factorization;
     where no neighbourhood reaches, that factorization is predicted. The noise is that of the
-    training errors, the same for every cell. Ignorance is that of the global factorization, from
-    the number of observations, and how far local models that learned on their own disagree.
+    training errors, the same for every cell. Epistemic variance is that of the global
+    factorization, from the number of observations, and how far local models that learned on their
+    own disagree.
     Held-out data scales both.
 
     Parameters
@@ -227,10 +228,10 @@ class LLORMA(Filed):
             truth, known = held_out.values, _known(factors, held_out.codes)
 
             def validate(state: LocalState) -> tuple[float, float]:
-                mean, noise, ignorance = _moments(
+                mean, noise, epistemic = _moments(
                     Blend(factors, weights, state, alone), known, n_jobs
                 )
-                variance = noise.astype(np.float64) + ignorance
+                variance = noise.astype(np.float64) + epistemic
                 return judged(truth, mean, variance, plan.value_range)
 
         start = LocalState.start(len(weights[0]), observations.shape, self.rank, seed)
@@ -320,12 +321,12 @@ def _moments(knowledge: Blend, codes: tuple[Codes, ...], n_jobs: int) -> Moments
     """Moments of cells, their ids known or sent to the last row."""
     factors, weights, state, alone = knowledge
     units = factors.location, factors.scale
-    everywhere, _, ignorance = factors.moments(codes, n_jobs)
+    everywhere, _, epistemic = factors.moments(codes, n_jobs)
     blended, between, reached = local.blend(state, weights, codes, n_jobs)
     local_mean = _from_biases(factors, codes)
     local_mean += local_mean.dtype.type(factors.scale) * blended
     mean = np.where(reached, local_mean, everywhere)
     noise = variance_in_units(np.full_like(between, state.variance), *units)
     if alone:
-        ignorance = ignorance + variance_in_units(between, *units)
-    return Moments(mean, noise, ignorance)
+        epistemic = epistemic + variance_in_units(between, *units)
+    return Moments(mean, noise, epistemic)

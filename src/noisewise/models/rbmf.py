@@ -36,8 +36,8 @@ class RobustBayesianFactorizer(Factored):
 
     A sweep gives every row its exact posterior, given what is believed of the others. What a std is
     made of is told apart by ``predict_parts``: noise, the product of what user and item add, and
-    ignorance of their rows. The posterior covariance of a row has ``rank ** 2 / 2`` numbers while
-    training; the model keeps one of them, the share of ignorance that is left.
+    epistemic uncertainty of their rows. The posterior covariance of a row has ``rank ** 2 / 2``
+    numbers while training; the model keeps one of them, the share of uncertainty that is left.
 
     Parameters
     ----------
@@ -171,8 +171,8 @@ class RobustBayesianFactorizer(Factored):
         def judge(state: Posterior, seen: Observations, span: Any) -> tuple[float, float]:
             factors = as_factors(state, params, counts, *units)
             codes = tuple(factors.known_codes(m, c) for m, c in enumerate(seen.codes))
-            mean, noise, ignorance = factors.moments(codes, n_jobs)
-            return judged(seen.values, mean, noise + ignorance, span)
+            mean, noise, epistemic = factors.moments(codes, n_jobs)
+            return judged(seen.values, mean, noise + epistemic, span)
 
         def step(state: Posterior) -> EpochInfo:
             sweep(state, sides, self.max_precision, n_jobs)

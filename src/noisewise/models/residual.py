@@ -74,13 +74,13 @@ class Layer(NamedTuple):
         """Return moments of cells, and which have an id that the base cannot do without.
 
         The factorization says how much of the base's variance is left, and how little it knows
-        itself. Of what is left, as much is ignorance as of the base's variance.
+        itself. Of what is left, as much is epistemic as of the base's variance.
         """
-        (mean, noise, ignorance), unseen = self.base._cells(X)
+        (mean, noise, epistemic), unseen = self.base._cells(X)
         z, left, lack = self.factorizer._predict(X)
-        variance = noise + ignorance
+        variance = noise + epistemic
         mean = mean + np.sqrt(variance) * z
-        return Moments(mean, left * noise, left * ignorance + lack * variance), unseen
+        return Moments(mean, left * noise, left * epistemic + lack * variance), unseen
 
 
 class ResidualFactorizer(InTime):
@@ -231,8 +231,8 @@ class ResidualFactorizer(InTime):
         if held_out is not None:
             everything = joined(kept, held_out)
             power = _best_power(layers, held_out)
-            mean, noise, ignorance = _mixed(layers, power, held_out)[0]
-            calibration = Calibration.measure(held_out.values - mean, np.sqrt(noise + ignorance))
+            mean, noise, epistemic = _mixed(layers, power, held_out)[0]
+            calibration = Calibration.measure(held_out.values - mean, np.sqrt(noise + epistemic))
             layers = self._learned([layer.settled() for layer in layers], everything, None)
         self.far_, self.near_ = layers[0], layers[1] if self.base == "ou" else None
         self.power_, self.ids_, self.calibration_ = power, everything.ids, calibration
@@ -297,14 +297,14 @@ def _mixed(layers: list[Layer], power: float, X: Any) -> Cells:
     """Return moments of cells from one layer, or from two by how much the smoother knows.
 
     Errors of both are taken to go together, so that stds add up. Readings nearby would leave but
-    the noise of the near layer; all else is ignorance.
+    the noise of the near layer; all else is epistemic.
     """
     if len(layers) == 1:
         return layers[0].cells(X)
     far, (near, unseen) = layers[0].cells(X)[0], layers[1].cells(X)
     weight = _smoother(layers).doubt(X) ** np.float32(power)
     mean = near.mean + weight * (far.mean - near.mean)
-    stds = [np.sqrt(part.noise + part.ignorance) for part in (near, far)]
+    stds = [np.sqrt(part.noise + part.epistemic) for part in (near, far)]
     variance = (stds[0] + weight * (stds[1] - stds[0])) ** 2
     noise = np.minimum(near.noise, variance)
     return Moments(mean, noise, variance - noise), unseen

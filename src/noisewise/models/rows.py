@@ -195,8 +195,8 @@ class Rowwise(Factorizer):
         ]
 
     def _described(self, side: Side, mode: int, codes: Codes, ids: Ids) -> list[Recommendation]:
-        mean, noise, ignorance = self._cells_of(side, mode, codes)
-        std = np.sqrt(noise + ignorance)
+        mean, noise, epistemic = self._cells_of(side, mode, codes)
+        std = np.sqrt(noise + epistemic)
         triples = zip(ids.labels[codes].tolist(), mean.tolist(), std.tolist(), strict=True)
         return [Recommendation(*triple) for triple in triples]
 
@@ -297,13 +297,13 @@ class NewRow:
 
     def predict(self, others: Sequence[Any], return_std: bool = False) -> Any:
         """Predict the value with each of ``others``, and its std if asked for."""
-        mean, noise, ignorance = self._cells(others)
-        return (mean, np.sqrt(noise + ignorance)) if return_std else mean
+        mean, noise, epistemic = self._cells(others)
+        return (mean, np.sqrt(noise + epistemic)) if return_std else mean
 
     def predict_parts(self, others: Sequence[Any]) -> tuple[Floats, Floats, Floats]:
-        """Predict, and tell noise from ignorance: mean, noise_std and ignorance_std."""
-        mean, noise, ignorance = self._cells(others)
-        return mean, np.sqrt(noise), np.sqrt(ignorance)
+        """Predict, and tell noise from epistemic uncertainty: mean, noise_std and epistemic_std."""
+        mean, noise, epistemic = self._cells(others)
+        return mean, np.sqrt(noise), np.sqrt(epistemic)
 
     def predict_interval(
         self, others: Sequence[Any], coverage: float = 0.9

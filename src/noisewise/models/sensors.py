@@ -92,7 +92,7 @@ class SeriesModel(InTime):
 
     @abstractmethod
     def _at(self, which: Ints, when: Array, leave_out: bool) -> tuple[Array, Array, Array]:
-        """Mean, noise and ignorance of observed series at some times; NaN where none is known."""
+        """Mean, noise and epistemic variance of series at some times; NaN where none is known."""
 
     @property
     @abstractmethod
@@ -139,8 +139,8 @@ class SeriesModel(InTime):
         """
         check_is_fitted(self)
         codes, when = self._encoded(X)
-        mean, noise, ignorance = self._known(codes, when, leave_out=True)[0]
-        std = np.float32(self.std_scale_) * np.sqrt(noise + ignorance)
+        mean, noise, epistemic = self._known(codes, when, leave_out=True)[0]
+        std = np.float32(self.std_scale_) * np.sqrt(noise + epistemic)
         return (self._clipped(mean), std) if return_std else self._clipped(mean)
 
     def _keep(self, series: Series, grouping: Grouping) -> None:
@@ -176,17 +176,17 @@ class SeriesModel(InTime):
         own = self._series_units
         mean[timeless], variance[timeless] = (part[which[timeless]] for part in own)
         noise = np.minimum(self._noise[types], variance)
-        ignorance = variance - noise
+        epistemic = variance - noise
         asked = np.flatnonzero(series & ~timeless)
         found = self._at(which[asked], when[asked], leave_out)
         there = ~np.isnan(found[0])
-        for whole_part, part in zip((mean, noise, ignorance), found, strict=True):
+        for whole_part, part in zip((mean, noise, epistemic), found, strict=True):
             whole_part[asked[there]] = part[there]
         unseen = np.isnan(when)
         for mode, code in enumerate(codes):
             unseen |= (code < 0) & (mode != self._grouping.time)
         precision = self._units.precision
-        return Moments(*(part.astype(precision) for part in (mean, noise, ignorance))), unseen
+        return Moments(*(part.astype(precision) for part in (mean, noise, epistemic))), unseen
 
     def _pack(self) -> tuple[dict[str, Any], storage.Tensors]:
         series = self.series_

@@ -121,8 +121,8 @@ class OUSmoother(SeriesModel):
         check_is_fitted(self)
         codes, when = self._encoded(X)
         which = self._grouping.series(codes)
-        ignorance = self._known(codes, when, leave_out=False)[0].ignorance
-        share = ignorance / self.process_.variance[which]
+        epistemic = self._known(codes, when, leave_out=False)[0].epistemic
+        share = epistemic / self.process_.variance[which]
         return np.where(which < 0, 1.0, np.minimum(share, 1.0)).astype(np.float32)
 
     def _learn(self, series: Series, types: Ints, n_types: int) -> None:

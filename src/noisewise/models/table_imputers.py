@@ -49,7 +49,7 @@ class Filled(NamedTuple):
     def moments(
         self, codes: tuple[Codes, ...], share: Array, factor: Array
     ) -> tuple[Array, Array, Array]:
-        """Mean, noise and ignorance of cells.
+        """Mean, noise and epistemic variance of cells.
 
         ``share`` is the noise of every type as a share of its variance, ``factor`` is on it for
         every series.
@@ -220,8 +220,8 @@ class TableImputer(InTime):
             told, _, _ = self._fill(kept, seed).moments(held_out.codes, share, factor)
             error = held_out.values - told
             share, factor = _spread(filled, held_out.codes, error)
-            _, noise, ignorance = filled.moments(held_out.codes, share, factor)
-            calibration = Calibration.measure(error, np.sqrt(noise + ignorance))
+            _, noise, epistemic = filled.moments(held_out.codes, share, factor)
+            calibration = Calibration.measure(error, np.sqrt(noise + epistemic))
         self._filled, self._share, self._factor = filled, share, factor
         self.ids_, self.calibration_ = everything.ids, calibration
         self.value_range_ = range_of(self.value_range, everything)

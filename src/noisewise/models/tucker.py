@@ -46,7 +46,7 @@ RANK = Rule(
 class Knowledge(NamedTuple):
     """What was learned, in units of each type's standard deviation.
 
-    ``noise`` is the variance of residuals of every type, and of a type never seen; ``ignorance``
+    ``noise`` is the variance of residuals of every type, and of a type never seen; ``epistemic``
     has for each mode what the variance grows by when its row is not known.
     """
 
@@ -56,7 +56,7 @@ class Knowledge(NamedTuple):
     known: npt.NDArray[np.bool_]
     units: Units
     noise: Array
-    ignorance: Array
+    epistemic: Array
 
     def __repr__(self) -> str:
         return brief(self)
@@ -247,8 +247,8 @@ class TuckerFactorizer(Trained):
         counts = np.append(np.bincount(types, minlength=n_types), 0)
         sums = np.append(np.bincount(types, left[-1], n_types), 0.0)
         noise = np.maximum((PRIOR * overall + sums) / (PRIOR + counts), LEAST)
-        ignorance = np.maximum(left[:-1].mean(axis=1) - overall, 0.0)
-        knowledge = Knowledge(rows, chosen.core, params.ranks, known, units, noise, ignorance)
+        epistemic = np.maximum(left[:-1].mean(axis=1) - overall, 0.0)
+        knowledge = Knowledge(rows, chosen.core, params.ranks, known, units, noise, epistemic)
         return Fit(knowledge, chosen.epoch, training.curve, training.interrupted)
 
     def _adopt(self, knowledge: Knowledge) -> None:
@@ -259,12 +259,12 @@ class TuckerFactorizer(Trained):
         shape = tuple(map(len, self.ids_))
         firsts = first_places(shape)
         unseen = np.zeros(len(codes[0]), dtype=bool)
-        ignorance = np.zeros(len(codes[0]))
+        epistemic = np.zeros(len(codes[0]))
         there = []
         for mode, code in enumerate(codes):
             missing = (code < 0) | ~known[firsts[mode] + code]
             there.append(np.where(missing, shape[mode], code))
-            ignorance += missing * lack[mode]
+            epistemic += missing * lack[mode]
             unseen |= missing
         types = self._types(codes, self._group(self.ids_))
         z = tucker.predict(rows, core, ranks, places_of(tuple(there), shape), self._threads())
@@ -272,7 +272,7 @@ class TuckerFactorizer(Trained):
         parts = (
             units.mean[types] + np.sqrt(variance) * z,
             variance * noise[types],
-            variance * ignorance,
+            variance * epistemic,
         )
         return Moments(*(part.astype(units.precision) for part in parts)), unseen
 
@@ -286,7 +286,7 @@ class TuckerFactorizer(Trained):
             "mean": k.units.mean,
             "variance": k.units.variance,
             "noise": k.noise,
-            "ignorance": k.ignorance,
+            "epistemic": k.epistemic,
         }
 
     def _unpack(self, path: str | Path, header: dict[str, Any], tensors: storage.Tensors) -> None:
@@ -305,10 +305,10 @@ class TuckerFactorizer(Trained):
             take("known", "uint8", n_rows).astype(bool),
             Units(take("mean", "float64", n_types), take("variance", "float64", n_types)),
             take("noise", "float64", n_types),
-            take("ignorance", "float64", len(shape)),
+            take("epistemic", "float64", len(shape)),
         )
         least = min(self.knowledge_.units.variance.min(), self.knowledge_.noise.min())
-        if least <= 0 or self.knowledge_.ignorance.min() < 0:
+        if least <= 0 or self.knowledge_.epistemic.min() < 0:
             raise ModelFileError(f"{path} is damaged: it has a variance that is none.")
         self.n_features_in_, self.seen_ = len(shape), None
         self.n_epochs_ = int(header["epochs"])

@@ -1,4 +1,4 @@
-"""What was learned: kept draws, and from them mean, noise and ignorance of cells at any time.
+"""Kept draws, and from them mean, noise and epistemic variance of cells at any time.
 
 Courses are not kept. Given rows and settings of a draw, the course of a series is smoothed from its
 observations: that takes less room than its draws, and says exactly what they would say on average.

@@ -196,10 +196,10 @@ class Sampling:
         sums.mean, sums.centre, sums.square, sums.noise = totals
         sums.draws = int(draws[0])
         posterior = self.posterior({"level": np.empty((0, 1))})
-        mean, noise, ignorance = posterior.in_units(sums.moments())
+        mean, noise, epistemic = posterior.in_units(sums.moments())
         error = (self.truth - mean).astype(np.float64) ** 2
         least = 1e-12 * min(1.0, self.scale.scale**2)
-        variance = np.maximum((noise + ignorance).astype(np.float64), least)
+        variance = np.maximum((noise + epistemic).astype(np.float64), least)
         nll = 0.5 * np.mean(np.log(2.0 * math.pi * variance) + error / variance)
         return math.sqrt(error.mean()), float(nll)
 

@@ -1,4 +1,4 @@
-"""What was learned: kept draws, and from them mean, noise and ignorance of cells."""
+"""What was learned: kept draws, and from them mean, noise and epistemic variance of cells."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ class Sums:
         self.probabilities = np.zeros((n, n_levels))
 
     def moments(self) -> Moments:
-        """Mean, noise and ignorance of cells."""
+        """Mean, noise and epistemic variance of cells."""
         totals: Any = (self.mean, self.centre, self.square, self.noise)
         mean, centre, square, noise = (total / self.draws for total in totals)
         return Moments(mean, noise, np.maximum(square - centre**2, 0.0))
@@ -234,8 +234,8 @@ class Posterior:
                     noise += self._constant(draw)
                 widths += a.widths if mode == 0 else b.widths
         many = np.float32(len(self))
-        ignorance = np.maximum(square / many - (centre / many) ** 2, 0.0)
-        hidden = Moments(total / many, noise / many, ignorance)
+        epistemic = np.maximum(square / many - (centre / many) ** 2, 0.0)
+        hidden = Moments(total / many, noise / many, epistemic)
         if not self.model.ordinal:
             return self.in_units(hidden)
         return self._levelled(mode, hidden, (widths / len(self)).astype(np.float32))
@@ -272,15 +272,15 @@ class Posterior:
 
     def in_units(self, moments: Moments) -> Moments:
         """Return moments in units of the values."""
-        mean, noise, ignorance = moments
+        mean, noise, epistemic = moments
         if not self.model.ordinal:
             location, scale = self.scale.location, self.scale.scale
             if too_coarse(abs(location), scale):
                 double: Any = [np.asarray(part, np.float64) for part in moments]
                 return Moments(location + scale * double[0], *(scale**2 * p for p in double[1:]))
             mean = location + scale * mean
-            noise, ignorance = (scale**2 * part for part in (noise, ignorance))
-        return Moments(*(np.asarray(part, np.float32) for part in (mean, noise, ignorance)))
+            noise, epistemic = (scale**2 * part for part in (noise, epistemic))
+        return Moments(*(np.asarray(part, np.float32) for part in (mean, noise, epistemic)))
 
     def _sums(self, codes: tuple[Codes, ...], n_jobs: int, time: Any) -> Sums:
         sums = Sums(len(codes[0]), self.n_levels)
@@ -366,11 +366,11 @@ class Posterior:
 
     def _levelled(self, mode: int, hidden: Moments, widths: Floats) -> Moments:
         """Moments of levels whose hidden values are normal; ``widths`` of the first mode's rows."""
-        mean, noise, ignorance = hidden
+        mean, noise, epistemic = hidden
         users = np.arange(len(widths))
         grid = np.broadcast_to(users[:, None] if mode == 0 else users, mean.shape).ravel()
         mass = np.empty((mean.size, self.n_levels))
-        spread = (noise + ignorance).astype(np.float64)
+        spread = (noise + epistemic).astype(np.float64)
         cells.masses(grid, widths, self.scale.anchor, mean.ravel(), spread.ravel(), mass)
         levels = self.scale.levels.astype(np.float64)
         expected = mass @ levels

@@ -1,4 +1,4 @@
-"""What a factorization has learned: rows by id; from them, mean, noise and ignorance of cells."""
+"""Rows of a factorization by id; from them, mean, noise and epistemic variance of cells."""
 
 from __future__ import annotations
 
@@ -37,11 +37,11 @@ SUMS = [BIAS_SUM, MEAN_SUM, DEVIATION_SUM]
 
 
 class Moments(NamedTuple):
-    """Mean of cells, and their variance told apart: noise, and ignorance of the rows."""
+    """Mean of cells, and their variance told apart: noise, and epistemic, of rows hardly known."""
 
     mean: Floats
     noise: Floats
-    ignorance: Floats
+    epistemic: Floats
 
 
 class Side(NamedTuple):
@@ -110,7 +110,7 @@ class Factors:
         settled = State(rows, state.layout, state.epoch, state.variance)
         with one_blas_thread():  # the same bits on any machine's threads
             try:
-                spread, shrink = _ignorance(settled, params, counts)
+                spread, shrink = _epistemic(settled, params, counts)
             except ValueError as error:
                 if all(np.abs(part).max(initial=0.0) < LARGEST for part in settled.rows):
                     raise
@@ -141,7 +141,7 @@ class Factors:
     def moments(self, codes: tuple[Codes, ...], n_jobs: int = 1) -> Moments:
         """Moments of cells in units of the values; codes as from ``known_codes``."""
         mean, noise = strata.predict(self.state, codes, self.params, n_jobs)
-        return self._in_units(mean, noise, self._ignorance(codes, n_jobs))
+        return self._in_units(mean, noise, self._epistemic(codes, n_jobs))
 
     def side(self, mode: int, codes: Codes) -> Side:
         """Rows of a mode by their codes."""
@@ -164,9 +164,9 @@ class Factors:
             noise = side.rows[:, part] @ columns[:, part].T + np.float32(params.delta)
         else:
             noise = np.full_like(mean, self.state.variance)
-        ignorance = np.outer(side.shrink, self.spread[other][:-1])
-        ignorance += np.outer(side.spread, self.shrink[other][:-1])
-        return self._in_units(mean, noise, ignorance)
+        epistemic = np.outer(side.shrink, self.spread[other][:-1])
+        epistemic += np.outer(side.spread, self.shrink[other][:-1])
+        return self._in_units(mean, noise, epistemic)
 
     def cells(self, mode: int, side: Side, codes: Codes) -> Moments:
         """Moments of a single row of ``mode`` with some of the other, as ``moments`` has them.
@@ -180,10 +180,10 @@ class Factors:
         pair[other] = codes
         state = State(tuple(rows), self.state.layout, self.state.epoch, self.state.variance)
         mean, noise = strata.predict(state, tuple(pair), self.params, 1)
-        ignorance = (
+        epistemic = (
             side.shrink * self.spread[other][codes] + self.shrink[other][codes] * side.spread
         )
-        return self._in_units(mean, noise, ignorance)
+        return self._in_units(mean, noise, epistemic)
 
     def similarity(self, mode: int, code: int) -> Floats:
         """Cosine of a row's mean factors with those of all rows of its mode."""
@@ -303,7 +303,7 @@ class Factors:
             )
         return parts
 
-    def _ignorance(self, codes: tuple[Codes, ...], n_jobs: int) -> Floats:
+    def _epistemic(self, codes: tuple[Codes, ...], n_jobs: int) -> Floats:
         """Variance of cells that comes from not knowing their rows, in standardised units."""
         if len(codes) == 2:
             (i, j), spread, shrink = codes, self.spread, self.shrink
@@ -318,9 +318,9 @@ class Factors:
         strata.by_chunks(work, len(variance), strata.MANY_CHUNK, n_jobs)
         return variance
 
-    def _in_units(self, mean: Floats, noise: Floats, ignorance: Floats) -> Moments:
+    def _in_units(self, mean: Floats, noise: Floats, epistemic: Floats) -> Moments:
         units = self.location, self.scale
-        parts = (variance_in_units(part, *units) for part in (noise, ignorance))
+        parts = (variance_in_units(part, *units) for part in (noise, epistemic))
         return Moments(mean_in_units(mean, *units), *parts)
 
 
@@ -341,7 +341,7 @@ def _with_bias(state: State, params: Params, mode: int) -> Floats:
     return np.column_stack([state.mean_factors(mode, params.rank)[:-1], state.biases(mode)[:-1]])
 
 
-def _ignorance(
+def _epistemic(
     state: State, params: Params, counts: tuple[Counts, ...]
 ) -> tuple[tuple[Floats, ...], tuple[Floats, ...]]:
     """Spread and shrink of all modes, the unknown rows included."""

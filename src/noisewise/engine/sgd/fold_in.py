@@ -2,12 +2,12 @@
 
 Before anything is known of it, a row is drawn from the population of its mode: normal, with the
 mean and the covariance C of the rows that were learned. That is a stranger. Given values ``y`` seen
-through rows ``X`` of the other mode, whose noise and whose own ignorance have variances ``v``,
+through rows ``X`` of the other mode, whose noise and whose own uncertainty have variances ``v``,
 
     covariance = (C**-1 + X' diag(1 / v) X)**-1
     row        = centre + covariance X' diag(1 / v) (y - X centre)
 
-exactly: one value moves the row as far as it should, and each one leaves less ignorance. The
+exactly: one value moves the row as far as it should, and each one leaves less epistemic. The
 deviation part takes multiplicative steps that never raise the objective (Itakura-Saito
 factorization of squared residuals, expected ones as in EM), from the average row and shrunk back to
 it: a handful of residuals says little of a variance.

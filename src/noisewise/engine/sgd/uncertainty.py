@@ -62,7 +62,7 @@ class Population(NamedTuple):
         )
 
 
-class Ignorance(NamedTuple):
+class Spread(NamedTuple):
     """What not knowing the rows of one mode means; the last entry is that of an id never seen."""
 
     spread: Floats  # of every row of the other mode
@@ -71,7 +71,7 @@ class Ignorance(NamedTuple):
 
 def spread_and_shrink(
     own: Floats, counts: Counts, other: Floats, other_counts: Counts, noise: float
-) -> Ignorance:
+) -> Spread:
     """Measure what not knowing the rows of ``own`` does to cells.
 
     Parameters
@@ -94,7 +94,7 @@ def spread_and_shrink(
         parts = (_seen_through(other[part]) @ turned) ** 2
         spread[part] = parts.sum(axis=1)
         typical += weight[part] @ parts
-    return Ignorance(
+    return Spread(
         np.append(spread, spread[other_counts > 0].mean()).astype(np.float32),
         _shrink(counts, typical, strength),
     )
