@@ -10,16 +10,18 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from noisewise.engine.drift import course, memory, timetable
-from noisewise.engine.drift.chain import Probes, Sampling, Thinning
-from noisewise.engine.drift.draw import Draw, first_draw
-from noisewise.engine.drift.moments import draw_moments
-from noisewise.engine.drift.posterior import Asked
-from noisewise.engine.drift.sweep import ALL_FROM, DriftSweeper, Lengths
-from noisewise.engine.drift.timetable import Timetable
+from noisewise.engine import state_space as course
+from noisewise.engine.gibbs import series_data as timetable
+from noisewise.engine.gibbs.data import Model
 from noisewise.engine.gibbs.diagnostics import effective_size
-from noisewise.engine.gibbs.problem import Model
-from noisewise.engine.gibbs.random import key
+from noisewise.engine.gibbs.series_data import Timetable
+from noisewise.engine.gibbs.series_draw import Draw, first_draw
+from noisewise.engine.gibbs.series_posterior import Asked
+from noisewise.engine.gibbs.series_sampler import Probes, Sampling, Thinning
+from noisewise.engine.gibbs.series_sweep import ALL_FROM, DriftSweeper, Lengths
+from noisewise.engine.gibbs.steps import ou as memory
+from noisewise.engine.gibbs.steps.time_factors import draw_moments
+from noisewise.engine.random import key
 from noisewise.engine.threads import one_blas_thread
 
 DRAWS = 4000

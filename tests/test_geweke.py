@@ -14,12 +14,19 @@ from typing import NamedTuple
 import numpy as np
 import pytest
 
-from noisewise.engine.gibbs import problem, scale, sweep
+from noisewise.engine import threads
+from noisewise.engine.gibbs import sweep
+from noisewise.engine.gibbs.data import Model, Problem
 from noisewise.engine.gibbs.draw import CUT_WIDTH, PATHS, Draw, first_draw
-from noisewise.engine.gibbs.hyper import MEAN_WEIGHT, SCALE_RATE, SCALE_SHAPE, freedom
-from noisewise.engine.gibbs.noise import SHAPE
-from noisewise.engine.gibbs.problem import Model, Problem
-from noisewise.engine.gibbs.scale import PATH_PRIOR, feature_part
+from noisewise.engine.gibbs.steps import rescaling as scale
+from noisewise.engine.gibbs.steps.noise import SHAPE
+from noisewise.engine.gibbs.steps.normal_wishart import (
+    MEAN_WEIGHT,
+    SCALE_RATE,
+    SCALE_SHAPE,
+    freedom,
+)
+from noisewise.engine.gibbs.steps.rescaling import PATH_PRIOR, feature_part
 from noisewise.engine.gibbs.sweep import SCALES_FROM, SPREAD_RATE, SPREAD_SHAPE, Sweeper
 from noisewise.engine.threads import one_blas_thread
 
@@ -62,7 +69,7 @@ CASES = {
 
 @pytest.mark.parametrize("name", CASES)
 def test_sweeps_leave_the_joint_distribution_alone(name, monkeypatch):
-    monkeypatch.setattr(problem, "TASKS", 1)  # fewer calls for the few rows here
+    monkeypatch.setattr(threads, "TASKS", 1)  # fewer calls for the few rows here
     monkeypatch.setattr(scale, "PATH_VARIANCE", 1.0)  # so that paths show behind the noise
     case = CASES[name]
     for module in (scale, sweep):

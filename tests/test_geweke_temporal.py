@@ -8,15 +8,16 @@ import numpy as np
 import pytest
 from test_geweke import FARTHEST, Array, clipped, log_mean, mean_square, normals
 
-from noisewise.engine.drift import memory, timetable
-from noisewise.engine.drift.draw import Draw, first_draw
-from noisewise.engine.drift.memory import AMPLITUDE_SHAPE, NOISE_SHAPE
-from noisewise.engine.drift.sweep import ALL_FROM, DriftSweeper, Lengths
-from noisewise.engine.drift.timetable import Timetable
-from noisewise.engine.gibbs import problem
-from noisewise.engine.gibbs.hyper import MEAN_WEIGHT
-from noisewise.engine.gibbs.noise import SHAPE
-from noisewise.engine.gibbs.problem import Model
+from noisewise.engine import threads
+from noisewise.engine.gibbs import series_data as timetable
+from noisewise.engine.gibbs.data import Model
+from noisewise.engine.gibbs.series_data import Timetable
+from noisewise.engine.gibbs.series_draw import Draw, first_draw
+from noisewise.engine.gibbs.series_sweep import ALL_FROM, DriftSweeper, Lengths
+from noisewise.engine.gibbs.steps import ou as memory
+from noisewise.engine.gibbs.steps.noise import SHAPE
+from noisewise.engine.gibbs.steps.normal_wishart import MEAN_WEIGHT
+from noisewise.engine.gibbs.steps.ou import AMPLITUDE_SHAPE, NOISE_SHAPE
 from noisewise.engine.threads import one_blas_thread
 
 SWEEPS = 3  # from a draw of the prior: later ones start from what the first one left
@@ -51,7 +52,7 @@ CASES = {
 @pytest.mark.parametrize("name", CASES)
 def test_sweeps_leave_the_joint_distribution_alone(name, monkeypatch):
     case = CASES[name]
-    monkeypatch.setattr(problem, "TASKS", 1)  # fewer calls for the few rows here
+    monkeypatch.setattr(threads, "TASKS", 1)  # fewer calls for the few rows here
     monkeypatch.setattr(timetable, "SHORTEST", case.shortest)
     monkeypatch.setattr(memory, "AMPLITUDE_RATE", RATE)
     monkeypatch.setattr(memory, "NOISE_LEVEL", LEVEL)

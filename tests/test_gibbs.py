@@ -12,19 +12,22 @@ from numba import njit
 from scipy import special, stats
 
 from noisewise import BayesianFactorizer, observe
-from noisewise.engine.gibbs import noise, normal, ordinal, paths, random, rows, scale, sets
-from noisewise.engine.gibbs import problem as problem_module
-from noisewise.engine.gibbs.chain import Schedule
+from noisewise.engine import normal, random, threads
+from noisewise.engine.gibbs.data import Model, Problem
 from noisewise.engine.gibbs.diagnostics import effective_size, split_rhat
 from noisewise.engine.gibbs.draw import CUT_WIDTH, PATH_VARIANCE, PATHS, START_STD, Draw, first_draw
-from noisewise.engine.gibbs.hyper import MEAN_WEIGHT, freedom
-from noisewise.engine.gibbs.problem import Model, Problem
-from noisewise.engine.gibbs.random import generator, key
-from noisewise.engine.gibbs.scale import CENTRE_SPREAD, PATH_PRIOR, feature_part
+from noisewise.engine.gibbs.sampler import Schedule
 from noisewise.engine.gibbs.snapshot import gap_variance, gaps, path_variance, snapshot
+from noisewise.engine.gibbs.steps import implicit as sets
+from noisewise.engine.gibbs.steps import noise, ordinal, rows
+from noisewise.engine.gibbs.steps import rescaling as scale
+from noisewise.engine.gibbs.steps import temporal as paths
+from noisewise.engine.gibbs.steps.normal_wishart import MEAN_WEIGHT, freedom
+from noisewise.engine.gibbs.steps.rescaling import CENTRE_SPREAD, PATH_PRIOR, feature_part
 from noisewise.engine.gibbs.sweep import SCALES_FROM, Sweeper
 from noisewise.engine.gibbs.timeline import Timeline
-from noisewise.models.sampling import prepare
+from noisewise.engine.random import generator, key
+from noisewise.models.sampled import prepare
 
 DRAWS = 4000
 ARRAYS = [field.name for field in fields(Draw) if field.name != "epoch"]
@@ -501,7 +504,7 @@ def test_what_follows_from_a_draw_follows_it_through_sweeps_and_moves_of_the_sca
 
 @pytest.mark.parametrize("likelihood", ["gaussian", "ordinal"])
 def test_a_chain_has_the_same_bits_for_any_number_of_threads(likelihood, monkeypatch):
-    monkeypatch.setattr(problem_module, "CHUNK", 100)  # so that there is work for each of them
+    monkeypatch.setattr(threads, "CHUNK", 100)  # so that there is work for each of them
     size = {"shape": (40, 50), "n": 800, "rank": sets.BLOCK + 8}
     one, *others = (make_sweeper(likelihood, n_jobs=n, burn_in=5, **size)[1] for n in (1, 2, 4))
     for other in others:

@@ -21,9 +21,9 @@ import numpy as np
 import numpy.typing as npt
 from numba import njit
 
-from noisewise.engine.gibbs.problem import in_threads
 from noisewise.engine.sgd.layout import Codes, EpochInfo, Floats
 from noisewise.engine.sgd.strata import CHUNK, LEAST_VARIANCE, arrange
+from noisewise.engine.threads import in_threads
 from noisewise.showing import brief
 from noisewise.storage import Tensors, take, take_real, take_whole
 

@@ -18,7 +18,7 @@ import numpy as np
 import numpy.typing as npt
 from numba import njit
 
-from noisewise.engine.gibbs.problem import CHUNK, TASKS, in_threads
+from noisewise.engine.threads import chunks, dealt, in_threads
 from noisewise.showing import brief
 
 Array = npt.NDArray[np.float64]
@@ -71,9 +71,7 @@ class Series:
     @cached_property
     def tasks(self) -> list[Ints]:
         """Series dealt into tasks of about equal work, the longest first."""
-        order = np.argsort(-self.counts, kind="stable")
-        many = min(TASKS, len(order))
-        return [np.ascontiguousarray(order[k::many]) for k in range(many)]
+        return dealt(np.argsort(-self.counts, kind="stable"))
 
 
 class Process(NamedTuple):
@@ -148,7 +146,7 @@ def interpolate(
             series.starts, series.time, series.values, which[part], when[part], leave_out, *own
         )
 
-    in_threads(work, _chunks(len(when)), n_jobs)
+    in_threads(work, chunks(len(when)), n_jobs)
     return line
 
 
@@ -206,12 +204,8 @@ def predict(
         own = which[part], when[part], leave_out, mean[part], variance[part]
         _predict(*data, *process, *smoothed, *own)
 
-    in_threads(work, _chunks(len(when)), n_jobs)
+    in_threads(work, chunks(len(when)), n_jobs)
     return mean, variance
-
-
-def _chunks(n: int) -> list[slice]:
-    return [slice(start, start + CHUNK) for start in range(0, n, CHUNK)]
 
 
 def _compiled(**options: Any) -> Callable[[Callable[..., Any]], Callable[..., Any]]:

@@ -18,9 +18,8 @@ import scipy.sparse
 from numba import njit
 from scipy.sparse.linalg import svds
 
-from noisewise.engine.gibbs.problem import CHUNK, in_threads
 from noisewise.engine.sgd.layout import ADAGRAD_START, EpochInfo, Floats
-from noisewise.engine.threads import one_blas_thread
+from noisewise.engine.threads import CHUNK, in_threads, one_blas_thread
 from noisewise.errors import DivergedError
 from noisewise.storage import Tensors, take, take_real, take_whole
 

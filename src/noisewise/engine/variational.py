@@ -28,8 +28,7 @@ from scipy.optimize import brentq
 from scipy.special import digamma, gammaln
 
 from noisewise.engine.als import Array, Grouped, gathered, inverted, unpacked
-from noisewise.engine.gibbs.problem import in_threads
-from noisewise.engine.threads import one_blas_thread
+from noisewise.engine.threads import in_threads, one_blas_thread
 from noisewise.errors import ModelFileError
 from noisewise.showing import brief
 from noisewise.storage import Tensors, take, take_real, take_whole

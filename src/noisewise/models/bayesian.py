@@ -28,11 +28,11 @@ from noisewise.data import (
     warn_of_unknown,
 )
 from noisewise.engine.checkpoints import Checkpoint, Training
-from noisewise.engine.gibbs.chain import Chain, Sampling, Schedule, convergence
-from noisewise.engine.gibbs.fold import fold_in
-from noisewise.engine.gibbs.keeping import pack, unpack
+from noisewise.engine.gibbs.data import Model
+from noisewise.engine.gibbs.fold_in import fold_in
 from noisewise.engine.gibbs.posterior import Posterior, Side
-from noisewise.engine.gibbs.problem import Model
+from noisewise.engine.gibbs.sampler import Chain, Sampling, Schedule, convergence
+from noisewise.engine.gibbs.storage import pack, unpack
 from noisewise.engine.sgd.factors import Moments
 from noisewise.engine.sgd.layout import Codes, EpochInfo, Floats
 from noisewise.engine.threads import one_blas_thread
@@ -40,7 +40,7 @@ from noisewise.engine.training import Callback, train
 from noisewise.errors import DataError, SettingError, warn
 from noisewise.models.changing import at_one_moment, in_one_step, interrupted
 from noisewise.models.rows import Rowwise
-from noisewise.models.sampling import FEWEST_DRAWS, check_draws, draws_worth, is_scale, prepare
+from noisewise.models.sampled import FEWEST_DRAWS, check_draws, draws_worth, is_scale, prepare
 from noisewise.models.trained import RULES, Learner, fixed_seed, range_of, warn_if_alike, with_ids
 from noisewise.precision import standardised
 from noisewise.recommend import Seen

@@ -7,9 +7,9 @@ import math
 import numpy as np
 from numba import njit
 
-from noisewise.engine.gibbs.noise import FLOOR
-from noisewise.engine.gibbs.normal import tails
-from noisewise.engine.gibbs.ordinal import cut_points
+from noisewise.engine.gibbs.steps.noise import FLOOR
+from noisewise.engine.gibbs.steps.ordinal import cut_points
+from noisewise.engine.normal import tails
 
 _U = np.uintp
 

@@ -7,14 +7,14 @@ from typing import Any, Self
 
 import numpy as np
 
-from noisewise.engine.gibbs.hyper import FIRST_SCALE
-from noisewise.engine.gibbs.problem import Floats64, Model, Problem
-from noisewise.engine.gibbs.random import START, generator
+from noisewise.engine.gibbs.data import Floats64, Model, Problem
+from noisewise.engine.random import START, generator
 from noisewise.engine.sgd.layout import Floats
 from noisewise.errors import ModelFileError
 from noisewise.storage import Tensors, take, take_whole
 
 START_STD = 0.15  # of factors at the start: smaller ones take many sweeps to grow
+FIRST_SCALE = 0.5  # of the prior of rows, before scales are drawn
 PATHS = ((0, 0.8), (0, 0.98), (1, 0.95))  # mode of a path, and phi that its prior is around
 PATH_VARIANCE = 0.03  # that the prior of its stationary variance is around
 CUT_WIDTH = 0.7  # that the prior of the widths of levels is around

@@ -11,13 +11,13 @@ import numpy as np
 import numpy.typing as npt
 
 from noisewise.engine.gibbs import cells
-from noisewise.engine.gibbs.noise import FLOOR
-from noisewise.engine.gibbs.problem import Floats64, Ints, Model, in_threads
+from noisewise.engine.gibbs.data import Floats64, Ints, Model
 from noisewise.engine.gibbs.snapshot import Snapshot, gap_variance, path_variance
+from noisewise.engine.gibbs.steps.noise import FLOOR
 from noisewise.engine.gibbs.timeline import Timeline
 from noisewise.engine.sgd.factors import Counts, Moments
 from noisewise.engine.sgd.layout import Codes, Floats
-from noisewise.engine.threads import one_blas_thread
+from noisewise.engine.threads import in_threads, one_blas_thread
 from noisewise.precision import too_coarse
 from noisewise.showing import brief
 

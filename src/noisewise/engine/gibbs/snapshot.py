@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 
 from noisewise.engine.gibbs import cells
+from noisewise.engine.gibbs.data import Floats64, Model, Problem
 from noisewise.engine.gibbs.draw import PATHS, Draw
-from noisewise.engine.gibbs.problem import Floats64, Model, Problem
 from noisewise.engine.sgd.layout import Floats
 
 MOST_ROUNDING = 0.01  # share of the noise's std

@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 from numba import njit
 
-from noisewise.engine.gibbs.problem import Ints, Problem
+from noisewise.engine.gibbs.data import Ints, Problem
 from noisewise.engine.sgd.layout import Codes
 from noisewise.storage import Tensors, check_codes, take, take_starts
 

@@ -14,7 +14,7 @@ import math
 import numpy as np
 from numba import njit
 
-from noisewise.engine.gibbs.random import normal_pair, stream
+from noisewise.engine.random import normal_pair, stream
 
 CHUNK = 512  # observations gathered at a time: they stay in the second cache
 EXACT_FROM = 100.0  # root of a precision from which float32 is not enough for sums of products

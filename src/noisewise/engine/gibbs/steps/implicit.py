@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 from numba import njit
 
-from noisewise.engine.gibbs.random import normal_pair, stream
+from noisewise.engine.random import normal_pair, stream
 
 BLOCK = 32  # coordinates in a block: four vectors
 _U = np.uintp

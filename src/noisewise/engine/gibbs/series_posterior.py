@@ -13,14 +13,16 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from noisewise.engine.drift import course
-from noisewise.engine.drift.timetable import as_series, gaps
-from noisewise.engine.gibbs import cells, keeping
+from noisewise.engine import state_space as course
+from noisewise.engine.gibbs import cells
+from noisewise.engine.gibbs import storage as keeping
+from noisewise.engine.gibbs.data import Model
 from noisewise.engine.gibbs.posterior import Posterior, Sums
-from noisewise.engine.gibbs.problem import CHUNK, Model, in_threads
+from noisewise.engine.gibbs.series_data import as_series, gaps
 from noisewise.engine.series import Array, Ints, Series
 from noisewise.engine.sgd.factors import Moments
 from noisewise.engine.sgd.layout import Floats
+from noisewise.engine.threads import chunks, in_threads
 from noisewise.errors import ModelFileError
 from noisewise.showing import brief
 from noisewise.storage import ANY, Tensors, check_codes, take
@@ -155,7 +157,7 @@ class DriftPosterior:
                 amplitudes, before, before_spreads, means, spreads, middle[part], width[part],
             )  # fmt: skip
 
-        in_threads(look, _chunks(len(middle)), n_jobs)
+        in_threads(look, chunks(len(middle)), n_jobs)
         return middle, width
 
     def _rows(self, draw: int) -> list[Any]:
@@ -185,7 +187,7 @@ class DriftPosterior:
         out = np.empty(codes.shape[1], dtype=np.float32)
         in_threads(
             lambda part: fill(codes[:, part] + firsts[:, None], out[part]),
-            _chunks(len(out)),
+            chunks(len(out)),
             n_jobs,
         )
         return out
@@ -263,7 +265,3 @@ def _of_series(values: Array, asked: Asked) -> Array:
     typical = np.bincount(asked.kinds, logs, most) / np.maximum(counts, 1)
     typical[counts == 0] = logs.mean()
     return np.where(asked.which >= 0, values[asked.which], np.exp(typical)[asked.kind])
-
-
-def _chunks(n: int) -> list[slice]:
-    return [slice(start, start + CHUNK) for start in range(0, n, CHUNK)]

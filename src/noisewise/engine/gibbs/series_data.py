@@ -8,7 +8,7 @@ from functools import cached_property
 import numpy as np
 import numpy.typing as npt
 
-from noisewise.engine.gibbs.problem import Problem
+from noisewise.engine.gibbs.data import Problem
 from noisewise.engine.series import Array, Ints, Series
 from noisewise.engine.sgd.layout import Codes, Floats
 

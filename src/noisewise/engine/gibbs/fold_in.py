@@ -12,11 +12,11 @@ from typing import Any, NamedTuple
 import numpy as np
 from scipy.linalg import cholesky, solve_triangular
 
-from noisewise.engine.gibbs.noise import FLOOR, SHAPE
-from noisewise.engine.gibbs.ordinal import draw_levels
+from noisewise.engine.gibbs.data import Floats64
 from noisewise.engine.gibbs.posterior import Posterior, Rows, Side
-from noisewise.engine.gibbs.problem import Floats64
-from noisewise.engine.gibbs.random import FOLD, generator, key
+from noisewise.engine.gibbs.steps.noise import FLOOR, SHAPE
+from noisewise.engine.gibbs.steps.ordinal import draw_levels
+from noisewise.engine.random import FOLD, generator, key
 from noisewise.engine.sgd.layout import Codes, Floats
 from noisewise.engine.threads import one_blas_thread
 

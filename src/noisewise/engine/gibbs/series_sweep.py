@@ -12,14 +12,16 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from noisewise.engine.drift import course, memory
-from noisewise.engine.drift.draw import Draw
-from noisewise.engine.drift.moments import draw_moments
-from noisewise.engine.drift.timetable import Timetable
+from noisewise.engine import state_space as course
 from noisewise.engine.gibbs import cells
-from noisewise.engine.gibbs.problem import Model, in_threads
+from noisewise.engine.gibbs.data import Model
+from noisewise.engine.gibbs.series_data import Timetable
+from noisewise.engine.gibbs.series_draw import Draw
+from noisewise.engine.gibbs.steps import ou as memory
+from noisewise.engine.gibbs.steps.time_factors import draw_moments
 from noisewise.engine.gibbs.sweep import NOISE, ROWS, Sweeper, report
 from noisewise.engine.sgd.layout import EpochInfo, Floats
+from noisewise.engine.threads import in_threads
 
 COURSES, MEMORY, AMPLITUDES = range(101, 104)  # streams
 ALL_FROM = 12  # sweep in which courses and low-rank noise join in: rows explain first what they can

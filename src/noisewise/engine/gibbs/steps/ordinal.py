@@ -13,8 +13,8 @@ import math
 import numpy as np
 from numba import njit
 
-from noisewise.engine.gibbs.normal import TINY, density, quantile, tails
-from noisewise.engine.gibbs.random import normal_pair, stream, uniform
+from noisewise.engine.normal import TINY, density, quantile, tails
+from noisewise.engine.random import normal_pair, stream, uniform
 
 FAR = 1e30  # where the lowest and the highest level end
 _U = np.uintp

@@ -16,10 +16,10 @@ from collections.abc import Callable
 
 import numpy as np
 
+from noisewise.engine.gibbs.data import Floats64, Model, Problem
 from noisewise.engine.gibbs.draw import CUT_WIDTH, PATH_VARIANCE, PATHS, Draw
-from noisewise.engine.gibbs.hyper import freedom
-from noisewise.engine.gibbs.noise import SHAPE
-from noisewise.engine.gibbs.problem import Floats64, Model, Problem
+from noisewise.engine.gibbs.steps.noise import SHAPE
+from noisewise.engine.gibbs.steps.normal_wishart import freedom
 
 PATH_PRIOR = np.array([1.0, 1.5])  # std of logit phi, and of the log of the variance
 CENTRE_SPREAD = 1.0  # of the prior of the mean log width

@@ -6,9 +6,9 @@ from dataclasses import dataclass, fields
 
 import numpy as np
 
-from noisewise.engine.drift.timetable import Timetable
 from noisewise.engine.gibbs import draw as rows
-from noisewise.engine.gibbs.problem import Model
+from noisewise.engine.gibbs.data import Model
+from noisewise.engine.gibbs.series_data import Timetable
 from noisewise.engine.series import Array
 from noisewise.engine.sgd.layout import Floats
 

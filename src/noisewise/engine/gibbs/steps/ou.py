@@ -15,7 +15,7 @@ import math
 import numpy as np
 from numba import njit
 
-from noisewise.engine.gibbs.random import normal_pair, stream, uniform
+from noisewise.engine.random import normal_pair, stream, uniform
 from noisewise.engine.series import Array, Ints
 from noisewise.engine.sgd.layout import Floats
 

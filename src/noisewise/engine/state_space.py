@@ -19,7 +19,7 @@ import math
 import numpy as np
 from numba import njit
 
-from noisewise.engine.gibbs.random import normal_pair, stream
+from noisewise.engine.random import normal_pair, stream
 
 _U = np.uintp
 _ONE = np.uintp(1)

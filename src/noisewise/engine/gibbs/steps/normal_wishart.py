@@ -24,7 +24,6 @@ Array = npt.NDArray[np.float64]
 
 MEAN_WEIGHT = 2.0  # rows that the prior mean, zero, is worth
 SCALE_SHAPE = SCALE_RATE = 0.5  # of the Gamma prior of scales
-FIRST_SCALE = 0.5  # before scales are drawn
 MOST_STEPS = 50  # outwards, each by a factor of e, when a slice is looked for
 
 

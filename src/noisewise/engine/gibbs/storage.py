@@ -5,9 +5,9 @@ from __future__ import annotations
 import math
 from typing import Any
 
+from noisewise.engine.gibbs.data import Model
 from noisewise.engine.gibbs.draw import PATHS
 from noisewise.engine.gibbs.posterior import Posterior, Scale
-from noisewise.engine.gibbs.problem import Model
 from noisewise.engine.gibbs.timeline import Timeline
 from noisewise.errors import ModelFileError
 from noisewise.storage import ANY, Tensors, rises, take, take_counts, take_real, take_whole

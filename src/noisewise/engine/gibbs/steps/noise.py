@@ -16,7 +16,7 @@ import math
 import numpy as np
 from numba import njit
 
-from noisewise.engine.gibbs.random import gamma, normal_pair, stream
+from noisewise.engine.random import gamma, normal_pair, stream
 
 FLOOR = 1e-10  # of a variance, in standardised units: single precision tells no more apart
 SHAPE = 4.0  # of the inverse Gamma priors; their mean is 1, or the level of the last mode

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Literal
@@ -12,9 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from noisewise.engine.sgd.layout import Codes, Floats
-
-TASKS = 64  # that the rows of a mode are dealt into: many enough for threads to end together
-CHUNK = 65_536  # observations in a task of loops over all of them
+from noisewise.engine.threads import chunks, dealt
 
 Ints = npt.NDArray[np.int64]
 Floats64 = npt.NDArray[np.float64]
@@ -137,14 +133,12 @@ class Problem:
         tasks = []
         for starts in self.starts:
             order = np.argsort(-np.diff(starts), kind="stable").astype(np.int32)
-            many = min(TASKS, len(order))
-            tasks.append([np.ascontiguousarray(order[k::many]) for k in range(many)])
+            tasks.append(dealt(order))
         return tasks
 
-    def chunks(self) -> Iterator[slice]:
+    def chunks(self) -> list[slice]:
         """Observations in chunks."""
-        for start in range(0, len(self), CHUNK):
-            yield slice(start, start + CHUNK)
+        return chunks(len(self))
 
 
 def visiting_order(
@@ -153,14 +147,3 @@ def visiting_order(
     """Order by the row of a mode, then time, then the rows of the other modes."""
     keys = [codes[m] for m in reversed(range(len(codes))) if m != mode]
     return np.lexsort([*keys, *([] if time is None else [time]), codes[mode]])
-
-
-def in_threads(work: Callable[[Any], None], tasks: Any, n_jobs: int) -> None:
-    """Call ``work`` with every task."""
-    if n_jobs == 1:
-        for task in tasks:
-            work(task)
-        return
-    with ThreadPoolExecutor(n_jobs) as pool:
-        for _ in pool.map(work, tasks):
-            pass

@@ -10,9 +10,9 @@ import numpy as np
 
 from noisewise.data import Observations
 from noisewise.engine.checkpoints import Training
-from noisewise.engine.gibbs.chain import Chain, Sampling, Schedule
+from noisewise.engine.gibbs.data import Model, Problem
 from noisewise.engine.gibbs.posterior import Scale
-from noisewise.engine.gibbs.problem import Model, Problem
+from noisewise.engine.gibbs.sampler import Chain, Sampling, Schedule
 from noisewise.engine.gibbs.timeline import Timeline
 from noisewise.engine.sgd.factors import Counts
 from noisewise.engine.sgd.layout import Codes, Floats

@@ -10,10 +10,10 @@ import numpy as np
 import numpy.typing as npt
 
 from noisewise.engine.gibbs import cells
+from noisewise.engine.gibbs.data import Ints, Model, Problem
 from noisewise.engine.gibbs.diagnostics import effective_size, split_rhat
 from noisewise.engine.gibbs.draw import Draw, first_draw
 from noisewise.engine.gibbs.posterior import Posterior, Query, Scale, Sums
-from noisewise.engine.gibbs.problem import Ints, Model, Problem
 from noisewise.engine.gibbs.snapshot import Snapshot, half_is_enough, snapshot
 from noisewise.engine.gibbs.sweep import Sweeper
 from noisewise.engine.gibbs.timeline import Timeline

@@ -15,8 +15,8 @@ import math
 import numpy as np
 from numba import njit
 
-from noisewise.engine.gibbs.random import normal_pair, stream
-from noisewise.engine.gibbs.rows import CHUNK, draw, factorise, gather
+from noisewise.engine.gibbs.steps.rows import CHUNK, draw, factorise, gather
+from noisewise.engine.random import normal_pair, stream
 
 _U = np.uintp
 _ONE = np.uintp(1)
@@ -34,7 +34,7 @@ def draw_moments(
     chosen : int32[:]
         Rows of the last mode.
     starts, index, others, factors, biases, first, centre, precision
-        As for ``noisewise.engine.gibbs.rows.draw_rows``.
+        As for ``noisewise.engine.gibbs.steps.rows.draw_rows``.
     bound : bool[:]
         Observations whose courses stay as they are.
     noise, values : float32[:]

@@ -7,15 +7,15 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from noisewise.engine.drift import course
-from noisewise.engine.drift.draw import Draw, first_draw
-from noisewise.engine.drift.posterior import SETTINGS, DriftPosterior
-from noisewise.engine.drift.sweep import DriftSweeper, Lengths
-from noisewise.engine.drift.timetable import Timetable
+from noisewise.engine import state_space as course
 from noisewise.engine.gibbs import cells
-from noisewise.engine.gibbs.chain import PROBES, Chain
+from noisewise.engine.gibbs.data import Model
 from noisewise.engine.gibbs.posterior import Posterior, Scale
-from noisewise.engine.gibbs.problem import Model
+from noisewise.engine.gibbs.sampler import PROBES, Chain
+from noisewise.engine.gibbs.series_data import Timetable
+from noisewise.engine.gibbs.series_draw import Draw, first_draw
+from noisewise.engine.gibbs.series_posterior import SETTINGS, DriftPosterior
+from noisewise.engine.gibbs.series_sweep import DriftSweeper, Lengths
 from noisewise.engine.gibbs.snapshot import Snapshot, snapshot
 from noisewise.engine.series import Array, Ints
 from noisewise.engine.sgd.layout import EpochInfo, Floats

@@ -1,0 +1,1 @@
+"""The conditionals that a sweep draws from, one file each."""
