@@ -182,14 +182,19 @@ def observe(
     if value is None:
         value = Column("y", y)
     n_rows = len(columns[0].entries) if columns else len(X)
+    values = None if y is None else check_values(y, "y")
     if len(columns) < 2:
-        beside = ", beside the last one, which holds the values if y is None" if y is None else ""
+        beside = (
+            ", beside the last one, which holds the values if y is None; this table requires y to be "
+            "passed, but the target y is None"
+        )
         raise DataError(
-            f"X needs one id column per mode (2 or more){beside}: found "
+            f"X needs one id column per mode (2 or more){beside if y is None else ''}: found "
             f"{len(columns)} feature(s) (shape=({n_rows}, {len(columns)})) while a minimum of 2 is "
             "required."
         )
-    values = check_values(value.entries, "y" if y is not None else f"column {value.name!r}")
+    if values is None:
+        values = check_values(value.entries, f"column {value.name!r}")
     if len(values) != n_rows:
         raise DataError(f"X and y need the same length; got {n_rows} and {len(values)} rows.")
     if ids is None:
