@@ -24,7 +24,7 @@ from noisewise.evaluation.ratings import where_and_when
 from noisewise.evaluation.sensors import SHARES
 from noisewise.models.residual import ResidualFactorizer
 from noisewise.models.temporal import TemporalFactorizer
-from noisewise.splits_sensors import share_split
+from noisewise.splits import share_split
 
 LONDON, INTEL = "london-paper-size", "intel-2epoch"
 SWEEPS, WARM = 60, 20  # courses have joined long before the first that counts

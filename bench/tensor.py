@@ -34,7 +34,7 @@ from table import Promise
 from noisewise import DeviationFactorizer
 from noisewise.data.sensors import named
 from noisewise.evaluation.ratings import where_and_when
-from noisewise.splits_sensors import share_split
+from noisewise.splits import share_split
 
 LONDON = (15, 19, 7_479)
 SERIES = 90  # pairs of location and sensor that exist

@@ -24,7 +24,7 @@ from noisewise.evaluation.sensors import (
     split_of,
     trimmed_mean,
 )
-from noisewise.splits_sensors import share_split
+from noisewise.splits import share_split
 
 
 class SeriesMean:

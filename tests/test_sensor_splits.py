@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from noisewise.errors import DataError
-from noisewise.splits_sensors import block_split, share_split
+from noisewise.splits import block_split, share_split
 
 SHAPE = (4, 3, 50)
 

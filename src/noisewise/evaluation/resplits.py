@@ -43,5 +43,5 @@ def split_ratio(protocol: Any, data: dict[str, Any]) -> float:
     share: float = protocol["share"]
     if protocol["kind"] == "blocks":
         return share / (1 - share)
-    train = int(share * math.prod(data["shape"]) + 1e-6)  # as `splits_sensors` counts them
+    train = int(share * math.prod(data["shape"]) + 1e-6)  # as `share_split` counts them
     return float((data["observations"] - train) / train)

@@ -1,7 +1,7 @@
 """The protocol for tensors of sensors: any model, single cells or outages, errors in fixed units.
 
 Split s of the protocol "cells" is that of the paper: a share of all cells trains, every other
-observed cell judges (`noisewise.splits_sensors.share_split`). That of "blocks" hides a share of the
+observed cell judges (`noisewise.splits.share_split`). That of "blocks" hides a share of the
 stretches of time of single series. Each is also the seed that the model is built with.
 
 Errors are in units of a sensor type: mean and std of a type over all observed cells of the dataset
@@ -37,8 +37,7 @@ from noisewise.evaluation.ratings import (
 )
 from noisewise.evaluation.resplits import split_ratio
 from noisewise.showing import progress
-from noisewise.splits import Split
-from noisewise.splits_sensors import block_split, share_split
+from noisewise.splits import Split, block_split, share_split
 
 PROTOCOLS = ("cells", "blocks")
 # What the tables of results report on: shares of all cells that train, and outages.

@@ -34,7 +34,7 @@ from noisewise.evaluation.ratings import as_json, where_and_when
 from noisewise.experiments.search import Space, Trial, draw
 from noisewise.models.deviation import DTF, PTF, DeviationFactorizer
 from noisewise.showing import progress
-from noisewise.splits_sensors import share_split
+from noisewise.splits import share_split
 
 TASKS = (("london-paper-size", 0.05), ("london-paper-size", 0.2), ("intel-2epoch", 0.4))
 MEAN: Space = {

@@ -28,7 +28,7 @@ from noisewise.evaluation.sensors import SHARES
 from noisewise.experiments.search import Space, draw
 from noisewise.models.tucker import TuckerFactorizer
 from noisewise.showing import progress
-from noisewise.splits_sensors import share_split
+from noisewise.splits import share_split
 
 DATA = "london-paper-size"
 ENDS = (SHARES[DATA][0], SHARES[DATA][-1])
