@@ -5,7 +5,7 @@ import pytest
 
 from noisewise.data import Observations, observe, sensors
 from noisewise.errors import SettingError
-from noisewise.noise_sensors import noise_model, noisy_places, noisy_series, unusual
+from noisewise.noise import noise_model, noisy_places, noisy_series, unusual
 
 PLACES, KINDS, STEPS = 9, 2, 240
 

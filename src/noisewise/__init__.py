@@ -31,8 +31,7 @@ from noisewise.models.spatial import SpatialNeighbours
 from noisewise.models.table_imputers import TableImputer
 from noisewise.models.temporal import TemporalFactorizer
 from noisewise.models.tucker import TuckerFactorizer
-from noisewise.noise import noisy_ids, noisy_observations
-from noisewise.noise_sensors import noise_model, noisy_places, noisy_series
+from noisewise.noise import noise_model, noisy_ids, noisy_observations, noisy_places, noisy_series
 from noisewise.version import VERSION
 
 __version__ = VERSION

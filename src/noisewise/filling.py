@@ -20,7 +20,7 @@ from noisewise.data.tables import check_values
 from noisewise.errors import DataError, SettingError
 from noisewise.imputer import DeviationImputer
 from noisewise.models.auto import AutoFactorizer
-from noisewise.noise_sensors import noise_model, noisy_series
+from noisewise.noise import noise_model, noisy_series
 from noisewise.report.canvas import require_matplotlib
 from noisewise.report.page import Table
 from noisewise.report.series import Trace

@@ -1,7 +1,8 @@
-"""Who is noisy: the ids and the single observations that a model trusts least.
+"""Ranks who is noisy: ids and single observations of ratings; series and locations of sensors.
 
-Tables are dicts of columns, so that ``pandas.DataFrame(table)`` or ``polars.DataFrame(table)`` take
-them as they are.
+A sensor is noisy in one of two ways: its readings scatter, or it has a drift of its own. Tables are
+dicts of columns, so that ``pandas.DataFrame(table)`` or ``polars.DataFrame(table)`` take them as
+they are.
 """
 
 from __future__ import annotations
@@ -10,13 +11,20 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+from scipy import stats
 from sklearn.utils.validation import check_is_fitted
 
+from noisewise.data.panel import mode_number
 from noisewise.errors import SettingError
 from noisewise.models.changing import as_it_is
 from noisewise.models.rows import Rowwise
+from noisewise.models.temporal import TemporalFactorizer
 
 Table = dict[str, npt.NDArray[Any]]
+
+JUDGE: dict[str, Any] = {"rank": 4, "sweeps": 60, "tolerance": None}  # enough to rank sensors
+BORROWED = 10  # series that what all types have in common is worth
+FEWEST_PEERS = 4  # series of a type that have a median of their own
 
 
 def noisy_ids(model: Rowwise, *, mode: int | str = 0, n: int | None = 20, fewest: int = 1) -> Table:
@@ -52,7 +60,7 @@ def noisy_ids(model: Rowwise, *, mode: int | str = 0, n: int | None = 20, fewest
     ['id', 'noise_std', 'observations', 'relative']
     """
     check_is_fitted(model)
-    check_many(n)
+    _check_many(n)
     if not isinstance(model, Rowwise):
         raise SettingError(
             f"noisy_ids needs a model that keeps a row for every id, such as BayesianFactorizer or "
@@ -92,7 +100,7 @@ def noisy_observations(model: Rowwise, X: Any, y: Any = None, *, n: int | None =
         One column per mode, value, predicted, std, and surprise: the error in stds.
     """
     check_is_fitted(model)
-    check_many(n)
+    _check_many(n)
     model = as_it_is(model)
     observations = model._observed_again(X, y)
     mean, std = model.predict(observations, return_std=True)
@@ -108,7 +116,195 @@ def noisy_observations(model: Rowwise, X: Any, y: Any = None, *, n: int | None =
     }
 
 
-def check_many(n: int | None) -> None:
+def noise_model(
+    X: Any,
+    y: Any = None,
+    *,
+    time: int | str = -1,
+    group: int | str | None = "auto",
+    random_state: Any = None,
+    n_jobs: int | None = -1,
+    verbose: bool | None = None,
+) -> TemporalFactorizer:
+    """Fit the model by which sensors are judged.
+
+    It has few factors: what one sensor does alone must not pass for something that all have in
+    common.
+
+    Parameters
+    ----------
+    X, y : as for ``TemporalFactorizer.fit``
+        Readings.
+    time, group, random_state, n_jobs, verbose
+        As for ``TemporalFactorizer``.
+    """
+    model = TemporalFactorizer(
+        **JUDGE, time=time, group=group, random_state=random_state, n_jobs=n_jobs, verbose=verbose
+    )
+    return model.fit(X, y)
+
+
+def noisy_series(model: TemporalFactorizer, *, n: int | None = 20, fewest: int = 1) -> Table:
+    """Rank series of sensors by what they do alone: scatter and drift.
+
+    Beside what all sensors have in common, a series has a course of its own, and noise. What of
+    both is gone by the next reading is white noise; what stays is drift. A worn contact scatters; a
+    sensor whose battery fails drifts.
+
+    Each is compared with the other series of the same type, as a thermometer and a light meter have
+    little in common: by how many standard deviations its logarithm lies above the median of the
+    type. The standard deviation, too, is told by the median distance, so that bad sensors do not
+    hide each other. Types with fewer than 4 series are compared with all, each in units of the
+    spread of its type. ``noise`` is the root of the sum of both squares, what lies below the
+    median counting as 0. Above 3 or so, a sensor is not like the others.
+
+    Parameters
+    ----------
+    model : TemporalFactorizer
+        A fitted model, such as ``noise_model`` gives.
+    n : int or None
+        How many, the noisiest first; None gives all.
+    fewest : int
+        Leave out series with fewer observations.
+
+    Returns
+    -------
+    dict of arrays
+        A column of ids for each mode but time; noise; white and drift, what it is made of;
+        white_std and drift_std, in units of the values; and observations.
+
+    Examples
+    --------
+    >>> rng = np.random.default_rng(0)
+    >>> day = np.sin(np.arange(100) / 4)
+    >>> rooms = {f"room {k}": rng.normal(day, 0.1 + (k == 2)) for k in range(5)}
+    >>> rows = [(room, t, y) for room, course in rooms.items() for t, y in enumerate(course)]
+    >>> table = noisy_series(noise_model(rows, random_state=0, n_jobs=1))
+    >>> table["user"][0], bool(table["white"][0] > 3), bool(table["drift"][0] < 3)
+    ('room 2', True, True)
+    """
+    _check_many(n)
+    model = as_it_is(model)
+    known = model.noise_by_series_
+    eligible = np.flatnonzero(known["observations"] >= max(fewest, 1))
+    known = {name: column[eligible] for name, column in known.items()}
+    grouping, units = model._arrangement.grouping, model._arrangement.units
+    types = grouping.types[eligible]
+    names = [ids.name for mode, ids in enumerate(model.ids_) if mode != grouping.time]
+    stays = np.exp(-_usual_gap(model) / known["memory"])
+    white_std = np.sqrt(known["noise_std"] ** 2 + (1.0 - stays) * known["drift_std"] ** 2)
+    drift_std = np.sqrt(stays) * known["drift_std"]
+    scale = np.sqrt(units.variance[types])
+    white, drift = (
+        unusual(std / scale, types, known["observations"]) for std in (white_std, drift_std)
+    )
+    noise = np.hypot(np.maximum(white, 0.0), np.maximum(drift, 0.0))
+    order = np.argsort(-noise, kind="stable")[:n]
+    columns = {name: known[name] for name in names} | {
+        "noise": noise,
+        "white": white,
+        "drift": drift,
+        "white_std": white_std,
+        "drift_std": drift_std,
+        "observations": known["observations"],
+    }
+    return {name: column[order] for name, column in columns.items()}
+
+
+def noisy_places(
+    model: TemporalFactorizer, *, mode: int | str = 0, n: int | None = 20, fewest: int = 1
+) -> Table:
+    """Rank locations, or the ids of another mode, by the noise of their series.
+
+    All series of a location count the same: its noise is the root mean square of theirs, and so are
+    its white noise and its drift.
+
+    Parameters
+    ----------
+    model, n, fewest
+        As for ``noisy_series``; ``fewest`` is of a series.
+    mode : int or str
+        The mode to rank, by number or name: another than time.
+
+    Returns
+    -------
+    dict of arrays
+        id, noise, white, drift, worst (the other ids of its noisiest series), series (how many) and
+        observations.
+    """
+    _check_many(n)
+    model = as_it_is(model)
+    table = noisy_series(model, n=None, fewest=fewest)
+    ids = model.ids_[mode_number(mode, model.ids_, "mode")]
+    if ids.name not in table:
+        raise SettingError(f"mode must be another one than that of time; got {mode!r}.")
+    others = [own.name for own in model.ids_ if own is not ids and own.name in table]
+    rows, first, which, many = np.unique(
+        ids.lookup(table[ids.name]), return_index=True, return_inverse=True, return_counts=True
+    )
+
+    def together(name: str) -> npt.NDArray[Any]:
+        return np.sqrt(np.bincount(which, np.maximum(table[name], 0.0) ** 2) / many)
+
+    noise = together("noise")
+    order = np.argsort(-noise, kind="stable")[:n]
+    worst = [" ".join(str(table[name][row]) for name in others) for row in first]
+    columns = {
+        "id": ids.labels[rows],
+        "noise": noise,
+        "white": together("white"),
+        "drift": together("drift"),
+        "worst": np.array(worst, dtype=object),
+        "series": many,
+        "observations": np.bincount(which, table["observations"]).astype(np.int64),
+    }
+    return {name: column[order] for name, column in columns.items()}
+
+
+def unusual(
+    stds: npt.NDArray[Any], types: npt.NDArray[Any], counts: npt.NDArray[Any]
+) -> npt.NDArray[np.float64]:
+    """Tell how far stds lie above the median of their type, in standard deviations of logarithms.
+
+    Types borrow some of the standard deviation from all; those of very few series, all of it and
+    the median too.
+    A std that few observations told may be off by chance: that counts, too.
+
+    Examples
+    --------
+    >>> stds = np.array([1.0, 1.1, 0.9, 1.2, 5.0])
+    >>> unusual(stds, np.zeros(5, int), np.full(5, 1000)).round(1).tolist()
+    [-0.7, 0.0, -1.4, 0.6, 10.6]
+    """
+    if not len(stds):
+        return np.empty(0)
+    logs = np.log(np.maximum(stds, np.finfo(np.float64).tiny))
+    parts = [np.flatnonzero(types == kind) for kind in np.unique(types)]
+    away, out = np.empty(len(logs)), np.empty(len(logs))
+    for part in parts:
+        peers = logs[part] if len(part) >= FEWEST_PEERS else logs
+        away[part] = logs[part] - np.median(peers)
+    common = _spread(away)
+    for part in parts:
+        many = len(part) if len(part) >= FEWEST_PEERS else 0
+        variance = (many * _spread(away[part]) ** 2 + BORROWED * common**2) / (many + BORROWED)
+        out[part] = away[part] / np.sqrt(variance + 0.5 / counts[part])
+    return out
+
+
+def _check_many(n: int | None) -> None:
     """Raise unless so many rows can be listed; None lists all."""
     if n is not None and n < 1:
         raise SettingError(f"n must be 1 or more, or None for all; got {n!r}.")
+
+
+def _spread(away: npt.NDArray[Any]) -> float:
+    """Return the standard deviation of distances from a median, as their own median tells it."""
+    return float(np.median(np.abs(away)) / stats.norm.ppf(0.75))
+
+
+def _usual_gap(model: TemporalFactorizer) -> float:
+    """Return the time that mostly lies between one reading of a series and the next."""
+    series = model.posterior_.series
+    gaps = np.diff(series.time)[np.diff(series.which) == 0]
+    return float(np.median(gaps)) if len(gaps) else 0.0

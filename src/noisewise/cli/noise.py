@@ -36,8 +36,14 @@ from noisewise.models import load
 from noisewise.models.auto import AutoFactorizer
 from noisewise.models.rows import Rowwise
 from noisewise.models.temporal import TemporalFactorizer
-from noisewise.noise import Table, noisy_ids, noisy_observations
-from noisewise.noise_sensors import noise_model, noisy_places, noisy_series
+from noisewise.noise import (
+    Table,
+    noise_model,
+    noisy_ids,
+    noisy_observations,
+    noisy_places,
+    noisy_series,
+)
 
 
 def noise(
