@@ -28,7 +28,7 @@ from samplers import SAMPLERS
 from table import Promise
 
 from noisewise.data.files import read
-from noisewise.evaluation.ratings import where_and_when
+from noisewise.evaluation.records import where_and_when
 
 HERE = Path(__file__).parent
 THREADS = 2

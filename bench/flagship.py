@@ -20,7 +20,7 @@ from table import Promise
 
 from noisewise.data import Observations
 from noisewise.data.sensors import named
-from noisewise.evaluation.ratings import where_and_when
+from noisewise.evaluation.records import where_and_when
 from noisewise.evaluation.sensors import SHARES
 from noisewise.models.residual import ResidualFactorizer
 from noisewise.models.temporal import TemporalFactorizer

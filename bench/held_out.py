@@ -17,8 +17,9 @@ from typing import Any
 import numpy as np
 
 from noisewise import DeviationFactorizer
-from noisewise.evaluation.ratings import where_and_when
-from noisewise.metrics import coverage, summarise
+from noisewise.evaluation.comparison import summarise
+from noisewise.evaluation.records import where_and_when
+from noisewise.metrics import coverage
 
 HELD_OUT = (50, 100, 200)
 COVERAGE = 0.9

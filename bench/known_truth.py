@@ -23,7 +23,7 @@ import numpy as np
 import numpy.typing as npt
 
 from noisewise import BayesianFactorizer
-from noisewise.evaluation.ratings import where_and_when
+from noisewise.evaluation.records import where_and_when
 
 SIGNALS = {
     "constant": lambda a, b: np.full((len(a), len(b)), 3.0),

@@ -26,7 +26,7 @@ from noisewise import BayesianFactorizer, DeviationFactorizer, metrics
 from noisewise.data import Observations
 from noisewise.data.files import read
 from noisewise.errors import UnknownIdsWarning
-from noisewise.evaluation.ratings import where_and_when
+from noisewise.evaluation.records import where_and_when
 
 MODELS = {"deviation": DeviationFactorizer, "bayesian": BayesianFactorizer}
 RATINGS = (1, 2, 3, 5, 10)

@@ -25,8 +25,9 @@ from raters import RATERS, UNKNOWN, Forecast, Rater
 from noisewise import BayesianFactorizer, metrics
 from noisewise.data import Observations
 from noisewise.data.files import read
-from noisewise.evaluation.ratings import where_and_when
-from noisewise.evaluation.resplits import split_ratio
+from noisewise.evaluation import comparison
+from noisewise.evaluation.comparison import split_ratio
+from noisewise.evaluation.records import where_and_when
 from noisewise.splits import rating_split
 
 DEFAULT = {"accuracy": ["myfm"], "small": list(RATERS)}
@@ -148,7 +149,7 @@ def _summarise(entry: Report) -> None:
     rows = entry["splits"]
     keys = [key for key in rows[0] if key not in ("seed", "load_average")]
     ratio = split_ratio("paper", {})
-    found = {key: metrics.summarise([row[key] for row in rows], ratio) for key in keys}
+    found = {key: comparison.summarise([row[key] for row in rows], ratio) for key in keys}
     entry["mean"] = {key: summary.mean for key, summary in found.items()}
     entry["interval95"] = {
         key: [summary.low, summary.high] if len(rows) > 1 else [None, None]

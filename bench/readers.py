@@ -31,7 +31,7 @@ import numpy.typing as npt
 from data import SHAPES, Ratings, Shape, ratings
 from measure import _megabytes
 
-from noisewise.evaluation.ratings import where_and_when
+from noisewise.evaluation.records import where_and_when
 
 NETFLIX = Shape(480_189, 17_770, 100_480_507, 1.3, 2.0)
 LAST_USER = 2_649_429

@@ -33,7 +33,7 @@ from table import Promise
 
 from noisewise import DeviationFactorizer
 from noisewise.data.sensors import named
-from noisewise.evaluation.ratings import where_and_when
+from noisewise.evaluation.records import where_and_when
 from noisewise.splits import share_split
 
 LONDON = (15, 19, 7_479)

@@ -14,15 +14,14 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from noisewise.evaluation import ratings, sensors
+from noisewise.evaluation import comparison, sensors
+from noisewise.evaluation.comparison import split_ratio, summarise
 from noisewise.evaluation.ranges import same_settings
-from noisewise.evaluation.ratings import as_json
-from noisewise.evaluation.resplits import split_ratio
+from noisewise.evaluation.records import as_json
 from noisewise.experiments import time
 from noisewise.experiments.reproduce import command
 from noisewise.experiments.reproduce.plan import Plan
 from noisewise.experiments.reproduce.summaries import RATIO
-from noisewise.metrics import summarise
 from noisewise.report.canvas import render
 from noisewise.report.evidence import evidence_page, read_items
 from noisewise.report.evidence_figures import drawings
@@ -58,7 +57,7 @@ def evaluated(content: Any) -> Any:
     if "against" in content:
         other = json.loads((RESULTS / f"ml1m-{content['against']['model']}.json").read_text())
         metric = content["against"]["metric"]
-        test = ratings.compare(again, other, metric)
+        test = comparison.compare(again, other, metric).paired
         again["against"] = {**content["against"], **test._asdict()}
     return again
 

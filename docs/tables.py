@@ -13,11 +13,8 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from noisewise.evaluation.ratings import compare
+from noisewise.evaluation.comparison import compare, paired_test, split_ratio
 from noisewise.evaluation.records import read_results
-from noisewise.evaluation.resplits import split_ratio
-from noisewise.evaluation.sensors import compare as compare_sensors
-from noisewise.metrics import paired_test
 from noisewise.report.claims import judge
 from noisewise.report.evidence import read_items
 
@@ -222,7 +219,7 @@ def bayes_paired() -> str:
         results = [read(f"ml1m-bayes-{name}.json") for name in (one, other)]
         texts = []
         for metric in ("rmse", "nll", "log_loss"):
-            texts.append(told(metric, compare(*results, metric)))
+            texts.append(told(metric, compare(*results, metric).paired))
         names = [BAYES[name].replace("**", "") for name in (one, other)]
         lines.append(f"- {names[0]}, against {names[1]}: {'; '.join(texts)}.")
     return "\n".join(lines)
@@ -515,7 +512,7 @@ def sensor_pairs(first: str, second: str) -> str:
         for kind in ("cells", "blocks"):
             one, other = (of_sensors(place, model, kind) for model in (first, second))
             for share in sorted(one.keys() & other.keys()):
-                test = compare_sensors(one[share], other[share])
+                test = compare(one[share], other[share])
                 paired = test.paired
                 rows.append(
                     [
@@ -555,7 +552,7 @@ def rivals() -> str:
             continue
         result = read(f"ml1m-{name}.json")
         mean, (low, high) = result["mean"], result["interval95"]["rmse"]
-        test = compare(result, biased)
+        test = compare(result, biased).paired
         machine = result["machine"]
         rows.append(
             [

@@ -36,7 +36,7 @@ from noisewise.cli import app
 from noisewise.data import Ids, intel, laqn, movielens, netflix, sensors
 from noisewise.data.asked import read_cells
 from noisewise.errors import NoisewiseError
-from noisewise.evaluation import ratings
+from noisewise.evaluation import comparison
 from noisewise.evaluation.records import read_results
 from noisewise.evaluation.tuned import best_settings
 from noisewise.experiments.reproduce.cells import Cell, Store
@@ -367,7 +367,7 @@ def use_results(path: Path) -> None:
     """Read results and compare them with themselves, with and without the command line."""
     for result in read_results(path):
         with contextlib.suppress(NoisewiseError):
-            ratings.compare(result, result)
+            comparison.compare(result, result)
     app(["compare", str(path), str(path)], standalone_mode=False)
 
 

@@ -7,7 +7,7 @@ import pytest
 
 from noisewise import metrics, observe, storage
 from noisewise.errors import FitInterrupted, ModelFileError, SettingError
-from noisewise.evaluation import ratings
+from noisewise.evaluation import ratings, records
 from noisewise.models.drmf import Trimmed, TrimmedFactorizer
 from noisewise.models.robust import Task, biased_mf
 
@@ -80,7 +80,7 @@ def test_evaluate_tells_the_rounds_of_every_split(small_world):
     result = ratings.evaluate(seen, "drmf", settings | {"round_epochs": 2}, splits=2)
     assert [split["seed"] for split in result["rounds"]] == [0, 1]
     assert [split["epoch"] for split in result["rounds"]] == [[2, 4, 6]] * 2
-    assert json.loads(ratings.as_json(result))["rounds"] == result["rounds"]
+    assert json.loads(records.as_json(result))["rounds"] == result["rounds"]
     assert "rounds" not in ratings.evaluate(seen, "rcf", settings, splits=1)
 
 

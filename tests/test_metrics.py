@@ -12,7 +12,8 @@ from sklearn.metrics import ndcg_score
 
 from noisewise import metrics
 from noisewise.errors import DataError
-from noisewise.metrics import evaluate, paired_test, summarise
+from noisewise.evaluation.comparison import paired_test, summarise
+from noisewise.metrics import evaluate
 
 OF_STD = (
     metrics.nll,

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from noisewise import DataError, SettingError, metrics, observe
-from noisewise.evaluation import ratings
-from noisewise.evaluation.resplits import split_ratio
+from noisewise.evaluation import comparison, ratings
+from noisewise.evaluation.comparison import split_ratio
 from noisewise.evaluation.trials import rating_task
 
 SMALL = {"rank": 2, "epochs": 4, "n_jobs": 1}
@@ -47,7 +47,7 @@ def test_only_the_papers_protocol_gives_a_three_to_unknown_ids():
     assert other["settings"]["unknown"] == "default"
     assert other["splits"][0]["rmse"] != pytest.approx(result["splits"][0]["rmse"])
     with pytest.raises(DataError, match="the same data and the same splits"):
-        ratings.compare(result, other)
+        comparison.compare(result, other)
 
 
 def test_a_three_that_no_rating_can_be_is_refused():

@@ -3,7 +3,8 @@
 import pytest
 
 from noisewise.data.files import read
-from noisewise.evaluation.ratings import compare, evaluate
+from noisewise.evaluation.comparison import compare
+from noisewise.evaluation.ratings import evaluate
 
 
 @pytest.fixture(scope="module")
@@ -23,7 +24,7 @@ def test_biased_mf_reaches_its_error_on_movielens(results):
 
 
 def test_dmf_is_more_accurate_than_biased_mf_on_movielens(results):
-    assert compare(results["dmf"], results["biased-mf"]).difference < 0
+    assert compare(results["dmf"], results["biased-mf"]).paired.difference < 0
 
 
 def test_learned_deviation_beats_a_constant_one_on_movielens(results):

@@ -13,7 +13,7 @@ import pytest
 
 from noisewise.errors import DataError, MissingExtraError, SettingError
 from noisewise.evaluation import ratings
-from noisewise.evaluation.ratings import as_json
+from noisewise.evaluation.records import as_json
 from noisewise.experiments.reproduce import plan as planning
 from noisewise.experiments.reproduce.adopting import adopt, agree, numbered
 from noisewise.experiments.reproduce.cells import Cell, Store, settings_of

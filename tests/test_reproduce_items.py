@@ -9,12 +9,12 @@ import numpy as np
 import pytest
 from test_reproduce import write_ratings
 
-from noisewise import metrics
 from noisewise.cli import main
 from noisewise.data import observe
 from noisewise.data.sensor_data import SensorData
 from noisewise.errors import SettingError
-from noisewise.evaluation.ratings import as_json
+from noisewise.evaluation import comparison
+from noisewise.evaluation.records import as_json
 from noisewise.evaluation.sensors import evaluate as evaluate_sensors
 from noisewise.experiments.reproduce import command, noise, small_worlds, sources
 from noisewise.experiments.reproduce import plan as planning
@@ -50,7 +50,7 @@ def rows(**errors):
 
 def test_means_have_the_interval_of_student():
     (row,) = summarised(rows(a=[1.0, 2.0, 3.0]), ["dataset", "model"])
-    expected = metrics.summarise([1.0, 2.0, 3.0])
+    expected = comparison.summarise([1.0, 2.0, 3.0])
     assert row["mean"] == {"rmse": 2.0}
     assert row["interval95"]["rmse"] == [expected.low, expected.high]
     assert row["splits"] == 3

@@ -7,17 +7,15 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from noisewise import metrics
 from noisewise.data import observe
 from noisewise.data.sensor_data import SensorData
 from noisewise.errors import DataError, SettingError
-from noisewise.evaluation.ratings import as_json
-from noisewise.evaluation.resplits import split_ratio
+from noisewise.evaluation import comparison
+from noisewise.evaluation.comparison import compare, split_ratio
+from noisewise.evaluation.records import as_json, data_of
 from noisewise.evaluation.sensors import (
     Units,
     as_sensors,
-    compare,
-    data_of,
     evaluate,
     protocol_of,
     score,
@@ -184,7 +182,7 @@ def test_two_models_are_compared_by_both_tests(data, result):
     assert found.unpaired_pvalue == pytest.approx(stats.ttest_ind(a, b).pvalue)
     assert found.paired.t_pvalue > stats.ttest_rel(a, b).pvalue  # splits share training parts
     ratio = split_ratio(result["protocol"], result["data"])
-    assert found.paired == pytest.approx(metrics.paired_test(a, b, ratio))
+    assert found.paired == pytest.approx(comparison.paired_test(a, b, ratio))
     assert found.paired.wins == 3
     assert found.paired.difference < 0
 

@@ -32,7 +32,7 @@ from noisewise import (
 from noisewise.cli import app
 from noisewise.engine import training
 from noisewise.engine.stopping import CtrlC
-from noisewise.evaluation import ratings
+from noisewise.evaluation import ratings, records
 from noisewise.experiments.reproduce.cells import Cell
 
 pytestmark = pytest.mark.filterwarnings("ignore:Predictions have not settled")
@@ -279,7 +279,7 @@ def test_evaluate_takes_up_the_splits_that_were_finished(press_in_epoch):
     with pytest.raises(KeyboardInterrupt):
         ratings.evaluate(rows, "dmf", settings, splits=3, protocol="user", after_split=kept.append)
     assert [len(result["splits"]) for result in kept] == [1]
-    earlier = json.loads(ratings.as_json(kept[-1]))
+    earlier = json.loads(records.as_json(kept[-1]))
     again = ratings.evaluate(rows, "dmf", settings, splits=3, protocol="user", earlier=earlier)
     for key in ("rmse", "nll"):
         expected = [row[key] for row in whole["splits"]]

@@ -15,7 +15,7 @@ from noisewise.data import observe
 from noisewise.data.sensor_data import SensorData
 from noisewise.data.synthetic import make_ratings
 from noisewise.errors import DataError, DivergedError, MissingExtraError, SettingError
-from noisewise.evaluation import ranges, ratings, trials
+from noisewise.evaluation import ranges, ratings, records, trials
 from noisewise.evaluation.ranges import Choices, Numbers, draw, parse_range, space_of
 from noisewise.evaluation.trials import rating_task, run_trial, sensor_task
 from noisewise.evaluation.tune import Budget, tune
@@ -100,7 +100,7 @@ def test_the_best_trial_is_the_lowest_and_all_are_kept(task, tmp_path):
     errors = [trial["rmse"] for trial in result["models"]["biased-mf"]["trials"]]
     assert len(set(errors)) == 5
     assert result["best"]["rmse"] == min(errors) == result["models"]["biased-mf"]["best"]["rmse"]
-    assert json.loads(path.read_text()) == json.loads(ratings.as_json(result))
+    assert json.loads(path.read_text()) == json.loads(records.as_json(result))
     assert best_settings(path) == ("biased-mf", result["best"]["settings"])
 
 
@@ -120,7 +120,7 @@ def test_a_search_that_is_killed_goes_on_with_the_same_bits(task, tmp_path):
     path = tmp_path / "tuned.json"
     code = f"""
 import os, signal
-from noisewise.evaluation import trials
+from noisewise.evaluation import records, trials
 from tests.test_tune import RATINGS, rating_task, search
 
 fit, fits = trials._fit, []

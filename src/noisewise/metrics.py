@@ -13,13 +13,11 @@ std ranks no errors, for instance.
     ranking of errors   spearman  error_auc  ause  rpi
     lists               ndcg_at  recall_at
     all at once         evaluate
-    over splits         summarise  paired_test
 """
 
 from __future__ import annotations
 
 from collections.abc import Collection, Hashable, Sequence
-from typing import NamedTuple
 
 import numpy as np
 import sklearn.metrics
@@ -34,22 +32,22 @@ Floats = NDArray[np.float64]
 
 def rmse(truth: ArrayLike, mean: ArrayLike) -> float:
     """Root of the mean squared error."""
-    return float(sklearn.metrics.root_mean_squared_error(*_columns(truth=truth, mean=mean)))
+    return float(sklearn.metrics.root_mean_squared_error(*columns(truth=truth, mean=mean)))
 
 
 def mse(truth: ArrayLike, mean: ArrayLike) -> float:
     """Mean squared error."""
-    return float(sklearn.metrics.mean_squared_error(*_columns(truth=truth, mean=mean)))
+    return float(sklearn.metrics.mean_squared_error(*columns(truth=truth, mean=mean)))
 
 
 def mae(truth: ArrayLike, mean: ArrayLike) -> float:
     """Mean absolute error."""
-    return float(sklearn.metrics.mean_absolute_error(*_columns(truth=truth, mean=mean)))
+    return float(sklearn.metrics.mean_absolute_error(*columns(truth=truth, mean=mean)))
 
 
 def nll(truth: ArrayLike, mean: ArrayLike, std: ArrayLike) -> float:
     """Mean of ``-ln N(truth | mean, std^2)``, with its ``ln(2 pi) / 2``; lower is better."""
-    return float(-stats.norm.logpdf(*_columns(truth=truth, mean=mean, std=std)).mean())
+    return float(-stats.norm.logpdf(*columns(truth=truth, mean=mean, std=std)).mean())
 
 
 def constant_nll(truth: ArrayLike, mean: ArrayLike, residuals: ArrayLike) -> float:
@@ -57,7 +55,7 @@ def constant_nll(truth: ArrayLike, mean: ArrayLike, residuals: ArrayLike) -> flo
 
     The control a learned std must beat. Take the residuals from validation, never from test.
     """
-    (residuals,) = _columns(residuals=residuals)
+    (residuals,) = columns(residuals=residuals)
     return nll(truth, mean, np.full(np.shape(mean), np.sqrt(np.mean(residuals**2))))
 
 
@@ -80,8 +78,8 @@ def rating_log_loss(truth: ArrayLike, mean: ArrayLike, std: ArrayLike, levels: A
     >>> round(rating_log_loss([3], [3.0], [100.0], [1, 2, 3, 4, 5]), 3)  # knows nothing: ln 5
     1.609
     """
-    truth, mean, std = _columns(truth=truth, mean=mean, std=std)
-    (levels,) = _columns(levels=levels)
+    truth, mean, std = columns(truth=truth, mean=mean, std=std)
+    (levels,) = columns(levels=levels)
     if len(levels) < 2 or np.any(np.diff(levels) <= 0):
         raise DataError(f"levels needs two or more values, each above the last; got {levels}.")
     cell = np.searchsorted(levels, truth).clip(max=len(levels) - 1)
@@ -95,25 +93,25 @@ def rating_log_loss(truth: ArrayLike, mean: ArrayLike, std: ArrayLike, levels: A
 
 def sharpness(std: ArrayLike) -> float:
     """Root of the mean predicted variance: small is sharp, and only good when calibrated."""
-    (std,) = _columns(std=std)
+    (std,) = columns(std=std)
     return float(np.sqrt(np.mean(std**2)))
 
 
 def coverage(truth: ArrayLike, low: ArrayLike, high: ArrayLike) -> float:
     """Share of truths inside their interval, ends included. Never report it without the width."""
-    truth, low, high = _columns(truth=truth, low=low, high=high)
+    truth, low, high = columns(truth=truth, low=low, high=high)
     return float(np.mean((low <= truth) & (truth <= high)))
 
 
 def width(low: ArrayLike, high: ArrayLike) -> float:
     """Mean width of the intervals."""
-    low, high = _columns(low=low, high=high)
+    low, high = columns(low=low, high=high)
     return float(np.mean(high - low))
 
 
 def interval_score(truth: ArrayLike, low: ArrayLike, high: ArrayLike, coverage: float) -> float:
     """Mean width, plus ``2 / (1 - coverage)`` times the distance of each miss; lower is better."""
-    truth, low, high = _columns(truth=truth, low=low, high=high)
+    truth, low, high = columns(truth=truth, low=low, high=high)
     miss = np.maximum(low - truth, 0) + np.maximum(truth - high, 0)
     return float(np.mean(high - low + miss * 2 / (1 - _share(coverage))))
 
@@ -130,7 +128,7 @@ def calibration_curve(
     >>> calibration_curve([-2, -1, 1, 2], [0, 0, 0, 0], [1, 1, 1, 1], levels=[0.1, 0.5, 0.9])
     array([0.25, 0.5 , 0.75])
     """
-    (levels,) = _columns(levels=levels)
+    (levels,) = columns(levels=levels)
     _refuse((levels < 0) | (levels > 1), levels, "levels must lie between 0 and 1")
     reached = _reached(truth, mean, std)
     return np.searchsorted(reached, levels, side="right") / len(reached)
@@ -264,96 +262,8 @@ def evaluate(
     return scores
 
 
-class Summary(NamedTuple):
-    """A mean over `n` splits and its 95 % interval."""
-
-    mean: float
-    low: float
-    high: float
-    n: int
-
-
-def summarise(values: ArrayLike, test_ratio: float = 0.0) -> Summary:
-    """Mean of one metric over splits, with the 95 % interval of Student's t.
-
-    The interval of one value is nan. A metric that is nan on one split is nan over all.
-
-    Random splits of the same data share most of their training parts, so that what is measured on
-    them scatters less than on new data. Nadeau and Bengio (2003) therefore take the variance of a
-    mean over n splits to be ``1 / n + test_ratio`` times that of one split, in place of ``1 / n``.
-
-    Parameters
-    ----------
-    values : sequence of float
-        One per split.
-    test_ratio : float
-        Size of a test part over that of its training part; 0 for values that are independent, such
-        as those of data drawn anew.
-    """
-    values = _column("values", values)
-    mean, n = float(values.mean()), len(values)
-    reach = float("nan")
-    if n > 1:
-        reach = float(stats.t.ppf(0.975, n - 1)) * _standard_error(values, test_ratio)
-    return Summary(mean, mean - reach, mean + reach, n)
-
-
-class PairedTest(NamedTuple):
-    """Two methods on the same `n` splits: `difference` is the mean of a - b, below 0 if a is lower.
-
-    `low` and `high` are its 95 % interval; `wins` counts the splits where a is lower than b.
-    """
-
-    difference: float
-    low: float
-    high: float
-    t_pvalue: float
-    wilcoxon_pvalue: float
-    wins: int
-    n: int
-
-
-def paired_test(a: ArrayLike, b: ArrayLike, test_ratio: float = 0.0) -> PairedTest:
-    """Test whether a metric of method `a` differs from that of `b`, split by split (two-sided).
-
-    With a `test_ratio` the t-test and its interval are those of random splits of the same data, as
-    in `summarise`; Wilcoxon's test takes splits as independent.
-
-    When all differences are 0 both p-values are 1. When they are all equal but not 0, that of the
-    t-test is 0, its limit; with one split it is nan. The signed-rank test of Wilcoxon cannot go
-    below ``2 ** (1 - n)``: .0625 for five splits. Differences of rounding size count as 0.
-
-    Examples
-    --------
-    >>> result = paired_test([0.835, 0.833, 0.838], [0.838, 0.837, 0.840])
-    >>> round(result.difference, 4), round(result.t_pvalue, 3), result.wilcoxon_pvalue, result.wins
-    (-0.003, 0.035, 0.25, 3)
-    """
-    a, b = _columns(a=a, b=b)
-    rounding = 64 * np.finfo(np.float64).eps * max(np.abs(a).max(), np.abs(b).max())
-    difference = np.where(np.abs(a - b) > rounding, a - b, 0.0)
-    changed = difference[difference != 0]
-    mean, low, high, n = summarise(difference, test_ratio)
-    if n == 1:
-        t_pvalue = float("nan")
-    elif np.ptp(difference) <= rounding:  # without spread the statistic is 0 / 0 or infinite
-        t_pvalue = float(len(changed) == 0)
-    else:
-        t = abs(mean) / _standard_error(difference, test_ratio)
-        t_pvalue = float(2 * stats.t.sf(t, n - 1))
-    wilcoxon_pvalue = float(stats.wilcoxon(changed).pvalue) if len(changed) else 1.0
-    wins = int(np.sum(difference < 0))
-    return PairedTest(mean, low, high, t_pvalue, wilcoxon_pvalue, wins, n)
-
-
-def _standard_error(values: Floats, test_ratio: float) -> float:
-    """Return the standard deviation of a mean over splits, two or more."""
-    if not test_ratio >= 0:
-        raise DataError(f"test_ratio must be 0 or more; got {test_ratio}.")
-    return float(values.std(ddof=1) * np.sqrt(1 / len(values) + test_ratio))
-
-
-def _column(name: str, values: ArrayLike) -> Floats:
+def one_column(name: str, values: ArrayLike) -> Floats:
+    """Turn what was given into one column of floats, or say what is wrong."""
     try:
         column = np.asarray(values, dtype=np.float64)
     except (TypeError, ValueError) as error:
@@ -363,19 +273,19 @@ def _column(name: str, values: ArrayLike) -> Floats:
     return column
 
 
-def _columns(**given: ArrayLike) -> list[Floats]:
+def columns(**given: ArrayLike) -> list[Floats]:
     """Turn what was given into columns of finite floats of one length, or say what is wrong."""
-    columns = {name: _column(name, values) for name, values in given.items()}
-    lengths = [len(column) for column in columns.values()]
+    found = {name: one_column(name, values) for name, values in given.items()}
+    lengths = [len(column) for column in found.values()]
     if len(set(lengths)) > 1:
-        raise DataError(f"{', '.join(columns)} need the same length; got {lengths}.")
-    for name, column in columns.items():
+        raise DataError(f"{', '.join(found)} need the same length; got {lengths}.")
+    for name, column in found.items():
         _refuse(~np.isfinite(column), column, f"{name} needs finite numbers")
-    if "std" in columns:
-        _refuse(columns["std"] <= 0, columns["std"], "std must be above 0")
-    if "high" in columns:
-        _refuse(columns["high"] < columns["low"], columns["high"], "high must not be below low")
-    return list(columns.values())
+    if "std" in found:
+        _refuse(found["std"] <= 0, found["std"], "std must be above 0")
+    if "high" in found:
+        _refuse(found["high"] < found["low"], found["high"], "high must not be below low")
+    return list(found.values())
 
 
 def _refuse(bad: NDArray[np.bool_], column: Floats, rule: str) -> None:
@@ -391,7 +301,7 @@ def _share(coverage: float) -> float:
 
 
 def _errors(truth: ArrayLike, mean: ArrayLike, std: ArrayLike) -> tuple[Floats, Floats]:
-    truth, mean, std = _columns(truth=truth, mean=mean, std=std)
+    truth, mean, std = columns(truth=truth, mean=mean, std=std)
     return truth - mean, std
 
 

@@ -35,8 +35,8 @@ from noisewise.data import Observations
 from noisewise.data.sensor_data import SensorData
 from noisewise.documents import is_number
 from noisewise.errors import DataError, SettingError
-from noisewise.evaluation import ratings, sensors
-from noisewise.evaluation.ratings import Result
+from noisewise.evaluation import comparison, ratings, records, sensors
+from noisewise.evaluation.comparison import Result
 from noisewise.evaluation.records import Record, read_results
 from noisewise.models import sensor_models
 
@@ -138,7 +138,7 @@ def evaluate(
     text = aligned(_by_split(result, [key for key in keys if key in result["mean"]]))
     if against is not None:
         other = _under(kind, read_results(against))
-        test = ratings.compare(result, other)
+        test = comparison.compare(result, other).paired
         result["against"] = {"model": other["model"], "metric": "rmse", **test._asdict()}
         text += (
             f"\nrmse minus that of {other['model']}: {test.difference:+.4f} "
@@ -168,7 +168,7 @@ def compare(
 
 def _record(model: str, observations: Observations, report: Path | None) -> Record:
     """Results of a model so far, in the file of --json if there is one."""
-    about = {"model": model, "data": sensors.data_of(observations)}
+    about = {"model": model, "data": records.data_of(observations)}
     record = Record(about, None if str(report) == "-" else report)
     many = sum(len(result["splits"]) for result in record.results)
     if many:
@@ -254,8 +254,8 @@ def _compared(
         raise DataError("Results can only be compared over the same data and the same splits.")
     rows = []
     for a, b in pairs:
-        chosen = metric or ("mse" if any("mse" in row for row in a["splits"]) else "rmse")
-        test = sensors.compare(a, b, chosen)
+        chosen = metric or comparison.usual_metric(a)
+        test = comparison.compare(a, b, chosen)
         if any(not is_number(one.get("mean", {}).get(chosen)) for one in (a, b)):
             raise DataError(f"Both results need the mean of {chosen!r}, as a number.")
         rows.append(

@@ -30,8 +30,8 @@ from noisewise.cli.shared import (
 )
 from noisewise.cli.tables import aligned
 from noisewise.evaluation import ratings, sensors
+from noisewise.evaluation.comparison import Result
 from noisewise.evaluation.ranges import parse_range
-from noisewise.evaluation.ratings import Result
 from noisewise.evaluation.trials import (
     RATING_METRICS,
     SENSOR_METRICS,

@@ -8,16 +8,8 @@ same, but gives the rating 3 to a test pair whose user or item was not trained o
 
 from __future__ import annotations
 
-import datetime
-import json
-import math
-import os
-import platform
 import statistics
-import sys
-from collections.abc import Callable, Iterator
-from importlib.metadata import version
-from pathlib import Path
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -25,7 +17,8 @@ import numpy as np
 from noisewise import metrics
 from noisewise.data import Observations
 from noisewise.errors import DataError, SettingError
-from noisewise.evaluation.resplits import split_ratio
+from noisewise.evaluation.comparison import Result
+from noisewise.evaluation.records import data_of, measure
 from noisewise.models.autorec import AutoRec
 from noisewise.models.base import Factorizer
 from noisewise.models.bayesian import BayesianFactorizer
@@ -36,7 +29,6 @@ from noisewise.models.rbm import RBM
 from noisewise.models.rbmf import RobustBayesianFactorizer
 from noisewise.models.rcf import HuberFactorizer
 from noisewise.models.trained import Trained
-from noisewise.showing import progress
 from noisewise.splits import Split, rating_split, split_by_time, split_by_user
 
 # The best trial of each on validation data (search.py), rounded; "dmf" has the library's defaults,
@@ -71,10 +63,7 @@ MODELS: dict[str, tuple[type[Factorizer], dict[str, Any]]] = {
 }
 PROTOCOLS = ("random", "paper", "time", "user")
 PAPER_UNKNOWN = 3.0
-UNTOLD = {"random_state", "verbose"}  # settings that a result does not name
 MOST_LEVELS = 50
-
-Result = dict[str, Any]
 
 
 def build(name: str, settings: dict[str, Any] | None = None) -> Any:
@@ -141,59 +130,20 @@ def evaluate(
     if splits < 1:
         raise SettingError(f"splits must be 1 or more; got {splits}.")
     chosen = {**settings_under(protocol, observations), **(settings or {})}
-    rows = {row["seed"]: row for row in (earlier or {}).get("splits", ())}
-    rounds = {row["seed"]: row for row in (earlier or {}).get("rounds", ())}
     levels = _levels(observations)
-    for k in progress(range(seed, seed + splits), desc=name, unit="split", verbose=verbose):
-        model = build(name, {**chosen, "random_state": k})
-        head = {
-            "model": name,
-            "settings": {k: v for k, v in model.get_params().items() if k not in UNTOLD},
-            "protocol": protocol,
-            "data": {"observations": len(observations), "shape": list(observations.shape)},
-        }
-        if earlier is not None:
-            check_same(earlier, head)
-        if k in rows:
-            continue
+
+    def measured(model: Any, k: int) -> dict[str, Any]:
         split = split_of(observations, k, protocol)
         _fit(model, observations, split)
-        rows[k] = {"seed": k, **score(model, observations.take(split.test), levels)}
-        if isinstance(model, TrimmedFactorizer):
-            rounds[k] = {"seed": k, **model.rounds_}
-        if after_split is not None:
-            after_split(_result(head, rows, rounds))
-    return _result(head, rows, rounds)
+        scores = score(model, observations.take(split.test), levels)
+        rounds = {"rounds": model.rounds_} if isinstance(model, TrimmedFactorizer) else {}
+        return {**scores, **rounds}
 
-
-def check_same(earlier: Result, head: dict[str, Any]) -> None:
-    """Raise unless splits of an earlier result may stand beside new ones."""
-    for key, value in json.loads(as_json(head)).items():
-        if earlier[key] != value:
-            there, here = earlier[key], value
-            if isinstance(there, dict) and isinstance(here, dict):
-                differ = [k for k in {**there, **here} if there.get(k) != here.get(k)]
-                there, here = ({k: d.get(k) for k in differ} for d in (there, here))
-            raise DataError(
-                f"An earlier result can only be taken up with the same {key}; it has {there}, and "
-                f"this run {here}: write to another file, or remove the old one."
-            )
-
-
-def _result(head: dict[str, Any], rows: dict[int, Any], rounds: dict[int, Any]) -> Result:
-    splits = [rows[k] for k in sorted(rows)]
-    keys = [key for key in splits[0] if key != "seed" and all(key in row for row in splits)]
-    measured = {key: [number(row[key]) for row in splits] for key in keys}
-    ratio = split_ratio(head["protocol"], head["data"])
-    summaries = {key: metrics.summarise(values, ratio) for key, values in measured.items()}
-    return {
-        **head,
-        "splits": splits,
-        "mean": {key: summary.mean for key, summary in summaries.items()},
-        "interval95": {key: _pair(summary) for key, summary in summaries.items()},
-        **({"rounds": [rounds[k] for k in sorted(rounds)]} if rounds else {}),
-        **where_and_when(),
-    }
+    return measure(
+        lambda k: build(name, {**chosen, "random_state": k}), measured, range(seed, seed + splits),
+        name=name, about={"protocol": protocol, "data": data_of(observations)}, earlier=earlier,
+        after_split=after_split, verbose=verbose,
+    )  # fmt: skip
 
 
 def settings_under(protocol: str, observations: Observations) -> dict[str, Any]:
@@ -207,11 +157,6 @@ def settings_under(protocol: str, observations: Observations) -> dict[str, Any]:
             f"ratings go from {low:g} to {high:g}: use the protocol 'random'."
         )
     return {"unknown": PAPER_UNKNOWN}
-
-
-def number(score: float | None) -> float:
-    """Return a score; what JSON has as null could not be measured."""
-    return float("nan") if score is None else score
 
 
 def score(model: Any, test: Observations, levels: Any = None) -> dict[str, float]:
@@ -235,40 +180,6 @@ def score(model: Any, test: Observations, levels: Any = None) -> dict[str, float
     measured |= {"epochs": model.n_epochs_, "seconds": model.seconds_}
     measured["seconds_per_epoch"] = statistics.median(model.learning_curve_["seconds"])
     return measured
-
-
-def compare(a: Result, b: Result, metric: str = "rmse") -> metrics.PairedTest:
-    """Test two results on the same splits against each other, in pairs."""
-    values = [{row["seed"]: row.get(metric) for row in result["splits"]} for result in (a, b)]
-    alike = all(a[key] == b[key] for key in ("data", "protocol"))
-    if not alike or values[0].keys() != values[1].keys():
-        raise DataError("Results can only be compared over the same data and the same splits.")
-    if None in values[0].values() or None in values[1].values():
-        raise DataError(f"Both results need {metric!r} on every split, as a number.")
-    ratio = split_ratio(a["protocol"], a["data"])
-    first, second = (list(v.values()) for v in values)
-    return metrics.paired_test(first, second, ratio)
-
-
-def where_and_when() -> dict[str, Any]:
-    """Name the machine, the versions and the day, for a result to carry."""
-    packages = ("noisewise", "numpy", "numba", "scikit-learn")
-    return {
-        "machine": {
-            "cpu": _cpu(),
-            "cores": os.cpu_count(),
-            "system": f"{platform.system()} {platform.machine()}",
-            "python": platform.python_version(),
-            "packages": {name: version(name) for name in packages},
-            **_gpu(),
-        },
-        "date": datetime.datetime.now(datetime.UTC).date().isoformat(),
-    }
-
-
-def as_json(result: Result) -> str:
-    """Write a result as JSON; what could not be measured is null."""
-    return json.dumps(_finite(result), indent=1, default=str) + "\n"
 
 
 def _fit(model: Any, observations: Observations, split: Split) -> None:
@@ -321,35 +232,3 @@ def _time(observations: Observations) -> Any:
     if observations.time is None:
         raise DataError("The protocol 'time' needs the time of each rating: name its column.")
     return observations.time
-
-
-def _pair(summary: metrics.Summary) -> list[float]:
-    return [summary.low, summary.high]
-
-
-def _finite(value: Any) -> Any:
-    if isinstance(value, dict):
-        return {key: _finite(part) for key, part in value.items()}
-    if isinstance(value, list | tuple):
-        return [_finite(part) for part in value]
-    return None if isinstance(value, float) and not math.isfinite(value) else value
-
-
-def _gpu() -> dict[str, str]:
-    """Name the graphics card, if a model may have used one."""
-    torch = sys.modules.get("torch")
-    return {"gpu": torch.cuda.get_device_name()} if torch and torch.cuda.is_available() else {}
-
-
-def _cpu() -> str:
-    info = Path("/proc/cpuinfo")
-    if info.exists():
-        for line in _lines(info):
-            if line.startswith("model name"):
-                return line.split(":", 1)[1].strip()
-    return platform.processor() or "unknown"
-
-
-def _lines(path: Path) -> Iterator[str]:
-    with path.open() as file:
-        yield from file

@@ -1,17 +1,135 @@
-"""Results in one file: written after every split, and taken up where they stopped.
+"""Results: measured split by split, and kept in a file that is taken up where it stopped.
 
-A file holds one result, or a list of them, one per protocol.
+A file holds one result, or a list of them, one per protocol. It is written after every split, and
+nothing in it is believed when it is read back.
 """
 
 from __future__ import annotations
 
+import datetime
+import json
+import math
+import os
+import platform
+import sys
+from collections.abc import Callable, Iterable
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
+from noisewise.data import Observations
 from noisewise.documents import is_number, is_score, read_json
 from noisewise.errors import DataError
-from noisewise.evaluation.ratings import Result, as_json
+from noisewise.evaluation.comparison import Result, split_ratio, summarise
+from noisewise.showing import progress
 from noisewise.storage import write_bytes
+
+_WHOLE = {"model", "settings", "protocol", "data", "splits"}
+UNTOLD = {"random_state", "verbose"}  # settings that a result does not name
+
+
+def measure(
+    build: Callable[[int], Any],
+    score: Callable[[Any, int], dict[str, Any]],
+    seeds: Iterable[int],
+    *,
+    name: str | None,
+    about: dict[str, Any],
+    earlier: Result | None = None,
+    after_split: Callable[[Result], object] | None = None,
+    verbose: bool | None = None,
+) -> Result:
+    """Run a model over splits, and return what was measured with its mean and interval.
+
+    Parameters
+    ----------
+    build : callable
+        Makes a new model from the seed of a split.
+    score : callable
+        Fits a model to a split, given its seed, and returns its scores. What stands under "rounds"
+        is no score, but a list for each of several names.
+    seeds : iterable of int
+        Which splits.
+    name : str or None
+        What the result calls the model; its class if None.
+    about : dict
+        Protocol and data, as the result has them.
+    earlier : dict, optional
+        A result of the same model, settings, protocol and data: its splits are kept, and only those
+        that it lacks are run.
+    after_split : callable, optional
+        Called with the result so far after every split.
+    verbose : bool or None
+        Show a bar of splits: True always, False never; None on a terminal and in a notebook.
+
+    Returns
+    -------
+    dict
+        JSON-ready: model, settings, protocol, data, splits, mean, interval95, and where and when it
+        ran.
+    """
+    rows = {} if earlier is None else {row["seed"]: dict(row) for row in earlier["splits"]}
+    for part in (earlier or {}).get("rounds", ()):
+        rows.get(part["seed"], {})["rounds"] = {key: part[key] for key in part if key != "seed"}
+    for seed in progress(seeds, desc=name or "", unit="split", verbose=verbose):
+        model = build(seed)
+        head = {"model": name or type(model).__name__, "settings": settings_of(model), **about}
+        if earlier is not None:
+            check_same(earlier, head)
+        if seed in rows:
+            continue
+        rows[seed] = {"seed": seed, **score(model, seed)}
+        if after_split is not None:
+            after_split(_result(head, rows))
+    return _result(head, rows)
+
+
+def data_of(observations: Observations) -> dict[str, Any]:
+    """Return what a result says of its data."""
+    return {"observations": len(observations), "shape": list(observations.shape)}
+
+
+def check_same(earlier: Result, head: dict[str, Any]) -> None:
+    """Raise unless splits of an earlier result may stand beside new ones."""
+    for key, value in json.loads(as_json(head)).items():
+        if earlier[key] != value:
+            there, here = earlier[key], value
+            if isinstance(there, dict) and isinstance(here, dict):
+                differ = [k for k in {**there, **here} if there.get(k) != here.get(k)]
+                there, here = ({k: d.get(k) for k in differ} for d in (there, here))
+            raise DataError(
+                f"An earlier result can only be taken up with the same {key}; it has {there}, and "
+                f"this run {here}: write to another file, or remove the old one."
+            )
+
+
+def settings_of(model: Any) -> dict[str, Any]:
+    """Return the settings of a model and of models within it, as JSON has them, but for seeds."""
+    settings = model.get_params() if hasattr(model, "get_params") else {}
+    kept = {k: _plain(v) for k, v in settings.items() if k.rpartition("__")[2] not in UNTOLD}
+    plain: dict[str, Any] = json.loads(as_json(kept))
+    return plain
+
+
+def where_and_when() -> dict[str, Any]:
+    """Name the machine, the versions and the day, for a result to carry."""
+    packages = ("noisewise", "numpy", "numba", "scikit-learn")
+    return {
+        "machine": {
+            "cpu": _cpu(),
+            "cores": os.cpu_count(),
+            "system": f"{platform.system()} {platform.machine()}",
+            "python": platform.python_version(),
+            "packages": {name: version(name) for name in packages},
+            **_gpu(),
+        },
+        "date": datetime.datetime.now(datetime.UTC).date().isoformat(),
+    }
+
+
+def as_json(result: Result) -> str:
+    """Write a result as JSON; what could not be measured is null."""
+    return json.dumps(_finite(result), indent=1, default=str) + "\n"
 
 
 class Record:
@@ -87,6 +205,65 @@ def read_results(path: str | Path) -> list[Result]:
     return results
 
 
+def _result(head: dict[str, Any], rows: dict[int, Any]) -> Result:
+    ordered = [rows[seed] for seed in sorted(rows)]
+    splits = [{key: row[key] for key in row if key != "rounds"} for row in ordered]
+    keys = [
+        key
+        for key in splits[0]
+        if key != "seed" and all(is_score(row.get(key, "")) for row in splits)
+    ]
+    ratio = split_ratio(head["protocol"], head["data"])
+    found = {key: summarise([_number(row[key]) for row in splits], ratio) for key in keys}
+    rounds = [{"seed": row["seed"], **row["rounds"]} for row in ordered if "rounds" in row]
+    return {
+        **head,
+        "splits": splits,
+        "mean": {key: summary.mean for key, summary in found.items()},
+        "interval95": {key: [summary.low, summary.high] for key, summary in found.items()},
+        **({"rounds": rounds} if rounds else {}),
+        **where_and_when(),
+    }
+
+
+def _number(score: float | None) -> float:
+    """Return a score; what JSON has as null could not be measured."""
+    return float("nan") if score is None else score
+
+
+def _plain(value: Any) -> Any:
+    """Name models by their class; their settings stand beside them."""
+    if isinstance(value, dict):
+        return {key: _plain(part) for key, part in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(part) for part in value]
+    return type(value).__name__ if hasattr(value, "get_params") else value
+
+
+def _finite(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: _finite(part) for key, part in value.items()}
+    if isinstance(value, list | tuple):
+        return [_finite(part) for part in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value
+
+
+def _gpu() -> dict[str, str]:
+    """Name the graphics card, if a model may have used one."""
+    torch = sys.modules.get("torch")
+    return {"gpu": torch.cuda.get_device_name()} if torch and torch.cuda.is_available() else {}
+
+
+def _cpu() -> str:
+    info = Path("/proc/cpuinfo")
+    if info.exists():
+        with info.open() as lines:
+            for line in lines:
+                if line.startswith("model name"):
+                    return line.split(":", 1)[1].strip()
+    return platform.processor() or "unknown"
+
+
 def _is_split(row: Any) -> bool:
     if not isinstance(row, dict):
         return False
@@ -98,6 +275,3 @@ def _is_protocol(protocol: Any) -> bool:
     if isinstance(protocol, dict):
         return isinstance(protocol.get("kind"), str) and is_number(protocol.get("share"))
     return isinstance(protocol, str)
-
-
-_WHOLE = {"model", "settings", "protocol", "data", "splits"}

@@ -13,30 +13,20 @@ errors, so the median and the mean without the largest hundredth stand beside it
 from __future__ import annotations
 
 import inspect
-import json
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy import stats
 
 from noisewise import metrics
 from noisewise.data import Ids, Observations
 from noisewise.data.sensor_data import SENSOR, TIME, SensorData
 from noisewise.data.timestamps import checked_stamps
 from noisewise.errors import DataError, SettingError
-from noisewise.evaluation.ratings import (
-    UNTOLD,
-    Result,
-    as_json,
-    check_same,
-    number,
-    where_and_when,
-)
-from noisewise.evaluation.resplits import split_ratio
-from noisewise.showing import progress
+from noisewise.evaluation.comparison import Result
+from noisewise.evaluation.records import data_of, measure
 from noisewise.splits import Split, block_split, share_split
 
 PROTOCOLS = ("cells", "blocks")
@@ -45,7 +35,6 @@ SHARES = {"london-paper-size": (0.05, 0.10, 0.15, 0.20), "intel-2epoch": (0.2, 0
 OUTAGES = {"london-paper-size": 30 * 86_400.0, "intel-2epoch": 2 * 3_600.0}  # in seconds
 OUTAGE_SHARE = 0.2
 TRIM = 0.01
-SCORES = ("mse", "median_se", "trimmed_mse", "nll", "coverage90", "seconds")
 
 Floats = NDArray[np.float64]
 
@@ -105,35 +94,23 @@ def evaluate(
         raise SettingError(f"repeats must be 1 or more; got {repeats}.")
     check_protocol(protocol, outage)
     observations, units = data.observations, Units.of(data)
-    about = {
-        "protocol": protocol_of(protocol, share, outage),
-        "data": data_of(observations),
-    }
-    rows = {} if earlier is None else {row["seed"]: row for row in earlier["splits"]}
-    for k in progress(range(seed, seed + repeats), desc=name or "", unit="split", verbose=verbose):
-        model = build_model(k)
-        head = {"model": name or type(model).__name__, "settings": _settings(model), **about}
-        if earlier is not None:
-            check_same(earlier, head)
-        if k in rows:
-            continue
+
+    def measured(model: Any, k: int) -> dict[str, Any]:
         split = split_of(data, share, outage, k)
         seconds = _fit(model, observations, split)
         scores = score(model, observations.take(split.test), units)
-        rows[k] = {"seed": k, **scores, "seconds": seconds, **_choice(model)}
-        if after_split is not None:
-            after_split(_result(head, rows))
-    return _result(head, rows)
+        return {**scores, "seconds": seconds, **_choice(model)}
+
+    about = {"protocol": protocol_of(protocol, share, outage), "data": data_of(observations)}
+    return measure(
+        build_model, measured, range(seed, seed + repeats), name=name, about=about,
+        earlier=earlier, after_split=after_split, verbose=verbose,
+    )  # fmt: skip
 
 
 def protocol_of(kind: str, share: float, outage: float | None = None) -> dict[str, Any]:
     """Return a protocol as a result has it."""
     return {"kind": kind, "share": share, "outage_seconds": outage}
-
-
-def data_of(observations: Observations) -> dict[str, Any]:
-    """Return what a result says of its data."""
-    return {"observations": len(observations), "shape": list(observations.shape)}
 
 
 def as_sensors(observations: Observations) -> SensorData:
@@ -202,53 +179,6 @@ def trimmed_mean(values: Floats, share: float = TRIM) -> float:
     return float(np.sort(values)[: len(values) - int(share * len(values) + 1e-6)].mean())
 
 
-class Comparison(NamedTuple):
-    """Two models on the same splits: the test of the paper, and the one that pairs the splits."""
-
-    unpaired_pvalue: float
-    paired: metrics.PairedTest
-
-
-def compare(a: Result, b: Result, metric: str = "mse") -> Comparison:
-    """Test whether two results differ; ``paired.difference`` is below 0 if `a` is lower.
-
-    The paper's test takes the values of both models as two independent samples of equal variance
-    (Student's t, two-sided), though both ran on the same splits. Pairs make use of that; their test
-    also knows that random splits share most of their training parts.
-    """
-    alike = all(a[key] == b[key] for key in ("data", "protocol"))
-    values = [{row["seed"]: row.get(metric) for row in result["splits"]} for result in (a, b)]
-    if not alike or values[0].keys() != values[1].keys():
-        raise DataError("Results can only be compared over the same data and the same splits.")
-    if None in values[0].values() or None in values[1].values():
-        raise DataError(f"Both results need {metric!r} on every split, as a number.")
-    first, second = ([column[seed] for seed in values[0]] for column in values)
-    return compared(first, second, split_ratio(a["protocol"], a["data"]))
-
-
-def compared(a: Sequence[float], b: Sequence[float], test_ratio: float) -> Comparison:
-    """Test whether two models differ by their errors on the same splits, as ``compare`` does.
-
-    Parameters
-    ----------
-    a, b : sequence of float
-        Errors, one per split.
-    test_ratio : float
-        Size of a test part over that of its training part.
-    """
-    first, second = np.array(a, dtype=np.float64), np.array(b, dtype=np.float64)
-    return Comparison(_unpaired(first, second), metrics.paired_test(a, b, test_ratio))
-
-
-def _unpaired(a: Floats, b: Floats) -> float:
-    """P-value of the t-test of two samples; nan for one split, its limit where nothing varies."""
-    if len(a) < 2:
-        return float("nan")
-    if np.ptp(a) == 0 and np.ptp(b) == 0:
-        return float(a[0] == b[0])
-    return float(stats.ttest_ind(a, b).pvalue)
-
-
 def split_of(data: SensorData, share: float, outage: float | None, seed: int) -> Split:
     """Return a split into cells, or into blocks where there is an outage."""
     seen = data.observations
@@ -271,40 +201,9 @@ def _fit(model: Any, observations: Observations, split: Split) -> float:
     return time.perf_counter() - started
 
 
-def _result(head: dict[str, Any], rows: dict[int, Any]) -> Result:
-    splits = [rows[k] for k in sorted(rows)]
-    measured = {key: [number(row[key]) for row in splits] for key in SCORES}
-    ratio = split_ratio(head["protocol"], head["data"])
-    summaries = {key: metrics.summarise(values, ratio) for key, values in measured.items()}
-    return {
-        **head,
-        "splits": splits,
-        "mean": {key: summary.mean for key, summary in summaries.items()},
-        "interval95": {key: [summary.low, summary.high] for key, summary in summaries.items()},
-        **where_and_when(),
-    }
-
-
-def _settings(model: Any) -> dict[str, Any]:
-    """Return the settings of a model and of models within it, as JSON has them, but for seeds."""
-    settings = model.get_params() if hasattr(model, "get_params") else {}
-    kept = {k: _plain(v) for k, v in settings.items() if k.rpartition("__")[2] not in UNTOLD}
-    plain: dict[str, Any] = json.loads(as_json(kept))
-    return plain
-
-
 def _choice(model: Any) -> dict[str, str]:
     """Which of its candidates a model that chooses one took."""
     return {"choice": str(model.choice_)} if hasattr(model, "choice_") else {}
-
-
-def _plain(value: Any) -> Any:
-    """Name models by their class; their settings stand beside them."""
-    if isinstance(value, dict):
-        return {key: _plain(part) for key, part in value.items()}
-    if isinstance(value, list | tuple):
-        return [_plain(part) for part in value]
-    return type(value).__name__ if hasattr(value, "get_params") else value
 
 
 def check_protocol(protocol: str, outage: float | None) -> None:

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from noisewise.errors import SettingError
+from noisewise.evaluation.comparison import Result
 from noisewise.evaluation.ranges import (
     Range,
     Settings,
@@ -23,7 +24,6 @@ from noisewise.evaluation.ranges import (
     same_settings,
     space_of,
 )
-from noisewise.evaluation.ratings import Result
 from noisewise.evaluation.suggest import suggest
 from noisewise.evaluation.trials import Task, Trial, run_trial
 from noisewise.evaluation.tuned import Tuned, error

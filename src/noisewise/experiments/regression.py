@@ -19,7 +19,8 @@ import numpy.typing as npt
 
 from noisewise import metrics, storage
 from noisewise.errors import SettingError
-from noisewise.evaluation.ratings import as_json, where_and_when
+from noisewise.evaluation import comparison
+from noisewise.evaluation.records import as_json, where_and_when
 from noisewise.models.linear import DeviationRegressor
 from noisewise.report.canvas import Drawing, render
 from noisewise.report.regression import line_fits
@@ -130,7 +131,7 @@ def _world(seeds: int, n: int, growing: bool, told: bool) -> dict[str, Any]:
         points = draw_points(seed, n, growing=growing)
         for name, line in fits(points, told=told).items():
             errors[name].append(metrics.rmse(points.truth, line))
-    test = metrics.paired_test(errors["DLR"], errors["LR"])
+    test = comparison.paired_test(errors["DLR"], errors["LR"])
     return {
         "points": n,
         "lr_error": float(np.mean(errors["LR"])),

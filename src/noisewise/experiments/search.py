@@ -23,7 +23,8 @@ from noisewise import storage
 from noisewise.data import Observations, files
 from noisewise.errors import NoisewiseError, SettingError
 from noisewise.evaluation.ranges import same_settings
-from noisewise.evaluation.ratings import as_json, build, where_and_when
+from noisewise.evaluation.ratings import build
+from noisewise.evaluation.records import as_json, where_and_when
 from noisewise.showing import progress
 from noisewise.splits import rating_split
 

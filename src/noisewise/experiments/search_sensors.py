@@ -30,7 +30,7 @@ from noisewise.data.panel import Units
 from noisewise.data.sensor_data import SENSOR, SensorData
 from noisewise.data.sensors import named
 from noisewise.errors import DivergedError
-from noisewise.evaluation.ratings import as_json, where_and_when
+from noisewise.evaluation.records import as_json, where_and_when
 from noisewise.experiments.search import Space, Trial, draw
 from noisewise.models.deviation import DTF, PTF, DeviationFactorizer
 from noisewise.showing import progress

@@ -23,7 +23,7 @@ import numpy as np
 from noisewise import storage
 from noisewise.data import Observations, sensors
 from noisewise.engine import tucker
-from noisewise.evaluation.ratings import as_json, where_and_when
+from noisewise.evaluation.records import as_json, where_and_when
 from noisewise.evaluation.sensors import SHARES
 from noisewise.experiments.search import Space, draw
 from noisewise.models.tucker import TuckerFactorizer

@@ -14,10 +14,12 @@ import statistics
 from pathlib import Path
 from typing import Any
 
-from noisewise import metrics, storage
+from noisewise import storage
 from noisewise.data import Observations, files
-from noisewise.evaluation.ratings import as_json, build, where_and_when
-from noisewise.evaluation.resplits import split_ratio
+from noisewise.evaluation import comparison
+from noisewise.evaluation.comparison import split_ratio
+from noisewise.evaluation.ratings import build
+from noisewise.evaluation.records import as_json, where_and_when
 from noisewise.showing import progress
 from noisewise.splits import rating_split
 
@@ -68,7 +70,7 @@ def summary(rows: list[dict[str, Any]]) -> dict[str, Any]:
             for row, other in zip(own, base, strict=True)
         ]
         faster = sum(ratio < 1.0 for ratio in ratios)
-        test = metrics.paired_test(_by_split(own), _by_split(base), split_ratio("paper", {}))
+        test = comparison.paired_test(_by_split(own), _by_split(base), split_ratio("paper", {}))
         result[name] = {
             "seconds": statistics.median(seconds),
             "epochs": statistics.median(row["epochs"] for row in own),

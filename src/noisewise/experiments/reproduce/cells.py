@@ -19,7 +19,7 @@ from typing import Any
 
 from noisewise.documents import read_json
 from noisewise.errors import DataError
-from noisewise.evaluation.ratings import as_json
+from noisewise.evaluation.records import as_json
 from noisewise.storage import write_bytes
 
 # Settings that change no number: threads, bars, files, and what is remembered beside the model.

@@ -11,7 +11,7 @@ from functools import partial
 from itertools import pairwise
 from typing import Any
 
-from noisewise import metrics
+from noisewise.evaluation import comparison
 from noisewise.experiments.reproduce import small_worlds
 from noisewise.experiments.reproduce.cells import Cell
 from noisewise.experiments.reproduce.plan import Plan
@@ -103,7 +103,7 @@ def _rising(rows: list[Row]) -> list[Row]:
 def _over(repeats: list[Row]) -> Row:
     """Return mean and interval of all numbers of an experiment over its repeats."""
     flat = [dict(_flat(one)) for one in repeats]
-    found = {name: metrics.summarise([one[name] for one in flat]) for name in flat[0]}
+    found = {name: comparison.summarise([one[name] for one in flat]) for name in flat[0]}
     return {
         "mean": {name: one.mean for name, one in found.items()},
         "interval95": {name: [one.low, one.high] for name, one in found.items()},

@@ -10,7 +10,7 @@ from types import ModuleType
 from typing import Any
 
 from noisewise.errors import SettingError
-from noisewise.evaluation.ratings import as_json, where_and_when
+from noisewise.evaluation.records import as_json, where_and_when
 from noisewise.experiments.reproduce import (
     claims,
     curves,

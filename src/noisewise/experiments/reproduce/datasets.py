@@ -6,7 +6,7 @@ import math
 from functools import partial
 from typing import Any
 
-from noisewise.evaluation.sensors import data_of
+from noisewise.evaluation.records import data_of
 from noisewise.experiments.reproduce.cells import Cell, Numbers
 from noisewise.experiments.reproduce.plan import Plan
 from noisewise.experiments.reproduce.sources import Source

@@ -17,8 +17,8 @@ from numpy.typing import NDArray
 from noisewise import metrics
 from noisewise.data import Observations
 from noisewise.evaluation import ratings
-from noisewise.evaluation.resplits import split_ratio
-from noisewise.evaluation.sensors import data_of
+from noisewise.evaluation.comparison import split_ratio
+from noisewise.evaluation.records import data_of
 from noisewise.experiments.reproduce.cells import Cell, Numbers, settings_of
 from noisewise.experiments.reproduce.plan import Chosen, Plan
 from noisewise.experiments.reproduce.rating_cells import rating_cell

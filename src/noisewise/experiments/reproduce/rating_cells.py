@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from noisewise.evaluation import ratings
-from noisewise.evaluation.sensors import data_of
+from noisewise.evaluation.records import data_of
 from noisewise.experiments.reproduce.cells import Cell, Numbers, defaults_of, settings_of
 from noisewise.experiments.reproduce.plan import Chosen
 from noisewise.experiments.reproduce.sources import Source

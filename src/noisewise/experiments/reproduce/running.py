@@ -13,7 +13,7 @@ from typing import Any
 
 from noisewise.engine.threads import one_blas_thread
 from noisewise.errors import MissingExtraError, SettingError
-from noisewise.evaluation.ratings import where_and_when
+from noisewise.evaluation.records import where_and_when
 from noisewise.experiments.reproduce.cells import Cell, Store
 from noisewise.showing import progress
 

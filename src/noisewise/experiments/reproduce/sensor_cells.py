@@ -6,7 +6,7 @@ from functools import partial
 from typing import Any
 
 from noisewise.data.sensor_data import SENSOR, SensorData
-from noisewise.evaluation import sensors
+from noisewise.evaluation import records, sensors
 from noisewise.experiments.reproduce.cells import Cell, Numbers, defaults_of, settings_of
 from noisewise.experiments.reproduce.plan import Chosen
 from noisewise.experiments.reproduce.sources import Source
@@ -42,7 +42,7 @@ def sensor_cell(
         "model": chosen.model,
         "settings": settings_of(model),
         "protocol": sensors.protocol_of(kind, share, outage),
-        "data": sensors.data_of(data.observations),
+        "data": records.data_of(data.observations),
         "seed": seed,
     }
     labels = {

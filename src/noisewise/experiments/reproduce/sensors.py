@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from noisewise.evaluation.sensors import OUTAGE_SHARE, OUTAGES, SHARES, compared
+from noisewise.evaluation.comparison import compared
+from noisewise.evaluation.sensors import OUTAGE_SHARE, OUTAGES, SHARES
 from noisewise.experiments.reproduce.cells import Cell
 from noisewise.experiments.reproduce.plan import Plan
 from noisewise.experiments.reproduce.sensor_cells import sensor_cell

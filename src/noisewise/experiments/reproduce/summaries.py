@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from noisewise import metrics
-from noisewise.evaluation.resplits import split_ratio
+from noisewise.evaluation import comparison
+from noisewise.evaluation.comparison import split_ratio
 from noisewise.experiments.reproduce.cells import Cell
 
 RATIO = "test_ratio"  # of test part to training part: what intervals over splits need
@@ -97,7 +97,7 @@ def paired(
             seeds = sorted(one.keys() & other.keys())
             if seeds:
                 first, second = ([errors[seed] for seed in seeds] for errors in (one, other))
-                test = metrics.paired_test(first, second, _ratio(inside))
+                test = comparison.paired_test(first, second, _ratio(inside))
                 what = {**dict(zip(by, group, strict=True)), "a": a, "b": b}
                 tests.append({**what, "metric": metric, **test._asdict()})
     return corrected(tests, "t_pvalue", "wilcoxon_pvalue")
@@ -141,7 +141,7 @@ def _summary(group: list[Row], by: Sequence[str]) -> Row:
     ]
     ratio = _ratio(group)
     found = {
-        name: metrics.summarise([_number(row[name]) for row in group], ratio) for name in names
+        name: comparison.summarise([_number(row[name]) for row in group], ratio) for name in names
     }
     return {
         "mean": {name: one.mean for name, one in found.items()},

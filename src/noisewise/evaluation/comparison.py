@@ -1,0 +1,202 @@
+"""Tests over splits: means with their intervals, and two models on the same splits.
+
+Random splits of the same data share most of their training parts, so that what is measured on them
+scatters less than on new data. Nadeau and Bengio (2003) therefore take the variance of a mean over
+n splits to be ``1 / n + test_ratio`` times that of one split, in place of ``1 / n``.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from scipy import stats
+
+from noisewise import metrics
+from noisewise.errors import DataError
+
+Floats = NDArray[np.float64]
+Result = dict[str, Any]
+
+TENTH = ("random", "paper", "user")
+
+
+def split_ratio(protocol: Any, data: dict[str, Any]) -> float:
+    """Return the size of a test part over that of its training part, validation included.
+
+    Parameters
+    ----------
+    protocol : str or dict
+        As a result has it: the name of one for ratings, or one for sensors. None stands for
+        experiments on data that are drawn anew.
+    data : dict
+        Number of observations, and shape, as a result has them.
+
+    Returns
+    -------
+    float
+        0 where there is a single split, or none.
+
+    Examples
+    --------
+    >>> split_ratio("paper", {"observations": 1000, "shape": [60, 50]}) * 9
+    1.0
+    >>> split_ratio({"kind": "cells", "share": 0.2}, {"observations": 500, "shape": [10, 100]})
+    1.5
+    >>> split_ratio("time", {"observations": 1000, "shape": [60, 50]})
+    0.0
+    """
+    if protocol in TENTH:
+        return 1 / 9
+    if not isinstance(protocol, dict):
+        return 0.0
+    share: float = protocol["share"]
+    if protocol["kind"] == "blocks":
+        return share / (1 - share)
+    train = int(share * math.prod(data["shape"]) + 1e-6)  # as `share_split` counts them
+    return float((data["observations"] - train) / train)
+
+
+class Summary(NamedTuple):
+    """A mean over `n` splits and its 95 % interval."""
+
+    mean: float
+    low: float
+    high: float
+    n: int
+
+
+def summarise(values: ArrayLike, test_ratio: float = 0.0) -> Summary:
+    """Mean of one metric over splits, with the 95 % interval of Student's t.
+
+    The interval of one value is nan. A metric that is nan on one split is nan over all.
+
+    Random splits of the same data share most of their training parts, so that what is measured on
+    them scatters less than on new data. Nadeau and Bengio (2003) therefore take the variance of a
+    mean over n splits to be ``1 / n + test_ratio`` times that of one split, in place of ``1 / n``.
+
+    Parameters
+    ----------
+    values : sequence of float
+        One per split.
+    test_ratio : float
+        Size of a test part over that of its training part; 0 for values that are independent, such
+        as those of data drawn anew.
+    """
+    values = metrics.one_column("values", values)
+    mean, n = float(values.mean()), len(values)
+    reach = float("nan")
+    if n > 1:
+        reach = float(stats.t.ppf(0.975, n - 1)) * _standard_error(values, test_ratio)
+    return Summary(mean, mean - reach, mean + reach, n)
+
+
+class PairedTest(NamedTuple):
+    """Two methods on the same `n` splits: `difference` is the mean of a - b, below 0 if a is lower.
+
+    `low` and `high` are its 95 % interval; `wins` counts the splits where a is lower than b.
+    """
+
+    difference: float
+    low: float
+    high: float
+    t_pvalue: float
+    wilcoxon_pvalue: float
+    wins: int
+    n: int
+
+
+def paired_test(a: ArrayLike, b: ArrayLike, test_ratio: float = 0.0) -> PairedTest:
+    """Test whether a metric of method `a` differs from that of `b`, split by split (two-sided).
+
+    With a `test_ratio` the t-test and its interval are those of random splits of the same data, as
+    in `summarise`; Wilcoxon's test takes splits as independent.
+
+    When all differences are 0 both p-values are 1. When they are all equal but not 0, that of the
+    t-test is 0, its limit; with one split it is nan. The signed-rank test of Wilcoxon cannot go
+    below ``2 ** (1 - n)``: .0625 for five splits. Differences of rounding size count as 0.
+
+    Examples
+    --------
+    >>> result = paired_test([0.835, 0.833, 0.838], [0.838, 0.837, 0.840])
+    >>> round(result.difference, 4), round(result.t_pvalue, 3), result.wilcoxon_pvalue, result.wins
+    (-0.003, 0.035, 0.25, 3)
+    """
+    a, b = metrics.columns(a=a, b=b)
+    rounding = 64 * np.finfo(np.float64).eps * max(np.abs(a).max(), np.abs(b).max())
+    difference = np.where(np.abs(a - b) > rounding, a - b, 0.0)
+    changed = difference[difference != 0]
+    mean, low, high, n = summarise(difference, test_ratio)
+    if n == 1:
+        t_pvalue = float("nan")
+    elif np.ptp(difference) <= rounding:  # without spread the statistic is 0 / 0 or infinite
+        t_pvalue = float(len(changed) == 0)
+    else:
+        t = abs(mean) / _standard_error(difference, test_ratio)
+        t_pvalue = float(2 * stats.t.sf(t, n - 1))
+    wilcoxon_pvalue = float(stats.wilcoxon(changed).pvalue) if len(changed) else 1.0
+    wins = int(np.sum(difference < 0))
+    return PairedTest(mean, low, high, t_pvalue, wilcoxon_pvalue, wins, n)
+
+
+class Comparison(NamedTuple):
+    """Two models on the same splits: the test of the paper, and the one that pairs the splits."""
+
+    unpaired_pvalue: float
+    paired: PairedTest
+
+
+def usual_metric(result: Result) -> str:
+    """Return the error that results are ranked by: mse of sensors, rmse of ratings."""
+    return "mse" if any("mse" in row for row in result["splits"]) else "rmse"
+
+
+def compare(a: Result, b: Result, metric: str | None = None) -> Comparison:
+    """Test whether two results differ; ``paired.difference`` is below 0 if `a` is lower.
+
+    The paper's test takes the values of both models as two independent samples of equal variance
+    (Student's t, two-sided), though both ran on the same splits. Pairs make use of that; their test
+    also knows that random splits share most of their training parts.
+    """
+    metric = metric or usual_metric(a)
+    alike = all(a[key] == b[key] for key in ("data", "protocol"))
+    values = [{row["seed"]: row.get(metric) for row in result["splits"]} for result in (a, b)]
+    if not alike or values[0].keys() != values[1].keys():
+        raise DataError("Results can only be compared over the same data and the same splits.")
+    if None in values[0].values() or None in values[1].values():
+        raise DataError(f"Both results need {metric!r} on every split, as a number.")
+    first, second = ([column[seed] for seed in values[0]] for column in values)
+    return compared(first, second, split_ratio(a["protocol"], a["data"]))
+
+
+def compared(a: Sequence[float], b: Sequence[float], test_ratio: float) -> Comparison:
+    """Test whether two models differ by their errors on the same splits, as ``compare`` does.
+
+    Parameters
+    ----------
+    a, b : sequence of float
+        Errors, one per split.
+    test_ratio : float
+        Size of a test part over that of its training part.
+    """
+    first, second = np.array(a, dtype=np.float64), np.array(b, dtype=np.float64)
+    return Comparison(_unpaired(first, second), paired_test(a, b, test_ratio))
+
+
+def _unpaired(a: Floats, b: Floats) -> float:
+    """P-value of the t-test of two samples; nan for one split, its limit where nothing varies."""
+    if len(a) < 2:
+        return float("nan")
+    if np.ptp(a) == 0 and np.ptp(b) == 0:
+        return float(a[0] == b[0])
+    return float(stats.ttest_ind(a, b).pvalue)
+
+
+def _standard_error(values: Floats, test_ratio: float) -> float:
+    """Return the standard deviation of a mean over splits, two or more."""
+    if not test_ratio >= 0:
+        raise DataError(f"test_ratio must be 0 or more; got {test_ratio}.")
+    return float(values.std(ddof=1) * np.sqrt(1 / len(values) + test_ratio))
