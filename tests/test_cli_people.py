@@ -16,7 +16,8 @@ import typer
 from test_cli import QUICK, run
 
 import noisewise
-from noisewise import DeviationFactorizer, showing
+from noisewise import DeviationFactorizer
+from noisewise import progress as bars
 from noisewise.cli import app
 from noisewise.cli.checks import writable
 from noisewise.cli.shared import parsed
@@ -365,9 +366,9 @@ def test_progress_is_asked_for_or_silenced_for_all_commands(folder, capsys):
     words = ["fit", folder / "ratings.csv", "--out", folder / "bars.nw", *QUICK]
     assert run("--progress", *words) == 0
     assert "%" in capsys.readouterr().err
-    assert showing.always is True
+    assert bars.always is True
     assert run("--no-progress", *words) == 0
     assert capsys.readouterr().err == ""
     assert run(*words, "--set", "verbose=true") == 0
     assert "%" in capsys.readouterr().err
-    assert showing.always is None
+    assert bars.always is None

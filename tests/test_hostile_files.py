@@ -16,11 +16,10 @@ from noisewise.data import Ids, intel, laqn, limits, sensors
 from noisewise.data.asked import read_cells
 from noisewise.data.files import read
 from noisewise.data.gapped import read_gapped
-from noisewise.errors import DataError, SettingError
+from noisewise.errors import DataError, SettingError, listed
 from noisewise.evaluation.records import read_results
 from noisewise.evaluation.tuned import best_settings, read_tuned
 from noisewise.filling import fill_file
-from noisewise.showing import listed
 
 USERS, ITEMS = Ids.encode([1, 2], "user")[0], Ids.encode(["a", "b"], "item")[0]
 LAB = "2004-02-28 00:59:16.02785 3 1 19.9884 37.0933 45.08 2.69964\n"

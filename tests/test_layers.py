@@ -93,8 +93,6 @@ def test_the_engine_knows_no_tables_no_models_and_no_people():
                 (
                     "noisewise.engine",
                     "noisewise.errors",
-                    "noisewise.precision",
-                    "noisewise.showing",
                     "noisewise.storage",
                 )
             )

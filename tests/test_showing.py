@@ -13,11 +13,13 @@ import pytest
 from sklearn.base import BaseEstimator, clone
 
 import noisewise
-from noisewise import DataError, DeviationFactorizer, observe, showing
+from noisewise import DataError, DeviationFactorizer, observe
+from noisewise import progress as bars_of
 from noisewise.calibration import Calibration
+from noisewise.errors import brief, printable
 from noisewise.models.residual import ResidualFactorizer
+from noisewise.progress import progress
 from noisewise.report.page import Section, Table, page
-from noisewise.showing import brief, printable, progress
 
 NASTY = "\x1b[31mred\x07\u202eevil\u2066\x9b2J\r\n\ud800"
 UNSAFE = [c for c in NASTY if not c.isprintable()]
@@ -201,7 +203,7 @@ def bars(monkeypatch, *, stream, kernel=False, asked=None, told=None):
     fake = types.SimpleNamespace(get_ipython=lambda: shell)
     monkeypatch.setitem(sys.modules, "IPython", fake)
     monkeypatch.setattr(sys, "stderr", stream)
-    monkeypatch.setattr(showing, "always", told)
+    monkeypatch.setattr(bars_of, "always", told)
     if "TQDM_DISABLE" in os.environ:
         pytest.skip("TQDM_DISABLE silences bars.")
     for _ in progress(range(2), desc="\x1b[2Jwork", verbose=asked):

@@ -31,7 +31,7 @@ from noisewise import (
 )
 from noisewise.cli import app
 from noisewise.engine import training
-from noisewise.engine.stopping import CtrlC
+from noisewise.engine.threads import CtrlC
 from noisewise.evaluation import ratings, records
 from noisewise.experiments.reproduce.cells import Cell
 

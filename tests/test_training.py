@@ -9,11 +9,11 @@ import pytest
 from sklearn.base import clone
 
 from noisewise import BayesianFactorizer, observe, storage
-from noisewise.engine.checkpoints import Checkpoint
-from noisewise.engine.sgd.layout import EpochInfo, Layout, State
-from noisewise.engine.training import train
+from noisewise.engine.sgd.layout import Layout, State
+from noisewise.engine.training import EpochInfo, train
 from noisewise.errors import DataError, DivergedError, FitInterrupted, ModelFileError
 from noisewise.models import trained
+from noisewise.models.checkpoints import Checkpoint
 from noisewise.models.deviation import DeviationFactorizer
 
 
@@ -85,7 +85,7 @@ def test_monitor_says_which_number_must_improve(monitor, best):
 @pytest.mark.parametrize(("after", "best", "epochs"), [([3, 3, 3, 3], 1, 5), ([3, 0, 3, 3], 5, 7)])
 def test_patience_begins_after_the_warm_up(after, best, epochs):
     validate = curve(1, 2, 2, *after)
-    training = train(make_state(), count_up, epochs=7, patience=2, settle=3, validate=validate)
+    training = train(make_state(), count_up, epochs=7, patience=2, warmup=3, validate=validate)
     assert_is_of_epoch(training.chosen, best)
     assert len(training.curve) == epochs
 

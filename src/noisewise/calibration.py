@@ -14,8 +14,7 @@ import numpy as np
 import numpy.typing as npt
 from scipy.special import ndtri
 
-from noisewise.errors import DataError
-from noisewise.showing import brief
+from noisewise.errors import DataError, brief
 
 MAX_SCORES = 2_000  # kept of a large calibration set: its quantiles, rounded away from zero
 

@@ -6,8 +6,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from noisewise.errors import DataError
-from noisewise.showing import shortened
+from noisewise.errors import DataError, shortened
 
 
 def read_json(path: str | Path, what: str) -> Any:

@@ -1,4 +1,4 @@
-"""The exceptions noisewise raises on purpose, and its warnings.
+"""The exceptions noisewise raises on purpose, its warnings, and text that is safe to show.
 
 .. code-block:: text
 
@@ -17,16 +17,28 @@ Each also inherits from the builtin a caller would expect, so ``except ValueErro
 An interrupt is no error: it passes ``except Exception``, and ends whatever loop the fit was in.
 """
 
+import re
 import sys
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
+from dataclasses import fields, is_dataclass
 from typing import Any
 
-from noisewise.showing import printable
+import numpy as np
 
 PACKAGE = "noisewise."
+COARSE = 1e-4  # of the std: what may be lost in rounding
+SMALLEST, LARGEST = 1e-15, 1e15  # stds whose squares, and parts of these, single precision can hold
+
+# Control characters, with them the start of every escape code; surrogates, which cannot be
+# printed; separators of lines; and what turns the direction of text.
+_UNSAFE = re.compile(
+    "[\x00-\x1f\x7f-\x9f\ud800-\udfff\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]"
+)
+_LONGEST = 60  # of a single entry in the line of an object, or of a name in a message
+_SHOWN = 20  # names in a message
 
 _unsaid: ContextVar[tuple[str, ...]] = ContextVar("unsaid", default=())
 
@@ -110,3 +122,96 @@ def warn(message: str, category: type[Warning] = UserWarning) -> None:
     while frame.f_back is not None and frame.f_globals.get("__name__", "").startswith(PACKAGE):
         frame, level = frame.f_back, level + 1
     warnings.warn(printable(message), category, stacklevel=level)
+
+
+def too_coarse(largest: float, std: float) -> bool:
+    """Tell whether single precision is too coarse for values of this size and spread.
+
+    Examples
+    --------
+    >>> too_coarse(5.0, 1.1), too_coarse(101_330.0, 3.0), too_coarse(1e-22, 1e-23)
+    (False, True, True)
+    """
+    step = float(np.finfo(np.float32).eps) * largest
+    return step > COARSE * std or not SMALLEST <= std <= LARGEST
+
+
+def printable(text: object, *, keep: str = "") -> str:
+    r"""Return text with all that a terminal would obey, and not show, escaped as Python does.
+
+    Ids and names of columns come from files of others: on a terminal they must not move the
+    cursor, change what was printed before, or read in another order than they are stored in.
+
+    Parameters
+    ----------
+    text : object
+        What to show.
+    keep : str
+        Characters to leave as they are: line ends, where the text is one of several lines.
+
+    Examples
+    --------
+    >>> print(printable("\x1b[2Jann\u202e"))
+    \x1b[2Jann\u202e
+    """
+
+    def escaped(found: re.Match[str]) -> str:
+        character = found.group()
+        return character if character in keep else ascii(character)[1:-1]
+
+    return _UNSAFE.sub(escaped, str(text))
+
+
+def listed(names: Sequence[object]) -> str:
+    """Return names for a message: the first ones, cut where they are long, and how many more.
+
+    Examples
+    --------
+    >>> listed(["user", "item"])
+    'user, item'
+    >>> listed(range(1_000_000))[-23:]
+    '18, 19 and 999,980 more'
+    """
+    shown = ", ".join(shortened(name) for name in names[:_SHOWN])
+    more = len(names) - _SHOWN
+    return f"{shown} and {more:,} more" if more > 0 else shown
+
+
+def shortened(name: object) -> str:
+    """Return the beginning of a name that is too long for a message.
+
+    Examples
+    --------
+    >>> shortened("user"), len(shortened("u" * 1_000_000))
+    ('user', 63)
+    """
+    text = str(name)
+    return text if len(text) <= _LONGEST else text[:_LONGEST] + "..."
+
+
+def brief(thing: Any) -> str:
+    """Return an object of fields in a line: of arrays, their shape and type.
+
+    To be used as the ``__repr__`` of a dataclass or a named tuple.
+
+    Examples
+    --------
+    >>> from noisewise.recommend import Seen
+    >>> Seen(np.array([0, 1, 3]), np.array([4, 2, 7], dtype=np.int32))
+    Seen(starts=<3 int64>, columns=<3 int32>)
+    """
+    names = [field.name for field in fields(thing)] if is_dataclass(thing) else thing._fields
+    entries = ", ".join(f"{name}={_entry(getattr(thing, name))}" for name in names)
+    return f"{type(thing).__name__}({entries})"
+
+
+def _entry(value: Any) -> str:
+    if isinstance(value, np.ndarray):
+        return f"<{' x '.join(map(str, value.shape))} {value.dtype}>"
+    if isinstance(value, tuple | list) and type(value).__repr__ in (tuple.__repr__, list.__repr__):
+        if len(value) > 4:
+            return f"<{len(value)} {type(value[0]).__name__}>"
+        inside = ", ".join(map(_entry, value))
+        return f"({inside})" if isinstance(value, tuple) else f"[{inside}]"
+    text = printable(repr(value))
+    return text if len(text) <= _LONGEST else f"<{type(value).__name__}>"

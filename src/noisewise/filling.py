@@ -21,11 +21,11 @@ from noisewise.errors import DataError, SettingError
 from noisewise.imputer import DeviationImputer
 from noisewise.models.auto import AutoFactorizer
 from noisewise.noise import noise_model, noisy_series
+from noisewise.progress import progress
 from noisewise.report.canvas import require_matplotlib
 from noisewise.report.page import Table
 from noisewise.report.series import Trace
 from noisewise.report.series_page import Sensor, check_most, series_page
-from noisewise.showing import progress
 from noisewise.storage import write_bytes
 
 UNREAD = dict.fromkeys(("noise", "white", "drift", "white_std", "drift_std"), np.nan)

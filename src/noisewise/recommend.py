@@ -12,9 +12,8 @@ import numpy as np
 import numpy.typing as npt
 import scipy.sparse
 
-from noisewise.engine.sgd.factors import Moments
-from noisewise.engine.sgd.layout import Codes, Floats
-from noisewise.showing import brief
+from noisewise.engine.arrays import Codes, Floats, Moments
+from noisewise.errors import brief
 from noisewise.storage import Tensors, check_codes, take, take_starts
 
 CHUNK_CELLS = 4_000_000

@@ -25,8 +25,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from noisewise.errors import DataError
-from noisewise.showing import brief
+from noisewise.errors import DataError, brief
 
 Rows = NDArray[np.int64]
 

@@ -10,7 +10,7 @@ from typing import Annotated, Any
 
 import typer
 
-from noisewise import showing
+from noisewise import progress as bars
 from noisewise.cli import data
 from noisewise.cli.evaluate import compare, evaluate
 from noisewise.cli.impute import impute
@@ -81,7 +81,7 @@ def _common(
         ),
     ] = None,
 ) -> None:
-    showing.always = progress
+    bars.always = progress
     if show:
         print(version("noisewise"))
         raise typer.Exit

@@ -26,12 +26,11 @@ from noisewise.cli.shared import (
 )
 from noisewise.cli.tables import as_text, records, write_table
 from noisewise.data.asked import read_cells, typed
-from noisewise.errors import FitInterrupted, SettingError
+from noisewise.errors import FitInterrupted, SettingError, printable
 from noisewise.evaluation import ratings
 from noisewise.evaluation.demo import run_demo
 from noisewise.models import load
 from noisewise.models.rows import Rowwise
-from noisewise.showing import printable
 
 ModelFile = Annotated[Path, typer.Argument(help="A model that `fit` wrote.", show_default=False)]
 ModelName = Annotated[

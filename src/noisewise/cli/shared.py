@@ -15,13 +15,12 @@ from noisewise.cli.checks import choice, to_write
 from noisewise.data import Observations, files, sensors
 from noisewise.data.files import FORMATS
 from noisewise.data.sensor_data import SensorData
-from noisewise.errors import SettingError
+from noisewise.errors import SettingError, printable
 from noisewise.evaluation.ratings import MODELS
 from noisewise.evaluation.records import as_json
 from noisewise.evaluation.sensors import as_sensors
 from noisewise.evaluation.tuned import best_settings
 from noisewise.models.sensor_models import SENSOR_MODELS
-from noisewise.showing import printable
 
 ALL_MODELS = tuple(dict.fromkeys((*MODELS, *SENSOR_MODELS)))
 

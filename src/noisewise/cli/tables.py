@@ -10,8 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from noisewise import storage
-from noisewise.errors import MissingExtraError, SettingError
-from noisewise.showing import printable
+from noisewise.errors import MissingExtraError, SettingError, printable
 
 Table = dict[str, list[Any]]
 

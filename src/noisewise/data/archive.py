@@ -16,8 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from noisewise.data.limits import check_unpacked, most_unpacked
-from noisewise.errors import DataError
-from noisewise.showing import listed, shortened
+from noisewise.errors import DataError, listed, shortened
 
 _SUFFIX = ".npy"
 _HEADER = 2**14  # bytes; numpy itself refuses headers that are longer than 10,000

@@ -18,8 +18,7 @@ from noisewise.data.lines import Block, blocks, split_line, text_lines
 from noisewise.data.parquet import read_parquet
 from noisewise.data.tables import check_seconds
 from noisewise.data.text import id_fault, named_errors, time_fault, to_seconds
-from noisewise.errors import DataError
-from noisewise.showing import listed
+from noisewise.errors import DataError, listed
 
 Cells: TypeAlias = tuple[list[list[Any]], NDArray[Any] | None]
 

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple, NoReturn
 
-from noisewise.errors import DataError
-from noisewise.showing import listed, shortened
+from noisewise.errors import DataError, listed, shortened
 
 MOST_MODES = 32  # as many axes as numpy can index at once
 

@@ -18,7 +18,7 @@ from pathlib import Path, PurePosixPath
 from typing import IO, Any, Literal
 
 from noisewise.errors import DataError, MissingExtraError, SettingError
-from noisewise.showing import is_shown
+from noisewise.progress import is_shown
 
 TABLE = Path(__file__).with_name("sources.toml")
 SECONDS = 30  # to wait for a server that says nothing

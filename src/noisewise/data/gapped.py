@@ -19,8 +19,7 @@ from noisewise.data.netcdf import read_netcdf
 from noisewise.data.rows import Rows, holes_of
 from noisewise.data.text import named_errors
 from noisewise.data.times import time_mode
-from noisewise.errors import DataError, SettingError
-from noisewise.showing import listed
+from noisewise.errors import DataError, SettingError, listed
 
 KINDS = {
     ".csv": "text", ".tsv": "text", ".txt": "text", ".parquet": "parquet",

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from noisewise.data.tables import check_ids
-from noisewise.showing import printable
+from noisewise.errors import printable
 
 Codes: TypeAlias = NDArray[np.int32]
 

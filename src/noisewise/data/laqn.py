@@ -36,8 +36,7 @@ from noisewise.data.sensor_data import (
     gather,
 )
 from noisewise.data.text import named_errors
-from noisewise.errors import DataError
-from noisewise.showing import shortened
+from noisewise.errors import DataError, shortened
 
 DAY, HOUR = 86_400.0, 3_600.0
 

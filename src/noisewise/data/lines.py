@@ -19,8 +19,7 @@ from noisewise.data.limits import (
     check_unpacked,
     most_unpacked,
 )
-from noisewise.errors import DataError
-from noisewise.showing import listed
+from noisewise.errors import DataError, listed
 
 if TYPE_CHECKING:
     from _csv import Reader

@@ -12,8 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from noisewise.data.limits import check_unpacked, most_unpacked
-from noisewise.errors import DataError, MissingExtraError
-from noisewise.showing import listed, shortened
+from noisewise.errors import DataError, MissingExtraError, listed, shortened
 from noisewise.storage import write_bytes
 
 _HDF5 = b"\x89HDF\r\n\x1a\n"

@@ -34,7 +34,7 @@ from noisewise.data.ids import Codes, Ids
 from noisewise.data.observations import Observations, assemble
 from noisewise.data.text import join, named_errors
 from noisewise.errors import DataError
-from noisewise.showing import progress
+from noisewise.progress import progress
 
 DAY = 86_400
 

@@ -25,8 +25,7 @@ from noisewise.data.duplicates import Duplicates
 from noisewise.data.ids import Codes, Ids
 from noisewise.data.observations import Observations, assemble
 from noisewise.data.tables import check_seconds, check_values
-from noisewise.errors import DataError
-from noisewise.showing import listed
+from noisewise.errors import DataError, listed
 
 
 class _Mode(NamedTuple):

@@ -21,8 +21,7 @@ from noisewise.data.duplicates import Duplicates, Groups, check_duplicates, grou
 from noisewise.data.ids import Codes, Ids
 from noisewise.data.parts import default_names, known_parts, parts_of
 from noisewise.data.tables import Column, check_seconds, check_values
-from noisewise.errors import DataError
-from noisewise.showing import printable
+from noisewise.errors import DataError, printable
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)

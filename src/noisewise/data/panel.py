@@ -17,8 +17,7 @@ from noisewise.data.ids import Codes, Ids
 from noisewise.data.observations import encode_ids, id_columns
 from noisewise.data.tables import check_ids
 from noisewise.data.timestamps import read_stamps
-from noisewise.errors import DataError, SettingError
-from noisewise.precision import too_coarse
+from noisewise.errors import DataError, SettingError, too_coarse
 
 SENSOR = "sensor"  # what the mode that is the type of sensor is called, as a rule
 FLOOR = 1e-12  # the variance of what is constant, as a share of its square

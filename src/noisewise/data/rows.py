@@ -20,8 +20,7 @@ from noisewise.data.digits import to_float
 from noisewise.data.lines import blocks, split_line, text_lines
 from noisewise.data.parquet import read_parquet, require_pyarrow
 from noisewise.data.timestamps import read_stamps
-from noisewise.errors import DataError
-from noisewise.showing import listed
+from noisewise.errors import DataError, listed
 from noisewise.storage import write_bytes
 
 DELIMITERS = (",", ";", "\t")

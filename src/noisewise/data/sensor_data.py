@@ -20,8 +20,7 @@ from noisewise.data.duplicates import Duplicates, check_duplicates, group_cells
 from noisewise.data.ids import Codes, Ids
 from noisewise.data.observations import Observations, assemble
 from noisewise.data.tables import check_values
-from noisewise.errors import DataError
-from noisewise.showing import brief
+from noisewise.errors import DataError, brief
 
 Repeats: TypeAlias = Duplicates | Literal["first"]
 Coordinates: TypeAlias = dict[Any, tuple[float, float]]

@@ -19,8 +19,7 @@ import scipy.sparse
 from numpy.typing import NDArray
 from sklearn.exceptions import DataConversionWarning
 
-from noisewise.errors import DataError, warn
-from noisewise.precision import fitting
+from noisewise.errors import DataError, too_coarse, warn
 
 # Frame types that turn into a numpy array of numbers without loss.
 _NUMPY_TYPES = (
@@ -29,6 +28,7 @@ _NUMPY_TYPES = (
     *(nw.Float32, nw.Float64),
 )
 
+_CHUNK = 1_000_000  # values whose squares are held at a time
 _FARTHEST = 2.0**53  # seconds from 1970: beyond, floats do not tell one from the next
 
 
@@ -310,3 +310,30 @@ def _refuse_shape(n_dimensions: int) -> NoReturn:
         f"Expected 2D array, got {n_dimensions}D array instead: X needs one id column per mode. "
         "Reshape your data; a single cell is written [('ann', 'Alien')]."
     )
+
+
+def fitting(values: NDArray[Any]) -> NDArray[Any]:
+    """Return finite values in single precision where that is enough, else in double.
+
+    NDArray[Any] that are all alike are single if that does not change them.
+
+    Examples
+    --------
+    >>> fitting(np.array([1.0, 3.5, 5.0])).dtype, fitting(1e8 + np.array([1.0, 3.5, 5.0])).dtype
+    (dtype('float32'), dtype('float64'))
+    """
+    single = values.astype(np.float32)
+    if not len(values):
+        return single
+    low, high = float(values.min()), float(values.max())
+    if low == high:
+        coarse = float(single[0]) != low
+    else:
+        coarse = too_coarse(max(abs(low), abs(high)), _std(values))
+    return values.astype(np.float64) if coarse else single
+
+
+def _std(values: NDArray[Any]) -> float:
+    mean = float(values.mean(dtype=np.float64))
+    chunks = (values[k : k + _CHUNK].astype(np.float64) for k in range(0, len(values), _CHUNK))
+    return math.sqrt(sum(float(np.square(chunk - mean).sum()) for chunk in chunks) / len(values))

@@ -22,9 +22,9 @@ from noisewise.data.duplicates import Duplicates
 from noisewise.data.ids import Codes, Ids
 from noisewise.data.lines import Block, blocks, split_line, text_lines
 from noisewise.data.observations import Observations, assemble
+from noisewise.data.tables import fitting
 from noisewise.errors import DataError
-from noisewise.precision import fitting
-from noisewise.showing import progress
+from noisewise.progress import progress
 
 _LARGEST = float(np.finfo(np.float32).max)
 _UNIX_1973 = 10**8

@@ -14,8 +14,9 @@ import numpy as np
 import numpy.typing as npt
 
 from noisewise.engine.als import Array, Grouped, gathered
-from noisewise.engine.sgd.factors import Counts, Factors, Side
-from noisewise.engine.sgd.layout import BIAS, LINE, Codes, Floats, Params, State, aligned_zeros
+from noisewise.engine.arrays import Codes, Counts, Floats
+from noisewise.engine.sgd.factors import Factors, Side
+from noisewise.engine.sgd.layout import BIAS, LINE, Params, State, aligned_zeros
 from noisewise.engine.threads import one_blas_thread
 from noisewise.engine.variational import Common, Posterior, packed, posterior_rows
 

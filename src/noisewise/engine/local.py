@@ -21,10 +21,11 @@ import numpy as np
 import numpy.typing as npt
 from numba import njit
 
-from noisewise.engine.sgd.layout import Codes, EpochInfo, Floats
+from noisewise.engine.arrays import Codes, Floats
 from noisewise.engine.sgd.strata import CHUNK, LEAST_VARIANCE, arrange
 from noisewise.engine.threads import in_threads
-from noisewise.showing import brief
+from noisewise.engine.training import EpochInfo
+from noisewise.errors import brief
 from noisewise.storage import Tensors, take, take_real, take_whole
 
 Kernel = TypeVar("Kernel", bound=Callable[..., Any])

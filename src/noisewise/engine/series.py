@@ -19,7 +19,7 @@ import numpy.typing as npt
 from numba import njit
 
 from noisewise.engine.threads import chunks, dealt, in_threads
-from noisewise.showing import brief
+from noisewise.errors import brief
 
 Array = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]

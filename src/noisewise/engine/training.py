@@ -8,20 +8,121 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import replace
-from typing import Any, Literal
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any, Generic, Literal, Protocol, Self, TypeVar
 
 import numpy as np
+import numpy.typing as npt
 
-from noisewise.engine.checkpoints import Carried, Checkpoint, S, Training
-from noisewise.engine.sgd.layout import EpochInfo
-from noisewise.engine.stopping import CtrlC
+from noisewise.engine.threads import CtrlC
 from noisewise.errors import DivergedError
-from noisewise.showing import progress
 
+
+@dataclass(frozen=True)
+class EpochInfo:
+    """What one epoch reports: squared error and likelihood over what it trained on."""
+
+    epoch: int
+    train_rmse: float
+    train_nll: float
+    validation_rmse: float | None = None
+    validation_nll: float | None = None
+    seconds: float = 0.0
+
+
+class Carried(Protocol):
+    """What a backend carries from epoch to epoch, and a checkpoint keeps."""
+
+    @property
+    def epoch(self) -> int:
+        """Number of finished epochs."""
+
+    def copy(self) -> Self:
+        """Return a state of its own, to be kept while training goes on."""
+
+    def is_finite(self) -> bool:
+        """Whether every number is finite."""
+
+    def pack(self) -> tuple[dict[str, Any], dict[str, npt.NDArray[Any]]]:
+        """Header and tensors of a checkpoint."""
+
+    def restored(
+        self, path: Path, header: dict[str, Any], tensors: dict[str, npt.NDArray[Any]]
+    ) -> Self:
+        """Return a state like this one with what ``pack`` gave; the file is not trusted."""
+
+
+S = TypeVar("S", bound=Carried)
 Step = Callable[[S], EpochInfo]
 Validate = Callable[[S], tuple[float, float]]
 Callback = Callable[[EpochInfo, Any], bool | None]
+BestEpoch = Callable[[list[EpochInfo]], int]
+
+
+@dataclass
+class Training(Generic[S]):
+    """What a training has come to: the last state, the best one, and the curve up to here."""
+
+    state: S
+    curve: list[EpochInfo] = field(default_factory=list)
+    best: S | None = None
+    stopped: bool = False  # by a callback
+    interrupted: bool = False  # by Ctrl-C, after an epoch that was finished
+
+    @property
+    def chosen(self) -> S:
+        """The best state where one was looked for, else the last."""
+        return self.state if self.best is None else self.best
+
+
+class Checkpointing(Protocol):
+    """Where a training is kept, so that it can be taken up where it was stopped."""
+
+    def resumed(
+        self, state: S, epochs: int, watched: bool, best: BestEpoch | None
+    ) -> Training[S] | None:
+        """Return what a training had come to, or None if nothing was kept of one.
+
+        Parameters
+        ----------
+        state
+            One to start from, of the same shape.
+        epochs
+            How many there are at most.
+        watched
+            Whether held-out data were looked at.
+        best
+            Returns the epoch that was best, if the state after it is kept.
+        """
+
+    def is_due(self, epoch: int, waited: float) -> bool:
+        """Whether to keep the state after this epoch, so many seconds after the last one."""
+
+    def keep(self, training: Training[Any]) -> None:
+        """Keep what a training has come to."""
+
+
+class Bar:
+    """A progress bar that shows nothing; another has the same methods, as those of tqdm have."""
+
+    unit = "epoch"
+
+    def __init__(self, total: int, initial: int) -> None:
+        self.total, self.n = total, initial
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        pass
+
+    def update(self) -> None:
+        """Go on by an epoch."""
+        self.n += 1
+
+    def set_postfix_str(self, text: str, refresh: bool) -> None:
+        """Show what the last epoch reported."""
 
 
 def train(
@@ -32,79 +133,95 @@ def train(
     validate: Validate[S] | None = None,
     patience: int | None = None,
     monitor: Literal["rmse", "nll"] = "rmse",
-    settle: int = 0,
+    warmup: int = 0,
     keep_best: bool = True,
     callbacks: Sequence[Callback] = (),
-    checkpoint: Checkpoint | None = None,
-    label: str = "fit",
-    unit: str = "epoch",
-    verbose: bool | None = None,
+    checkpoint: Checkpointing | None = None,
+    bar: Callable[..., Any] = Bar,
     advice: str = "",
 ) -> Training[S]:
     """Run epochs until there are enough, or until validation no longer improves.
 
     Parameters
     ----------
-    state
-        Where to start; it is changed.
-    step
-        One epoch of a backend.
+    state, step
+        Where to start, which is changed; one epoch of a backend.
     epochs
         How many at most.
     validate
         RMSE and NLL of a state on held-out data. Without it nothing is stopped early.
-    patience
-        Epochs without an improvement of ``monitor`` after which to stop; None never stops.
-    settle
-        Epochs of a warm-up: always run, and not counted by ``patience``.
+    patience, warmup
+        Epochs without an improvement of ``monitor`` after which to stop; None never stops. Those of
+        the warm-up are always run, and not counted.
     keep_best
         Keep a copy of the state that validates best. Without it the last state counts: a sampler
         has no best one.
     callbacks
-        Called after each epoch; one that returns True stops the training. A KeyboardInterrupt of
-        theirs counts as Ctrl-C, which ends training after the epoch in which it was pressed.
+        Called after each epoch; one that returns True stops the training. Their KeyboardInterrupt
+        counts as Ctrl-C, which ends training after the epoch in which it was pressed.
     checkpoint
-        If its file exists, training goes on from there, with the same bits as if never stopped.
-    label, unit, advice
-        Name and unit on the progress bar; what to try when the numbers blow up.
-    verbose
-        Whether to show the bar: True always, False never; None on a terminal and in a notebook.
+        If it has kept a training, that goes on, with the same bits as if never stopped.
+    bar, advice
+        What a progress bar is made with; what to try when the numbers blow up.
     """
-    training = Training(state)
-    if checkpoint is not None and checkpoint.path.exists():
-        watched = validate is not None
-        best = (lambda curve: _best(curve, monitor).epoch) if watched and keep_best else None
-        training = checkpoint.resumed(state, epochs, watched, best)
-    written = time.monotonic()
-    bar = progress(
-        total=epochs, initial=training.state.epoch, desc=label, unit=unit, verbose=verbose,
-        delay=0.5, leave=False, dynamic_ncols=True,
-    )  # fmt: skip
-    words = f"Stopping after this {unit}; press Ctrl-C again to stop at once."
-    with bar, CtrlC(words) as ctrl_c:
-        while not (ctrl_c.pressed or _finished(training, epochs, patience, monitor, settle)):
-            started = time.perf_counter()
-            info = _stepped(step, training.state, advice)
-            _check_finite(info, training.state, advice)
-            if validate is not None:
-                rmse, nll = validate(training.state)
-                info = replace(info, validation_rmse=rmse, validation_nll=nll)
-            info = replace(info, seconds=time.perf_counter() - started)
-            training.curve.append(info)
+    training = _started(state, epochs, validate is not None, keep_best, monitor, checkpoint)
+    shown, written = bar(total=epochs, initial=training.state.epoch), time.monotonic()
+    words = f"Stopping after this {shown.unit}; press Ctrl-C again to stop at once."
+    with shown, CtrlC(words) as ctrl_c:
+        while not (ctrl_c.pressed or _finished(training, epochs, patience, monitor, warmup)):
+            info = _epoch(training, step, validate, advice)
             if validate is not None and keep_best and _best(training.curve, monitor) == info:
                 training.best = training.state.copy()
-            bar.set_postfix_str(_summary(info), refresh=False)
-            bar.update()
+            shown.set_postfix_str(_summary(info), refresh=False)
+            shown.update()
             try:
                 for callback in callbacks:
                     training.stopped |= bool(callback(info, training.state))
             except KeyboardInterrupt:
                 ctrl_c.pressed = True
-            if checkpoint is not None and _is_due(checkpoint, info.epoch, written):
+            waited = time.monotonic() - written
+            if checkpoint is not None and checkpoint.is_due(info.epoch, waited):
                 checkpoint.keep(training)
                 written = time.monotonic()
-    training.interrupted = ctrl_c.pressed
-    if training.interrupted and not training.curve:
+    return _ended(training, ctrl_c.pressed, shown.unit, checkpoint)
+
+
+def _started(
+    state: S,
+    epochs: int,
+    watched: bool,
+    keep_best: bool,
+    monitor: str,
+    checkpoint: Checkpointing | None,
+) -> Training[S]:
+    """Return a training that was kept, or else one that has done nothing yet."""
+    kept = None
+    if checkpoint is not None:
+        best = (lambda curve: _best(curve, monitor).epoch) if watched and keep_best else None
+        kept = checkpoint.resumed(state, epochs, watched, best)
+    return Training(state) if kept is None else kept
+
+
+def _epoch(
+    training: Training[S], step: Step[S], validate: Validate[S] | None, advice: str
+) -> EpochInfo:
+    """Run an epoch, and add what it reports to the curve."""
+    started = time.perf_counter()
+    info = _stepped(step, training.state, advice)
+    _check_finite(info, training.state, advice)
+    if validate is not None:
+        rmse, nll = validate(training.state)
+        info = replace(info, validation_rmse=rmse, validation_nll=nll)
+    info = replace(info, seconds=time.perf_counter() - started)
+    training.curve.append(info)
+    return info
+
+
+def _ended(
+    training: Training[S], interrupted: bool, unit: str, checkpoint: Checkpointing | None
+) -> Training[S]:
+    training.interrupted = interrupted
+    if interrupted and not training.curve:
         raise KeyboardInterrupt(f"Training was interrupted before its first {unit}.")
     if checkpoint is not None:
         checkpoint.keep(training)
@@ -112,14 +229,14 @@ def train(
 
 
 def _finished(
-    training: Training[S], epochs: int, patience: int | None, monitor: str, settle: int
+    training: Training[S], epochs: int, patience: int | None, monitor: str, warmup: int
 ) -> bool:
     done = training.state.epoch
     if training.stopped or done >= epochs:
         return True
     if patience is None or training.best is None:
         return False
-    return done - max(_best(training.curve, monitor).epoch, settle) >= patience
+    return done - max(_best(training.curve, monitor).epoch, warmup) >= patience
 
 
 def _best(curve: list[EpochInfo], monitor: str) -> EpochInfo:
@@ -150,9 +267,3 @@ def _summary(info: EpochInfo) -> str:
         f"rmse {info.train_rmse:.4f}, held-out {info.validation_rmse:.4f}, "
         f"nll {info.validation_nll:.4f}"
     )
-
-
-def _is_due(checkpoint: Checkpoint, epoch: int, written: float) -> bool:
-    by_epochs = checkpoint.epochs is not None and epoch % checkpoint.epochs == 0
-    waited = time.monotonic() - written
-    return by_epochs or (checkpoint.minutes is not None and waited >= 60 * checkpoint.minutes)

@@ -18,8 +18,10 @@ import scipy.sparse
 from numba import njit
 from scipy.sparse.linalg import svds
 
-from noisewise.engine.sgd.layout import ADAGRAD_START, EpochInfo, Floats
+from noisewise.engine.arrays import Floats
+from noisewise.engine.sgd.layout import ADAGRAD_START
 from noisewise.engine.threads import CHUNK, in_threads, one_blas_thread
+from noisewise.engine.training import EpochInfo
 from noisewise.errors import DivergedError
 from noisewise.storage import Tensors, take, take_real, take_whole
 

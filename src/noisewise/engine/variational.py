@@ -29,8 +29,7 @@ from scipy.special import digamma, gammaln
 
 from noisewise.engine.als import Array, Grouped, gathered, inverted, unpacked
 from noisewise.engine.threads import in_threads, one_blas_thread
-from noisewise.errors import ModelFileError
-from noisewise.showing import brief
+from noisewise.errors import ModelFileError, brief
 from noisewise.storage import Tensors, take, take_real, take_whole
 
 CHUNK = 256  # rows that one task works on

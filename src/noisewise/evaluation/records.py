@@ -21,7 +21,7 @@ from noisewise.data import Observations
 from noisewise.documents import is_number, is_score, read_json
 from noisewise.errors import DataError
 from noisewise.evaluation.comparison import Result, split_ratio, summarise
-from noisewise.showing import progress
+from noisewise.progress import progress
 from noisewise.storage import write_bytes
 
 _WHOLE = {"model", "settings", "protocol", "data", "splits"}

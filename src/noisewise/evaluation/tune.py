@@ -27,7 +27,7 @@ from noisewise.evaluation.ranges import (
 from noisewise.evaluation.suggest import suggest
 from noisewise.evaluation.trials import Task, Trial, run_trial
 from noisewise.evaluation.tuned import Tuned, error
-from noisewise.showing import progress
+from noisewise.progress import progress
 
 METHODS = ("random", "bayes")
 

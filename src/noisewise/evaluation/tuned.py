@@ -8,12 +8,11 @@ from pathlib import Path
 from typing import Any
 
 from noisewise.documents import is_number, is_score, read_json
-from noisewise.errors import DataError, SettingError
+from noisewise.errors import DataError, SettingError, listed, shortened
 from noisewise.evaluation.comparison import Result
 from noisewise.evaluation.ranges import Settings, as_tuples
 from noisewise.evaluation.records import as_json, where_and_when
 from noisewise.evaluation.trials import Trial
-from noisewise.showing import listed, shortened
 from noisewise.storage import write_bytes
 
 FORMAT = 1

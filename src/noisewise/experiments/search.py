@@ -25,7 +25,7 @@ from noisewise.errors import NoisewiseError, SettingError
 from noisewise.evaluation.ranges import same_settings
 from noisewise.evaluation.ratings import build
 from noisewise.evaluation.records import as_json, where_and_when
-from noisewise.showing import progress
+from noisewise.progress import progress
 from noisewise.splits import rating_split
 
 Space = dict[str, Any]  # a pair is drawn log-uniformly, a list evenly, all else is fixed

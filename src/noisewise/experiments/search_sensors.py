@@ -33,7 +33,7 @@ from noisewise.errors import DivergedError
 from noisewise.evaluation.records import as_json, where_and_when
 from noisewise.experiments.search import Space, Trial, draw
 from noisewise.models.deviation import DTF, PTF, DeviationFactorizer
-from noisewise.showing import progress
+from noisewise.progress import progress
 from noisewise.splits import share_split
 
 TASKS = (("london-paper-size", 0.05), ("london-paper-size", 0.2), ("intel-2epoch", 0.4))

@@ -27,7 +27,7 @@ from noisewise.evaluation.records import as_json, where_and_when
 from noisewise.evaluation.sensors import SHARES
 from noisewise.experiments.search import Space, draw
 from noisewise.models.tucker import TuckerFactorizer
-from noisewise.showing import progress
+from noisewise.progress import progress
 from noisewise.splits import share_split
 
 DATA = "london-paper-size"

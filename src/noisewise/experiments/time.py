@@ -20,7 +20,7 @@ from noisewise.evaluation import comparison
 from noisewise.evaluation.comparison import split_ratio
 from noisewise.evaluation.ratings import build
 from noisewise.evaluation.records import as_json, where_and_when
-from noisewise.showing import progress
+from noisewise.progress import progress
 from noisewise.splits import rating_split
 
 MODELS = ("biased-mf", "dmf", "dmf-paper")

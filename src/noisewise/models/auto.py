@@ -20,8 +20,8 @@ from noisewise.calibration import Calibration
 from noisewise.data import Observations, observe
 from noisewise.data.panel import Units, sensor_modes, series_keys
 from noisewise.data.timestamps import checked_stamps
+from noisewise.engine.arrays import Moments
 from noisewise.engine.series import Array, Ints, Series
-from noisewise.engine.sgd.factors import Moments
 from noisewise.errors import ModelFileError, SettingError, unsaid
 from noisewise.models.base import Factorizer
 from noisewise.models.changing import in_one_step

@@ -14,12 +14,11 @@ import numpy as np
 import numpy.typing as npt
 
 from noisewise.data import Observations
-from noisewise.engine.sgd.factors import Counts
-from noisewise.engine.sgd.layout import EpochInfo
+from noisewise.engine.arrays import Counts, standardised
 from noisewise.engine.sgd.strata import LEAST_VARIANCE
+from noisewise.engine.training import EpochInfo
 from noisewise.models.fitting import mean_and_std
 from noisewise.models.torch_state import Cells, Tensor, TorchState
-from noisewise.precision import standardised
 
 START_STD = 0.003  # of the first weights: many inputs must not saturate a unit
 

@@ -17,8 +17,9 @@ from scipy.special import expit
 
 from noisewise import storage
 from noisewise.data import Observations
+from noisewise.engine.arrays import Codes, Floats
 from noisewise.engine.sgd.factors import Factors, Side
-from noisewise.engine.sgd.layout import BIAS, LINE, Codes, Floats, Params, State, aligned_zeros
+from noisewise.engine.sgd.layout import BIAS, LINE, Params, State, aligned_zeros
 from noisewise.engine.sgd.strata import LEAST_VARIANCE
 from noisewise.models.autoencoder import Network, balanced
 from noisewise.models.fitting import count_rows

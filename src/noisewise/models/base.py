@@ -20,8 +20,7 @@ from noisewise import storage
 from noisewise.calibration import Calibration, normal_half_width
 from noisewise.data import Ids, Observations, encode_ids, observe, warn_of_unknown
 from noisewise.data.tables import has_names
-from noisewise.engine.sgd.factors import Moments
-from noisewise.engine.sgd.layout import Codes, Floats
+from noisewise.engine.arrays import Codes, Floats, Moments
 from noisewise.errors import DivergedError, ModelFileError, warn
 from noisewise.filed_ids import pack_ids, unpack_ids
 from noisewise.models.changing import at_one_moment, in_one_step

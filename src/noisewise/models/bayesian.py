@@ -27,22 +27,21 @@ from noisewise.data import (
     observe,
     warn_of_unknown,
 )
-from noisewise.engine.checkpoints import Checkpoint, Training
+from noisewise.engine.arrays import Codes, Floats, Moments, standardised
 from noisewise.engine.gibbs.data import Model
 from noisewise.engine.gibbs.fold_in import fold_in
 from noisewise.engine.gibbs.posterior import Posterior, Side
 from noisewise.engine.gibbs.sampler import Chain, Sampling, Schedule, convergence
 from noisewise.engine.gibbs.storage import pack, unpack
-from noisewise.engine.sgd.factors import Moments
-from noisewise.engine.sgd.layout import Codes, EpochInfo, Floats
 from noisewise.engine.threads import one_blas_thread
-from noisewise.engine.training import Callback, train
+from noisewise.engine.training import Callback, EpochInfo, Training, train
 from noisewise.errors import DataError, SettingError, warn
 from noisewise.models.changing import at_one_moment, in_one_step, interrupted
+from noisewise.models.checkpoints import Checkpoint
 from noisewise.models.rows import Rowwise
 from noisewise.models.sampled import FEWEST_DRAWS, check_draws, draws_worth, is_scale, prepare
 from noisewise.models.trained import RULES, Learner, fixed_seed, range_of, warn_if_alike, with_ids
-from noisewise.precision import standardised
+from noisewise.progress import training_bar
 from noisewise.recommend import Seen
 from noisewise.settings import Rule, check, either, number, one_of, whole
 
@@ -383,9 +382,7 @@ class BayesianFactorizer(Learner, Rowwise):
                 keep_best=False,
                 callbacks=(settled, *callbacks),
                 checkpoint=checkpoint,
-                label=label,
-                unit="sweep",
-                verbose=self.verbose,
+                bar=training_bar(label, unit="sweep", verbose=self.verbose),
                 advice="Values far from all others may be errors: look at them.",
             )
 

@@ -19,8 +19,9 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from noisewise.data import Observations
-from noisewise.engine.sgd.layout import EpochInfo, Floats
+from noisewise.engine.arrays import Floats
 from noisewise.engine.sgd.strata import LEAST_VARIANCE
+from noisewise.engine.training import EpochInfo
 from noisewise.models.torch_state import Cells, Optimizer, Tensor, TorchState, torch_threads
 
 START_STD = 0.01  # of the first weights

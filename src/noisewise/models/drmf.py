@@ -19,10 +19,10 @@ import numpy.typing as npt
 from sklearn.utils.validation import check_is_fitted
 
 from noisewise.data import Observations, observe
-from noisewise.engine.checkpoints import Training
 from noisewise.engine.sgd import strata
 from noisewise.engine.sgd.factors import Factors
-from noisewise.engine.sgd.layout import EpochInfo, Params, State
+from noisewise.engine.sgd.layout import Params, State
+from noisewise.engine.training import EpochInfo, Training
 from noisewise.models.changing import at_one_moment
 from noisewise.models.robust import ADVICE, Task, biased_mf
 from noisewise.models.trained import RULES, Fit, Plan

@@ -14,12 +14,11 @@ from noisewise import storage
 from noisewise.data import Ids, Observations
 from noisewise.data.panel import Grouping, Units, encode_in_time, sensor_modes, series_keys
 from noisewise.data.timestamps import checked_stamps
+from noisewise.engine.arrays import Codes, Moments
 from noisewise.engine.gibbs.series_data import Timetable
 from noisewise.engine.gibbs.series_posterior import Asked, DriftPosterior
 from noisewise.engine.gibbs.series_sweep import Lengths
 from noisewise.engine.series import Array
-from noisewise.engine.sgd.factors import Moments
-from noisewise.engine.sgd.layout import Codes
 from noisewise.errors import ModelFileError
 from noisewise.models.smoother import usual_step
 

@@ -9,21 +9,13 @@ import numpy as np
 import numpy.typing as npt
 
 from noisewise.data import Observations
-from noisewise.engine.checkpoints import Training
+from noisewise.engine.arrays import Codes, Counts, Floats, mean_in_units, standardised
 from noisewise.engine.sgd import strata
-from noisewise.engine.sgd.factors import Counts, Factors
-from noisewise.engine.sgd.layout import (
-    Codes,
-    EpochInfo,
-    Floats,
-    Params,
-    State,
-    aligned_zeros,
-    initial_state,
-)
+from noisewise.engine.sgd.factors import Factors
+from noisewise.engine.sgd.layout import Params, State, aligned_zeros, initial_state
+from noisewise.engine.training import EpochInfo, Training
 from noisewise.errors import DataError
 from noisewise.models.trained import Fit, Plan
-from noisewise.precision import mean_in_units, standardised
 
 ADVICE = (
     "Try a smaller learning_rate (now {0.learning_rate}) or deviation_learning_rate (now "
@@ -137,8 +129,8 @@ def _train(
             mean = mean_in_units(mean, location, scale)
             return judged(truth, mean, variance.astype(np.float64) * scale**2, plan.value_range)
 
-    settle = params.warmup if params.deviation_rank else 0
-    return plan.train(state, step, validate, settle=settle, advice=ADVICE.format(params))
+    warmup = params.warmup if params.deviation_rank else 0
+    return plan.train(state, step, validate, warmup=warmup, advice=ADVICE.format(params))
 
 
 def _settled(

@@ -14,12 +14,10 @@ import numpy as np
 import numpy.typing as npt
 from scipy.special import softmax
 
-from noisewise.engine.sgd.factors import Counts, Moments
-from noisewise.engine.sgd.layout import Codes, Floats
+from noisewise.engine.arrays import Codes, Counts, Floats, Moments
 from noisewise.engine.sgd.strata import LEAST_VARIANCE
 from noisewise.engine.threads import one_blas_thread
-from noisewise.errors import ModelFileError
-from noisewise.showing import brief
+from noisewise.errors import ModelFileError, brief
 from noisewise.storage import ANY, Tensors, rises, take, take_counts
 
 CHUNK_FLOATS = 2_000_000  # gathered or built at a time

@@ -18,15 +18,16 @@ import numpy.typing as npt
 from noisewise import storage
 from noisewise.data import Observations
 from noisewise.engine import local
+from noisewise.engine.arrays import Codes, Floats, Moments, mean_in_units, variance_in_units
 from noisewise.engine.local import LocalState, Weights
-from noisewise.engine.sgd.factors import Factors, Moments
-from noisewise.engine.sgd.layout import Codes, EpochInfo, Floats, Params
+from noisewise.engine.sgd.factors import Factors
+from noisewise.engine.sgd.layout import Params
 from noisewise.engine.threads import one_blas_thread
+from noisewise.engine.training import EpochInfo
 from noisewise.errors import ModelFileError
 from noisewise.models.fitting import fit_factors, judged
 from noisewise.models.trained import RULES, Fit, Plan
 from noisewise.models.trained_storage import Filed
-from noisewise.precision import mean_in_units, variance_in_units
 from noisewise.settings import Rule, number, one_of, whole
 
 GLOBAL_EPOCHS = 25

@@ -16,8 +16,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from noisewise import storage
 from noisewise.data import Observations, encode_ids, warn_of_unknown
-from noisewise.engine.sgd.factors import Moments
-from noisewise.engine.sgd.layout import Codes, Floats
+from noisewise.engine.arrays import Codes, Floats, Moments
 from noisewise.errors import DataError
 from noisewise.models.boltzmann import Machine, Schedule
 from noisewise.models.changing import at_one_moment
@@ -253,7 +252,7 @@ class RBM(Filed):
             )
             training = plan.train(
                 state, machine.step, machine.validate if held_out is not None else None,
-                settle=SETTLE, advice=ADVICE.format(self),
+                warmup=SETTLE, advice=ADVICE.format(self),
             )  # fmt: skip
             chosen = training.chosen
             hidden = machine.encode(chosen.weights, machine.observed).cpu().numpy()

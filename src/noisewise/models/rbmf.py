@@ -19,10 +19,12 @@ import numpy as np
 from noisewise import storage
 from noisewise.data import Observations
 from noisewise.engine.als import grouped
+from noisewise.engine.arrays import Codes, Floats
 from noisewise.engine.doubt import as_factors, new_side
 from noisewise.engine.sgd.factors import Factors, Side
-from noisewise.engine.sgd.layout import Codes, EpochInfo, Floats, Params
+from noisewise.engine.sgd.layout import Params
 from noisewise.engine.threads import one_blas_thread
+from noisewise.engine.training import EpochInfo
 from noisewise.engine.variational import Common, Posterior, initial_posterior, sweep
 from noisewise.models.fitting import count_rows, judged
 from noisewise.models.robust import Units

@@ -19,9 +19,11 @@ from sklearn.utils.validation import check_is_fitted
 
 from noisewise import storage
 from noisewise.data import Observations, observe
+from noisewise.engine.arrays import Floats
 from noisewise.engine.sgd import strata
 from noisewise.engine.sgd.factors import Factors
-from noisewise.engine.sgd.layout import EpochInfo, Floats, Params, State
+from noisewise.engine.sgd.layout import Params, State
+from noisewise.engine.training import EpochInfo
 from noisewise.models.changing import at_one_moment
 from noisewise.models.robust import ADVICE, Task, biased_mf, robust_std
 from noisewise.models.trained import RULES, Fit, Plan

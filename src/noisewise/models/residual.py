@@ -19,7 +19,7 @@ import numpy.typing as npt
 from noisewise import storage
 from noisewise.calibration import Calibration
 from noisewise.data import Observations, observe
-from noisewise.engine.sgd.factors import Moments
+from noisewise.engine.arrays import Moments
 from noisewise.errors import ModelFileError, unsaid
 from noisewise.models.base import Factorizer
 from noisewise.models.bayesian import BayesianFactorizer

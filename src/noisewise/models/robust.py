@@ -9,12 +9,12 @@ import numpy as np
 import numpy.typing as npt
 
 from noisewise.data import Observations
+from noisewise.engine.arrays import Counts, Floats, mean_in_units, standardised, variance_in_units
 from noisewise.engine.sgd import strata
-from noisewise.engine.sgd.factors import Counts, Factors
-from noisewise.engine.sgd.layout import Floats, Params, State, initial_state
+from noisewise.engine.sgd.factors import Factors
+from noisewise.engine.sgd.layout import Params, State, initial_state
 from noisewise.engine.training import Validate
 from noisewise.models.fitting import count_rows, judged, mean_and_std
-from noisewise.precision import mean_in_units, standardised, variance_in_units
 
 NORMAL = 1.4826  # std of a normal distribution over its median absolute deviation
 FARTHEST = 5.0  # stds from the median, as far as a value has a say in location and scale

@@ -13,15 +13,13 @@ from sklearn.utils.validation import check_is_fitted
 
 from noisewise.data import Ids, warn_of_types
 from noisewise.data.tables import check_values
+from noisewise.engine.arrays import Codes, Floats, Moments
 from noisewise.engine.sgd import factors
-from noisewise.engine.sgd.factors import Moments
 from noisewise.engine.sgd.fold_in import fold_in
-from noisewise.engine.sgd.layout import Codes, Floats
-from noisewise.errors import DataError, DivergedError
+from noisewise.errors import DataError, DivergedError, printable
 from noisewise.models.base import Factorizer
 from noisewise.models.changing import at_one_moment
 from noisewise.recommend import Knowledge, Seen, Side, similar_rows, top_columns
-from noisewise.showing import printable
 
 
 class Recommendation(NamedTuple):

@@ -9,16 +9,14 @@ from typing import Any
 import numpy as np
 
 from noisewise.data import Observations
-from noisewise.engine.checkpoints import Training
+from noisewise.engine.arrays import Codes, Counts, Floats, standardised
 from noisewise.engine.gibbs.data import Model, Problem
 from noisewise.engine.gibbs.posterior import Scale
 from noisewise.engine.gibbs.sampler import Chain, Sampling, Schedule
 from noisewise.engine.gibbs.timeline import Timeline
-from noisewise.engine.sgd.factors import Counts
-from noisewise.engine.sgd.layout import Codes, Floats
+from noisewise.engine.training import Training
 from noisewise.errors import DataError, SettingError
 from noisewise.models.fitting import check_levels, count_rows
-from noisewise.precision import standardised
 
 MOST_LEVELS = 50  # more distinct values are no levels
 FEWEST_DRAWS = 2  # one alone would say that nothing is unknown

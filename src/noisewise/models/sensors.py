@@ -28,9 +28,8 @@ from noisewise.data.panel import (
     series_keys,
 )
 from noisewise.data.timestamps import checked_stamps
+from noisewise.engine.arrays import Codes, Moments
 from noisewise.engine.series import Array, Ints, Series
-from noisewise.engine.sgd.factors import Moments
-from noisewise.engine.sgd.layout import Codes
 from noisewise.errors import ModelFileError
 from noisewise.models.base import Factorizer
 from noisewise.models.changing import at_one_moment, in_one_step

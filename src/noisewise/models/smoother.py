@@ -17,8 +17,8 @@ from sklearn.utils.validation import check_is_fitted
 
 from noisewise import storage
 from noisewise.data.panel import Units
+from noisewise.engine.arrays import Floats
 from noisewise.engine.series import Array, Ints, Process, Series, log_likelihood, predict, smooth
-from noisewise.engine.sgd.layout import Floats
 from noisewise.errors import ModelFileError
 from noisewise.models.changing import at_one_moment
 from noisewise.models.sensors import PRIOR, SeriesModel, series_units

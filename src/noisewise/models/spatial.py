@@ -18,9 +18,8 @@ from noisewise import storage
 from noisewise.data import Ids, encode_ids, id_columns, observe
 from noisewise.data.panel import Units, key_places, mode_number, n_keys, series_keys
 from noisewise.data.tables import take_apart
+from noisewise.engine.arrays import Codes, Moments
 from noisewise.engine.neighbours import Array, Ints, Nearest, Snapshots, nearest
-from noisewise.engine.sgd.factors import Moments
-from noisewise.engine.sgd.layout import Codes
 from noisewise.errors import DataError, ModelFileError
 from noisewise.filed_ids import pack_ids, unpack_ids
 from noisewise.models.changing import in_one_step

@@ -22,9 +22,8 @@ from noisewise import storage
 from noisewise.calibration import Calibration
 from noisewise.data import Observations, observe
 from noisewise.data.panel import Grouping, Units, n_keys, sensor_modes, series_keys
+from noisewise.engine.arrays import Codes, Moments
 from noisewise.engine.series import Array, Series
-from noisewise.engine.sgd.factors import Moments
-from noisewise.engine.sgd.layout import Codes
 from noisewise.engine.threads import one_blas_thread
 from noisewise.errors import DataError, ModelFileError
 from noisewise.models.changing import in_one_step

@@ -21,22 +21,22 @@ from sklearn.utils.validation import check_is_fitted
 from noisewise import storage
 from noisewise.calibration import Calibration
 from noisewise.data import Observations, observe
-from noisewise.engine.checkpoints import Checkpoint, Training
+from noisewise.engine.arrays import Codes, Moments
 from noisewise.engine.gibbs.data import Model
 from noisewise.engine.gibbs.sampler import Chain, convergence
 from noisewise.engine.gibbs.series_posterior import DriftPosterior, unpack
 from noisewise.engine.gibbs.series_sampler import Sampling, Thinning
-from noisewise.engine.sgd.factors import Moments
-from noisewise.engine.sgd.layout import Codes, EpochInfo
 from noisewise.engine.threads import one_blas_thread
-from noisewise.engine.training import Callback, train
+from noisewise.engine.training import Callback, EpochInfo, Training, train
 from noisewise.errors import SettingError, warn
 from noisewise.models.changing import at_one_moment, in_one_step, interrupted
+from noisewise.models.checkpoints import Checkpoint
 from noisewise.models.encoder import Arrangement
 from noisewise.models.nested import adjusted
 from noisewise.models.sampled import check_draws, draws_worth
 from noisewise.models.sensors import MODE, InTime
 from noisewise.models.trained import RULES, Learner, fixed_seed, joined, range_of, with_ids
+from noisewise.progress import training_bar
 from noisewise.settings import Rule, check, either, number, one_of, whole
 
 Table = dict[str, npt.NDArray[Any]]
@@ -312,9 +312,7 @@ class TemporalFactorizer(Learner, InTime):
                 keep_best=False,
                 callbacks=(settled, *callbacks),
                 checkpoint=checkpoint,
-                label="sample",
-                unit="sweep",
-                verbose=self.verbose,
+                bar=training_bar("sample", unit="sweep", verbose=self.verbose),
                 advice="Values far from all others may be errors: look at them.",
             )
 

@@ -18,7 +18,7 @@ from typing import Any, Self
 import numpy as np
 import numpy.typing as npt
 
-from noisewise.engine.sgd.layout import Codes
+from noisewise.engine.arrays import Codes
 from noisewise.errors import MissingExtraError, ModelFileError, SettingError
 from noisewise.settings import one_of
 from noisewise.storage import Tensors, take, take_real, take_whole

@@ -15,12 +15,12 @@ import numpy as np
 from sklearn.utils import check_random_state
 
 from noisewise.data import Observations, observe
-from noisewise.engine.checkpoints import Checkpoint, S, Training
-from noisewise.engine.sgd.layout import EpochInfo
-from noisewise.engine.training import Callback, Step, Validate, train
+from noisewise.engine.training import Callback, EpochInfo, S, Step, Training, Validate, train
 from noisewise.errors import DataError, DataWarning, SettingError, warn
 from noisewise.models.base import Factorizer
 from noisewise.models.changing import NOTHING_KEPT, in_one_step, interrupted
+from noisewise.models.checkpoints import Checkpoint
+from noisewise.progress import training_bar
 from noisewise.recommend import Seen
 from noisewise.settings import (
     VERBOSE,
@@ -76,13 +76,20 @@ class Plan(NamedTuple):
     verbose: bool | None = None
 
     def train(
-        self, state: S, step: Step[S], validate: Validate[S] | None, *, advice: str, **more: Any
+        self,
+        state: S,
+        step: Step[S],
+        validate: Validate[S] | None,
+        *,
+        advice: str,
+        unit: str = "epoch",
+        **more: Any,
     ) -> Training[S]:
         """Train as planned; ``more`` is what else the loop is told."""
         return train(
             state, step, validate=validate, epochs=self.epochs, patience=self.patience,
             monitor=self.monitor, callbacks=self.callbacks, checkpoint=self.checkpoint,
-            label=self.label, verbose=self.verbose, advice=advice, **more,
+            bar=training_bar(self.label, unit=unit, verbose=self.verbose), advice=advice, **more,
         )  # fmt: skip
 
 

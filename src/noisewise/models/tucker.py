@@ -16,18 +16,17 @@ from noisewise import storage
 from noisewise.data import Ids, Observations
 from noisewise.data.panel import Units, sensor_modes
 from noisewise.engine import tucker
+from noisewise.engine.arrays import Codes, Floats, Moments
 from noisewise.engine.series import Array, Ints
-from noisewise.engine.sgd.factors import Moments
-from noisewise.engine.sgd.layout import Codes, EpochInfo, Floats
-from noisewise.engine.training import train
+from noisewise.engine.training import EpochInfo, train
 from noisewise.engine.tucker import Params, State, first_places, places_of
-from noisewise.errors import ModelFileError, SettingError
+from noisewise.errors import ModelFileError, SettingError, brief
 from noisewise.models.changing import at_one_moment
 from noisewise.models.fitting import count_rows
 from noisewise.models.sensors import MODE, PRIOR
 from noisewise.models.trained import RULES, Fit, Plan, Trained
+from noisewise.progress import training_bar
 from noisewise.settings import Rule, either, number, whole
-from noisewise.showing import brief
 
 LEAST = 1e-6  # share of a type's variance that is noise at least
 ADVICE = "Try a smaller learning_rate (now {0.learning_rate}) or a larger l2 (now {0.l2})."
@@ -230,8 +229,8 @@ class TuckerFactorizer(Trained):
         training = train(
             tucker.initial_state(params, observations.codes, values, shape), step,
             epochs=plan.epochs, validate=validate, patience=plan.patience, monitor=plan.monitor,
-            callbacks=plan.callbacks, checkpoint=plan.checkpoint, label=plan.label,
-            verbose=plan.verbose, advice=ADVICE.format(params),
+            callbacks=plan.callbacks, checkpoint=plan.checkpoint,
+            bar=training_bar(plan.label, verbose=plan.verbose), advice=ADVICE.format(params),
         )  # fmt: skip
         chosen = training.chosen
         known = np.concatenate([np.append(n > 0, False) for n in count_rows(observations)])

@@ -11,8 +11,7 @@ import numpy.typing as npt
 from noisewise import storage
 from noisewise.data import observe
 from noisewise.data.panel import Grouping, Units, sensor_modes
-from noisewise.engine.sgd.factors import Moments
-from noisewise.engine.sgd.layout import Codes
+from noisewise.engine.arrays import Codes, Moments
 from noisewise.errors import ModelFileError
 from noisewise.models.changing import in_one_step
 from noisewise.models.sensors import InTime

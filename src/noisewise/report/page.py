@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from html import escape
 from itertools import groupby
 
-from noisewise.showing import printable
+from noisewise.errors import printable
 
 STYLE = """
 :root { color-scheme: light dark; --ink: #23272f; --quiet: #5d6572; --paper: #fbfaf8;

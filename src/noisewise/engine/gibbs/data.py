@@ -9,7 +9,7 @@ from typing import Any, Literal
 import numpy as np
 import numpy.typing as npt
 
-from noisewise.engine.sgd.layout import Codes, Floats
+from noisewise.engine.arrays import Codes, Floats
 from noisewise.engine.threads import chunks, dealt
 
 Ints = npt.NDArray[np.int64]

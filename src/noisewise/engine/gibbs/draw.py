@@ -7,9 +7,9 @@ from typing import Any, Self
 
 import numpy as np
 
+from noisewise.engine.arrays import Floats
 from noisewise.engine.gibbs.data import Floats64, Model, Problem
 from noisewise.engine.random import START, generator
-from noisewise.engine.sgd.layout import Floats
 from noisewise.errors import ModelFileError
 from noisewise.storage import Tensors, take, take_whole
 

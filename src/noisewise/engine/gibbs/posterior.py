@@ -10,16 +10,14 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from noisewise.engine.arrays import Codes, Counts, Floats, Moments
 from noisewise.engine.gibbs import cells
 from noisewise.engine.gibbs.data import Floats64, Ints, Model
 from noisewise.engine.gibbs.snapshot import Snapshot, gap_variance, path_variance
 from noisewise.engine.gibbs.steps.noise import FLOOR
 from noisewise.engine.gibbs.timeline import Timeline
-from noisewise.engine.sgd.factors import Counts, Moments
-from noisewise.engine.sgd.layout import Codes, Floats
 from noisewise.engine.threads import in_threads, one_blas_thread
-from noisewise.precision import too_coarse
-from noisewise.showing import brief
+from noisewise.errors import brief, too_coarse
 
 CHUNK = 16_384  # cells predicted by one task
 

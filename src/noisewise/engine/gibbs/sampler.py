@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from noisewise.engine.arrays import Codes, Counts, Floats
 from noisewise.engine.gibbs import cells
 from noisewise.engine.gibbs.data import Ints, Model, Problem
 from noisewise.engine.gibbs.diagnostics import effective_size, split_rhat
@@ -17,8 +18,7 @@ from noisewise.engine.gibbs.posterior import Posterior, Query, Scale, Sums
 from noisewise.engine.gibbs.snapshot import Snapshot, half_is_enough, snapshot
 from noisewise.engine.gibbs.sweep import Sweeper
 from noisewise.engine.gibbs.timeline import Timeline
-from noisewise.engine.sgd.factors import Counts
-from noisewise.engine.sgd.layout import Codes, EpochInfo, Floats
+from noisewise.engine.training import EpochInfo
 from noisewise.errors import ModelFileError
 from noisewise.storage import Tensors, take, take_whole
 

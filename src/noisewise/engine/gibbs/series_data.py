@@ -8,9 +8,9 @@ from functools import cached_property
 import numpy as np
 import numpy.typing as npt
 
+from noisewise.engine.arrays import Codes, Floats
 from noisewise.engine.gibbs.data import Problem
 from noisewise.engine.series import Array, Ints, Series
-from noisewise.engine.sgd.layout import Codes, Floats
 
 STRETCHES = 16  # of time, for threads to share out; their number must not depend on threads
 SHORTEST = 32  # moments in a stretch, at least

@@ -6,11 +6,11 @@ from dataclasses import dataclass, fields
 
 import numpy as np
 
+from noisewise.engine.arrays import Floats
 from noisewise.engine.gibbs import draw as rows
 from noisewise.engine.gibbs.data import Model
 from noisewise.engine.gibbs.series_data import Timetable
 from noisewise.engine.series import Array
-from noisewise.engine.sgd.layout import Floats
 
 START_STD = 0.1  # of factors
 STILL = 1e-8  # amplitude of courses that have not joined in

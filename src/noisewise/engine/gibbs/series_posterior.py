@@ -14,17 +14,15 @@ import numpy as np
 import numpy.typing as npt
 
 from noisewise.engine import state_space as course
+from noisewise.engine.arrays import Floats, Moments
 from noisewise.engine.gibbs import cells
 from noisewise.engine.gibbs import storage as keeping
 from noisewise.engine.gibbs.data import Model
 from noisewise.engine.gibbs.posterior import Posterior, Sums
 from noisewise.engine.gibbs.series_data import as_series, gaps
 from noisewise.engine.series import Array, Ints, Series
-from noisewise.engine.sgd.factors import Moments
-from noisewise.engine.sgd.layout import Floats
 from noisewise.engine.threads import chunks, in_threads
-from noisewise.errors import ModelFileError
-from noisewise.showing import brief
+from noisewise.errors import ModelFileError, brief
 from noisewise.storage import ANY, Tensors, check_codes, take
 
 SETTINGS = "lengths", "amplitudes", "variances"  # that every series has

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from noisewise.engine import state_space as course
+from noisewise.engine.arrays import Floats
 from noisewise.engine.gibbs import cells
 from noisewise.engine.gibbs.data import Model
 from noisewise.engine.gibbs.posterior import Posterior, Scale
@@ -18,7 +19,7 @@ from noisewise.engine.gibbs.series_posterior import SETTINGS, DriftPosterior
 from noisewise.engine.gibbs.series_sweep import DriftSweeper, Lengths
 from noisewise.engine.gibbs.snapshot import Snapshot, snapshot
 from noisewise.engine.series import Array, Ints
-from noisewise.engine.sgd.layout import EpochInfo, Floats
+from noisewise.engine.training import EpochInfo
 
 FEWEST = 50  # sweeps that must count before a chain may be called settled
 STANDARD = Scale(0.0, 1.0, -math.inf, math.inf, np.empty(0, dtype=np.float32), 1)

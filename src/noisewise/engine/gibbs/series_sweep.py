@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from noisewise.engine import state_space as course
+from noisewise.engine.arrays import Floats
 from noisewise.engine.gibbs import cells
 from noisewise.engine.gibbs.data import Model
 from noisewise.engine.gibbs.series_data import Timetable
@@ -20,8 +21,8 @@ from noisewise.engine.gibbs.series_draw import Draw
 from noisewise.engine.gibbs.steps import ou as memory
 from noisewise.engine.gibbs.steps.time_factors import draw_moments
 from noisewise.engine.gibbs.sweep import NOISE, ROWS, Sweeper, report
-from noisewise.engine.sgd.layout import EpochInfo, Floats
 from noisewise.engine.threads import in_threads
+from noisewise.engine.training import EpochInfo
 
 COURSES, MEMORY, AMPLITUDES = range(101, 104)  # streams
 ALL_FROM = 12  # sweep in which courses and low-rank noise join in: rows explain first what they can

@@ -6,10 +6,10 @@ from typing import Any
 
 import numpy as np
 
+from noisewise.engine.arrays import Floats
 from noisewise.engine.gibbs import cells
 from noisewise.engine.gibbs.data import Floats64, Model, Problem
 from noisewise.engine.gibbs.draw import PATHS, Draw
-from noisewise.engine.sgd.layout import Floats
 
 MOST_ROUNDING = 0.01  # share of the noise's std
 

@@ -9,6 +9,7 @@ from typing import Any, ClassVar
 import numpy as np
 from scipy.linalg import solve_triangular
 
+from noisewise.engine.arrays import Floats
 from noisewise.engine.gibbs.data import Floats64, Model, Problem
 from noisewise.engine.gibbs.draw import CUT_WIDTH, PATHS, Draw
 from noisewise.engine.gibbs.steps import implicit as sets
@@ -19,8 +20,8 @@ from noisewise.engine.gibbs.steps.normal_wishart import draw_common, freedom
 from noisewise.engine.gibbs.steps.rescaling import CENTRE_SPREAD, feature_part
 from noisewise.engine.gibbs.steps.rows import draw_rows, sums_for
 from noisewise.engine.random import SWEEP, generator, key
-from noisewise.engine.sgd.layout import EpochInfo, Floats
 from noisewise.engine.threads import in_threads
+from noisewise.engine.training import EpochInfo
 
 ROWS, COMMON, FEATURES, NOISE, PATH, PATH_SETTINGS, LEVELS, SCALE = range(1, 9)  # streams
 SETS_FROM, ALL_FROM, PATH_SETTINGS_FROM, SCALES_FROM = 3, 5, 8, 10  # sweeps when parts join in

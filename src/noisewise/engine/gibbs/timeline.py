@@ -8,8 +8,8 @@ import numpy as np
 import numpy.typing as npt
 from numba import njit
 
+from noisewise.engine.arrays import Codes
 from noisewise.engine.gibbs.data import Ints, Problem
-from noisewise.engine.sgd.layout import Codes
 from noisewise.storage import Tensors, check_codes, take, take_starts
 
 _U = np.uintp

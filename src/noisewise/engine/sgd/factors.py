@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from noisewise.engine.arrays import Codes, Counts, Floats, Moments, mean_in_units, variance_in_units
 from noisewise.engine.sgd import strata
 from noisewise.engine.sgd.layout import (
     BIAS,
@@ -17,8 +18,6 @@ from noisewise.engine.sgd.layout import (
     LINE,
     MEAN_SUM,
     SHARE,
-    Codes,
-    Floats,
     Params,
     State,
     aligned_zeros,
@@ -26,22 +25,11 @@ from noisewise.engine.sgd.layout import (
 )
 from noisewise.engine.sgd.uncertainty import Population, of_cells, of_modes, spread_and_shrink
 from noisewise.engine.threads import one_blas_thread
-from noisewise.errors import DivergedError, ModelFileError
-from noisewise.precision import mean_in_units, variance_in_units
-from noisewise.showing import brief
+from noisewise.errors import DivergedError, ModelFileError, brief
 from noisewise.storage import Tensors, take, take_counts, take_real, take_whole
 
-Counts = npt.NDArray[np.int64]
 LARGEST = 1e9  # number of a row, in standardised units, that nobody would miss
 SUMS = [BIAS_SUM, MEAN_SUM, DEVIATION_SUM]
-
-
-class Moments(NamedTuple):
-    """Mean of cells, and their variance told apart: noise, and epistemic, of rows hardly known."""
-
-    mean: Floats
-    noise: Floats
-    epistemic: Floats
 
 
 class Side(NamedTuple):

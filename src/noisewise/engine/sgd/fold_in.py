@@ -19,8 +19,9 @@ import numpy as np
 import numpy.typing as npt
 from scipy.linalg import cholesky, solve_triangular
 
+from noisewise.engine.arrays import Codes, Floats
 from noisewise.engine.sgd.factors import Factors, Side
-from noisewise.engine.sgd.layout import BIAS, LINE, Codes, Floats
+from noisewise.engine.sgd.layout import BIAS, LINE
 from noisewise.engine.threads import one_blas_thread
 
 ROUNDS = 2  # of regression and deviation in turn

@@ -1,4 +1,4 @@
-"""What the engine is told (Params), what it carries on (State) and what it reports (EpochInfo).
+"""What the engine is told (Params) and what it carries on (State): packed rows.
 
 A *row* is all the engine knows of one id (a user, an item, a sensor), side by side in memory so
 that one observation touches one stream per mode::
@@ -16,13 +16,10 @@ from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
-from noisewise.showing import brief
+from noisewise.engine.arrays import Counts, Floats
+from noisewise.errors import brief
 from noisewise.storage import Tensors, take, take_real, take_whole
-
-Floats = npt.NDArray[np.float32]
-Codes = npt.NDArray[np.int32]
 
 LINE = 16  # floats in a cache line, and in a vector
 BIAS, BIAS_SUM, MEAN_SUM, DEVIATION_SUM, SHARE = range(5)  # places in the header of a row
@@ -136,19 +133,7 @@ class State:
         return copy
 
 
-@dataclass(frozen=True)
-class EpochInfo:
-    """What one epoch reports: squared error and likelihood over what it trained on."""
-
-    epoch: int
-    train_rmse: float
-    train_nll: float
-    validation_rmse: float | None = None
-    validation_nll: float | None = None
-    seconds: float = 0.0
-
-
-def initial_state(params: Params, counts: tuple[npt.NDArray[np.int64], ...]) -> State:
+def initial_state(params: Params, counts: tuple[Counts, ...]) -> State:
     """Draw the state to start from; ``counts`` has the number of observations of every row.
 
     Mean factors are normal: of two modes with variance ``0.01 / rank``, of more modes so that their
@@ -183,7 +168,7 @@ def release_deviation(state: State, params: Params) -> None:
 def _new_rows(
     params: Params,
     layout: Layout,
-    count: npt.NDArray[np.int64],
+    count: Counts,
     scale: float,
     rng: np.random.Generator,
 ) -> Floats:

@@ -23,17 +23,10 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from noisewise.engine.arrays import Codes, Floats
 from noisewise.engine.sgd import kernels, tensor_kernels
-from noisewise.engine.sgd.layout import (
-    BIAS,
-    LINE,
-    Codes,
-    EpochInfo,
-    Floats,
-    Params,
-    State,
-    release_deviation,
-)
+from noisewise.engine.sgd.layout import BIAS, LINE, Params, State, release_deviation
+from noisewise.engine.training import EpochInfo
 
 STRIPE_BYTES = 512 * 1024  # a stripe of the second mode must stay in the second cache
 MIN_BLOCK = 1_000  # observations in a block, below which a finer grid costs more than it gives

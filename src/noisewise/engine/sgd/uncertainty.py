@@ -26,12 +26,11 @@ import numpy as np
 import numpy.typing as npt
 from scipy.linalg import eigh, eigvalsh
 
-from noisewise.engine.sgd.layout import Codes, Floats
+from noisewise.engine.arrays import Codes, Counts, Floats
 from noisewise.engine.sgd.tensor_kernels import multiply, quadratic
 from noisewise.engine.sgd.vectors import LANES
 
 Array = npt.NDArray[np.float64]
-Counts = npt.NDArray[np.int64]
 CHUNK = 8192  # rows that are worked on in float64 at a time
 
 

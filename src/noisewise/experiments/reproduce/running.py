@@ -15,7 +15,7 @@ from noisewise.engine.threads import one_blas_thread
 from noisewise.errors import MissingExtraError, SettingError
 from noisewise.evaluation.records import where_and_when
 from noisewise.experiments.reproduce.cells import Cell, Store
-from noisewise.showing import progress
+from noisewise.progress import progress
 
 ALL_CORES = -1
 

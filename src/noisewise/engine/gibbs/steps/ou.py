@@ -15,9 +15,9 @@ import math
 import numpy as np
 from numba import njit
 
+from noisewise.engine.arrays import Floats
 from noisewise.engine.random import normal_pair, stream, uniform
 from noisewise.engine.series import Array, Ints
-from noisewise.engine.sgd.layout import Floats
 
 AMPLITUDE_SHAPE, AMPLITUDE_RATE = 1.0, 0.01  # inverse Gamma prior of amplitudes
 NOISE_SHAPE, NOISE_LEVEL = 2.0, 0.01  # inverse Gamma prior of a series' noise, and its mean

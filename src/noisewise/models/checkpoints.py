@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import asdict, dataclass, fields
 from pathlib import Path
-from typing import Any, Generic, Protocol, Self, TypeVar
+from typing import Any
 
-from noisewise.engine.sgd.layout import EpochInfo
+from noisewise.engine.training import BestEpoch, EpochInfo, S, Training
 from noisewise.errors import ModelFileError, warn
 from noisewise.storage import (
     BROKEN,
@@ -23,45 +22,6 @@ from noisewise.storage import (
 )
 
 KIND = "checkpoint"
-
-
-class Carried(Protocol):
-    """What a backend carries from epoch to epoch, and a checkpoint keeps."""
-
-    @property
-    def epoch(self) -> int:
-        """Number of finished epochs."""
-
-    def copy(self) -> Self:
-        """Return a state of its own, to be kept while training goes on."""
-
-    def is_finite(self) -> bool:
-        """Whether every number is finite."""
-
-    def pack(self) -> tuple[dict[str, Any], Tensors]:
-        """Header and tensors of a checkpoint."""
-
-    def restored(self, path: Path, header: dict[str, Any], tensors: Tensors) -> Self:
-        """Return a state like this one with what ``pack`` gave; the file is not trusted."""
-
-
-S = TypeVar("S", bound=Carried)
-
-
-@dataclass
-class Training(Generic[S]):
-    """What a training has come to: the last state, the best one, and the curve up to here."""
-
-    state: S
-    curve: list[EpochInfo] = field(default_factory=list)
-    best: S | None = None
-    stopped: bool = False  # by a callback
-    interrupted: bool = False  # by Ctrl-C, after an epoch that was finished
-
-    @property
-    def chosen(self) -> S:
-        """The best state where one was looked for, else the last."""
-        return self.state if self.best is None else self.best
 
 
 @dataclass(frozen=True)
@@ -89,6 +49,11 @@ class Checkpoint:
         if self.path.exists():
             self._check_own(read_header(self.path, KIND))
 
+    def is_due(self, epoch: int, waited: float) -> bool:
+        """Whether to write after this epoch, so many seconds after the last time."""
+        by_epochs = self.epochs is not None and epoch % self.epochs == 0
+        return by_epochs or (self.minutes is not None and waited >= 60 * self.minutes)
+
     def keep(self, training: Training[Any]) -> None:
         """Write what a training has come to; if that fails, warn, as it can go on without."""
         curve = [asdict(info) for info in training.curve]
@@ -111,21 +76,11 @@ class Checkpoint:
             )
 
     def resumed(
-        self, state: S, epochs: int, watched: bool, best: Callable[[list[EpochInfo]], int] | None
-    ) -> Training[S]:
-        """Return what a training had come to.
-
-        Parameters
-        ----------
-        state
-            One to start from, of the same shape.
-        epochs
-            How many there are at most.
-        watched
-            Whether held-out data were looked at.
-        best
-            Returns the epoch that was best, if the state after it is kept.
-        """
+        self, state: S, epochs: int, watched: bool, best: BestEpoch | None
+    ) -> Training[S] | None:
+        """Return what a training had come to; None if there is no file."""
+        if not self.path.exists():
+            return None
         header, tensors = read(self.path, KIND)
         self._check_own(header)
 
