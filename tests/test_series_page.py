@@ -8,7 +8,7 @@ from test_report import NASTY, Elements
 
 from noisewise.errors import DataError, SettingError
 from noisewise.report.series import COLUMNS, Trace, filled_series, in_columns, noise_parts
-from noisewise.report.series_page import Sensor, series_page
+from noisewise.report.series import NoisySeries, series_page
 
 
 def trace(name="hall heat", n=50, gap=slice(10, 20), dates=False):
@@ -21,7 +21,7 @@ def trace(name="hall heat", n=50, gap=slice(10, 20), dates=False):
 
 
 def sensor(name, noise, kind="heat", **options):
-    return Sensor(trace(name, **options), kind, noise, noise, 0.0, 0.25, 0.5)
+    return NoisySeries(trace(name, **options), kind, noise, noise, 0.0, 0.25, 0.5)
 
 
 def test_every_reading_of_a_short_series_has_a_column_of_its_own():
@@ -102,7 +102,7 @@ def test_what_cannot_be_drawn_is_refused():
 @pytest.fixture(scope="module")
 def html():
     sensors = [sensor("calm", 0.1), sensor("bad", 9.0), sensor("odd", 4.0, kind=NASTY)]
-    unread = Sensor(trace("unread"), "heat", *[np.nan] * 5)
+    unread = NoisySeries(trace("unread"), "heat", *[np.nan] * 5)
     return series_page("A page", [unread, *sensors], lead="Lead.", foot="Foot.", most=3)
 
 
@@ -132,7 +132,7 @@ def test_the_page_of_series_needs_nothing_else(html):
 
 
 def test_a_series_that_was_never_read_comes_last_without_a_number():
-    unread = Sensor(trace("unread"), "heat", *[np.nan] * 5)
+    unread = NoisySeries(trace("unread"), "heat", *[np.nan] * 5)
     html = series_page("A page", [unread, sensor("calm", 0.1)])
     assert '<th scope="row">unread</th><td>\N{EN DASH}</td>' in html
     drawn = [svg["aria-label"].split(":")[0] for svg in Elements(html).named("svg")]

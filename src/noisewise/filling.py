@@ -24,8 +24,7 @@ from noisewise.noise import noise_model, noisy_series
 from noisewise.progress import progress
 from noisewise.report.canvas import require_matplotlib
 from noisewise.report.page import Table
-from noisewise.report.series import Trace
-from noisewise.report.series_page import Sensor, check_most, series_page
+from noisewise.report.series import NoisySeries, Trace, check_most, series_page
 from noisewise.storage import write_bytes
 
 UNREAD = dict.fromkeys(("noise", "white", "drift", "white_std", "drift_std"), np.nan)
@@ -195,7 +194,7 @@ def _units(seen: Observations, group: int | None) -> tuple[Units, Any]:
     return Units.of(seen.values, types, 1 if group is None else len(seen.ids[group])), types
 
 
-def _sensors(cells: Cells, filled: Floats, std: Floats, noise: Noise) -> list[Sensor]:
+def _sensors(cells: Cells, filled: Floats, std: Floats, noise: Noise) -> list[NoisySeries]:
     """Take a table apart into its series."""
     whole = cells.cells(np.arange(cells.values.size))
     units, _ = _units(cells.observed("last"), cells.group)
@@ -215,7 +214,7 @@ def _sensors(cells: Cells, filled: Floats, std: Floats, noise: Noise) -> list[Se
         scale = np.sqrt(units.variance[0 if cells.group is None else key[cells.group]])
         own = noise.get(ids, UNREAD)
         found.append(
-            Sensor(
+            NoisySeries(
                 trace, kind, own["noise"], own["white"], own["drift"],
                 scale * own["white_std"], scale * own["drift_std"],
             )

@@ -15,8 +15,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from noisewise import metrics
+from noisewise.calibration import normal_half_width
 from noisewise.data.synthetic import SyntheticRatings, make_ratings
-from noisewise.evaluation.judging import COVERAGE, Judged, Row, judge, judge_truth
 from noisewise.models.bayesian import BayesianFactorizer
 from noisewise.models.deviation import DeviationFactorizer
 from noisewise.noise import noisy_ids
@@ -34,13 +35,131 @@ SETTINGS: dict[str, dict[str, Any]] = {
     DMF: ONE_BY_ONE | {"deviation_rank": 4},
     BAYES: {"rank": 8, "sweeps": 150, "burn_in": 50, "samples": 100},
 }
-TEST = 0.2
+TEST, COVERAGE = 0.2, 0.9
 NOISIEST, FEWEST = 15, 20  # users to list, and ratings that such a user must have
 CROWD = 0.2  # share of users to call noisy in truth
 
 FILES = "noisewise-demo.html", "noisewise-demo.png", "result.json"
 TITLE = "Who is noisy?"
 COLUMNS = ["model", "RMSE", "NLL", "90 % coverage", "mean width", "noise corr."]
+
+# What the page says: of the models and their table, and of the pictures section by section.
+MODELS = (
+    "Biased MF predicts a rating, and is equally sure of all of them. DMF also learns how far each "
+    "rating may be off. All else is the same. The Bayesian model learns both, and averages over "
+    "everything the ratings leave open. The last row is what knowing the truth would give."
+)
+SCORES = (
+    "On ratings that no model has seen. Lower RMSE and NLL are better; so are narrow intervals "
+    "that still cover 90 %. The last column is the correlation of the learned std with the true "
+    "one."
+)
+PARTS = {
+    "It finds the noise": (
+        "The std of a cell says how much a rating would vary if the user rated the item again and "
+        "again. Nobody told DMF: it saw every cell once, or never.",
+        "recovery",
+        "noisiest",
+    ),
+    "Its doubts are honest": (
+        "A model that says 90 % should be right in 90 % of the cases: on average, and also where "
+        "there is little noise, and where there is much.",
+        "calibration",
+        "coverage",
+    ),
+    "A closer look": ("", "fan", "curves"),
+}
+CAPTIONS = {
+    "recovery": "Cells kept for the test; the stronger the colour, the more of them. On the line "
+    "the learned std is the true one.",
+    "noisiest": "{found} of these {n} users are in truth among the noisiest fifth.",
+    "calibration": "How often the rating lies below a predicted quantile. An honest model stays on "
+    "the diagonal.",
+    "coverage": "With one std for all, intervals are too wide for the careful and too narrow for "
+    "the careless, even if the average is right.",
+    "fan": "Intervals of DMF that should hold 90 % of the ratings, from the narrowest to the "
+    "widest.",
+    "curves": "Dots mark the lowest points. DMF learns the mean first, then the noise too: that is "
+    "where its NLL drops.",
+}
+
+Floats = NDArray[np.floating]
+
+
+@dataclass(frozen=True)
+class Row:
+    """How one model did on test cells.
+
+    Attributes
+    ----------
+    model : str
+        Its name.
+    rmse, nll : float
+        Error of the mean, and negative log-likelihood.
+    coverage, width : float
+        Share of ratings in their 90 % interval, and its mean width in stars.
+    noise_correlation : float or None
+        Correlation of the learned noise std with the true one; None if all cells have the same.
+    std_correlation : float or None
+        The same for the predicted std, which holds the epistemic part beside the noise.
+    epochs : int or None
+        Epochs of the model that was kept.
+    seconds : float or None
+        Time to fit it.
+    """
+
+    model: str
+    rmse: float
+    nll: float
+    coverage: float
+    width: float
+    noise_correlation: float | None
+    std_correlation: float | None
+    epochs: int | None = None
+    seconds: float | None = None
+
+
+@dataclass(frozen=True, eq=False)
+class Judged:
+    """What was predicted for test cells, and how good it was.
+
+    Attributes
+    ----------
+    row : Row
+        Scores.
+    truth, true_std : ndarray
+        The ratings, and what the std should be.
+    mean, std, noise_std : ndarray
+        What was predicted: mean, std, and the part of it that is noise.
+    low, high : ndarray
+        A 90 % interval.
+    """
+
+    row: Row
+    truth: Floats
+    true_std: Floats
+    mean: Floats
+    std: Floats
+    noise_std: Floats
+    low: Floats
+    high: Floats
+
+
+def judge(name: str, model: Any, ratings: SyntheticRatings) -> Judged:
+    """Judge a fitted model by ratings that it has not seen."""
+    cells = ratings.observations
+    mean, std = model.predict(cells, return_std=True)
+    _, noise_std, _ = model.predict_parts(cells)
+    low, high = model.predict_interval(cells, COVERAGE)
+    columns = mean, std, noise_std, low, high
+    return _judged(name, ratings, columns, epochs=model.n_epochs_, seconds=model.seconds_)
+
+
+def judge_truth(name: str, ratings: SyntheticRatings) -> Judged:
+    """Judge the mean and std that the ratings were drawn from: the best that can be had."""
+    mean, std = ratings.true_mean, ratings.true_std
+    half = normal_half_width(COVERAGE) * std
+    return _judged(name, ratings, (mean, std, std, mean - half, mean + half))
 
 
 @dataclass(frozen=True)
@@ -103,31 +222,28 @@ def run_demo(
     judged = {}
     for name, settings in SETTINGS.items():
         say(f"Fitting {name} on {len(train.observations):,} ratings")
-        kind = BayesianFactorizer if name == BAYES else DeviationFactorizer
-        models[name] = kind(random_state=seed, **settings).fit(train.observations)
+        model = BayesianFactorizer if name == BAYES else DeviationFactorizer
+        models[name] = model(random_state=seed, **settings).fit(train.observations)
         judged[name] = judge(name, models[name], test)
     judged[TRUTH] = judge_truth(TRUTH, test)
     say("Drawing")
     noisiest = noisy_ids(models[DMF], n=NOISIEST, fewest=FEWEST)
     true_noise = _noise_of_users(ratings)
-    listed = models[DMF].ids_[0].lookup(noisiest["id"])
-    drawings = _drawings(models, judged, noisiest, true_noise[listed])
-
-    rows = tuple(one.row for one in judged.values())
+    listed = true_noise[models[DMF].ids_[0].lookup(noisiest["id"])]
+    drawings = _drawings(models, judged, noisiest, listed)
+    found = int((listed >= np.quantile(true_noise, 1 - CROWD)).sum())
     report = {
         "seed": seed,
         "ratings": {"train": len(train.observations), "test": len(test.observations)},
         "settings": SETTINGS,
-        "rows": [asdict(row) for row in rows],
+        "rows": [asdict(one.row) for one in judged.values()],
     }
-    found = int((true_noise[listed] >= np.quantile(true_noise, 1 - CROWD)).sum())
-    html = _page(ratings, judged, drawings, found, seed)
-    together = figures.side_by_side(TITLE, list(drawings.values()))
-
     folder = Path(directory)
     folder.mkdir(parents=True, exist_ok=True)
+    rows = tuple(one.row for one in judged.values())
     result = DemoResult(rows, report, *(folder / name for name in FILES))
-    write_bytes(result.page, html.encode())
+    write_bytes(result.page, _page(ratings, rows, drawings, found, seed).encode())
+    together = figures.side_by_side(TITLE, list(drawings.values()))
     write_bytes(result.picture, figures.render(together, "png"))
     write_bytes(result.record, (json.dumps(report, indent=2, allow_nan=False) + "\n").encode())
     return result
@@ -164,6 +280,29 @@ def _cells(row: Row) -> list[str]:
     ]
 
 
+def _judged(
+    name: str, ratings: SyntheticRatings, columns: tuple[Floats, ...], **trained: Any
+) -> Judged:
+    truth, true_std = ratings.observations.values, ratings.true_std
+    mean, std, noise_std, low, high = columns
+    row = Row(
+        name,
+        metrics.rmse(truth, mean),
+        metrics.nll(truth, mean, std),
+        metrics.coverage(truth, low, high),
+        metrics.width(low, high),
+        _correlation(noise_std, true_std),
+        _correlation(std, true_std),
+        **trained,
+    )
+    return Judged(row, truth, true_std, *columns)
+
+
+def _correlation(learned: Floats, true: Floats) -> float | None:
+    constant = np.ptp(learned) <= 1e-6 * np.max(learned)  # up to rounding
+    return None if constant else float(np.corrcoef(learned, true)[0, 1])
+
+
 def _noise_of_users(ratings: SyntheticRatings) -> NDArray[np.float64]:
     """Root mean square of the true std over the ratings of each user."""
     users = ratings.observations.codes[0]
@@ -196,88 +335,25 @@ def _drawings(
 
 def _page(
     ratings: SyntheticRatings,
-    judged: dict[str, Judged],
+    rows: Sequence[Row],
     drawings: dict[str, figures.Drawing],
     found: int,
     seed: int,
 ) -> str:
     n_users, n_items = ratings.observations.shape
-
-    def picture(name: str, caption: str) -> Picture:
-        return Picture(drawings[name].svg(), drawings[name].alt, caption)
-
-    scores = Table(
-        COLUMNS,
-        [_cells(one.row) for one in judged.values()],
-        "On ratings that no model has seen. Lower RMSE and NLL are better; so are narrow intervals "
-        "that still cover 90 %. The last column is the correlation of the learned std with the "
-        "true one.",
+    lead = (
+        f"{len(ratings.observations):,} made-up ratings of {n_items:,} items by {n_users:,} users. "
+        "Some users rate with care, some without, and as the ratings are made up we know who does. "
+        "Can a model tell?"
     )
-    sections = [
-        Section(
-            "Three models",
-            [
-                "Biased MF predicts a rating, and is equally sure of all of them. DMF also learns "
-                "how far each rating may be off. All else is the same. The Bayesian model learns "
-                "both, and averages over everything the ratings leave open. The last row is what "
-                "knowing the truth would give.",
-                scores,
-            ],
-        ),
-        Section(
-            "It finds the noise",
-            [
-                "The std of a cell says how much a rating would vary if the user rated the item "
-                "again and again. Nobody told DMF: it saw every cell once, or never.",
-                picture(
-                    "recovery",
-                    "Cells kept for the test; the stronger the colour, the more of them. On the "
-                    "line the learned std is the true one.",
-                ),
-                picture(
-                    "noisiest",
-                    f"{found} of these {NOISIEST} users are in truth among the noisiest fifth.",
-                ),
-            ],
-        ),
-        Section(
-            "Its doubts are honest",
-            [
-                "A model that says 90 % should be right in 90 % of the cases: on average, and also "
-                "where there is little noise, and where there is much.",
-                picture(
-                    "calibration",
-                    "How often the rating lies below a predicted quantile. An honest model stays "
-                    "on the diagonal.",
-                ),
-                picture(
-                    "coverage",
-                    "With one std for all, intervals are too wide for the careful and too narrow "
-                    "for the careless, even if the average is right.",
-                ),
-            ],
-        ),
-        Section(
-            "A closer look",
-            [
-                picture(
-                    "fan",
-                    "Intervals of DMF that should hold 90 % of the ratings, from the narrowest to "
-                    "the widest.",
-                ),
-                picture(
-                    "curves",
-                    "Dots mark the lowest points. DMF learns the mean first, then the noise too: "
-                    "that is where its NLL drops.",
-                ),
-            ],
-        ),
-    ]
-    return page(
-        TITLE,
-        sections,
-        lead=f"{len(ratings.observations):,} made-up ratings of {n_items:,} items by {n_users:,} "
-        "users. Some users rate with care, some without, and as the ratings are made up we know "
-        "who does. Can a model tell?",
-        foot=f"Made by noisewise with seed {seed}. The ratings are synthetic; no one gave them.",
-    )
+    foot = f"Made by noisewise with seed {seed}. The ratings are synthetic; no one gave them."
+    pictures = {
+        name: Picture(drawing.svg(), drawing.alt, CAPTIONS[name].format(found=found, n=NOISIEST))
+        for name, drawing in drawings.items()
+    }
+    scores = Table(COLUMNS, [_cells(row) for row in rows], SCORES)
+    sections = [Section("Three models", [MODELS, scores])]
+    for title, (words, *names) in PARTS.items():
+        shown = [pictures[name] for name in names]
+        sections.append(Section(title, [words, *shown] if words else shown))
+    return page(TITLE, sections, lead=lead, foot=foot)
