@@ -7,8 +7,15 @@ import pytest
 from test_report import NASTY, Elements
 
 from noisewise.errors import DataError, SettingError
-from noisewise.report.series import COLUMNS, Trace, filled_series, in_columns, noise_parts
-from noisewise.report.series import NoisySeries, series_page
+from noisewise.report.series import (
+    COLUMNS,
+    NoisySeries,
+    Trace,
+    filled_series,
+    in_columns,
+    noise_parts,
+    series_page,
+)
 
 
 def trace(name="hall heat", n=50, gap=slice(10, 20), dates=False):
