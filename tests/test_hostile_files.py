@@ -12,10 +12,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from noisewise.data import Ids, intel, laqn, limits, sensors
+from noisewise.data import Ids, intel, laqn, sensors
 from noisewise.data.asked import read_cells
 from noisewise.data.files import read
 from noisewise.data.gapped import read_gapped
+from noisewise.data.reader import SETTING
 from noisewise.errors import DataError, SettingError, listed
 from noisewise.evaluation.records import read_results
 from noisewise.evaluation.tuned import best_settings, read_tuned
@@ -303,10 +304,10 @@ def test_a_small_npz_that_unpacks_to_much_is_refused_before(tmp_path, monkeypatc
     taken, message = memory_of(lambda: read(path))
     assert "set NOISEWISE_MAX_UNPACKED to more" in message
     assert taken < 2**22
-    monkeypatch.setenv(limits.SETTING, str(10 * n))
+    monkeypatch.setenv(SETTING, str(10 * n))
     with pytest.raises(DataError, match="need one common length"):
         read(path)
-    monkeypatch.setenv(limits.SETTING, "much")
+    monkeypatch.setenv(SETTING, "much")
     with pytest.raises(SettingError, match="must be a number of bytes"):
         read(path)
 
@@ -333,7 +334,7 @@ def test_a_small_gzip_that_unpacks_to_much_is_refused_before(tmp_path, part, rea
 
 
 def test_what_a_gzip_says_of_its_size_is_not_believed(tmp_path, monkeypatch):
-    monkeypatch.setenv(limits.SETTING, "100000")
+    monkeypatch.setenv(SETTING, "100000")
     path = tmp_path / "t.csv.gz"
     rows = b"".join(b"%d,%d,5\n" % divmod(k, 100) for k in range(20_000))
     path.write_bytes(gzip.compress(b"user,item,rating\n" + rows)[:-4] + bytes(4))

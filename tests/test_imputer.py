@@ -327,7 +327,7 @@ def test_auto_keeps_its_choice_and_its_calibration_for_new_rows(holed, monkeypat
     seen = []
     fit = OUSmoother.fit
     monkeypatch.setattr(OUSmoother, "fit", lambda self, X: seen.append(len(X)) or fit(self, X))
-    updated = imputer._knowledge.updated(imputer._read(holed, reset=False).observed("error"))
+    updated = imputer._standardised.updated(imputer._read(holed, reset=False).observed("error"))
     assert seen == [(~np.isnan(holed)).sum()]  # once, and to everything
     assert updated.model.calibration_ is imputer.model_.calibration_
 
@@ -395,8 +395,8 @@ def test_a_damaged_file_is_refused(holed, fitted, tmp_path):
         "another method": ({"settings": header["settings"] | {"method": "magic"}}, {}),
         "no settings": ({"settings": {}}, {}),
         "a setting that is not there": ({"settings": header["settings"] | {"magic": 1}}, {}),
-        "another group": ({"group": 1}, {}),
-        "a group that is no number": ({"group": [1]}, {}),
+        "another sensor": ({"sensor": 1}, {}),
+        "a sensor that is no number": ({"sensor": [1]}, {}),
         "other modes": ({"fitted": [["a", "b"], [3], "rows", 200]}, {}),
         "another clock": ({"fitted": [["series", "time"], [3], "sun", 200]}, {}),
         "one mode": ({"ids": header["ids"][:1]}, {}),

@@ -10,13 +10,12 @@ from typing import Any, Literal, cast
 
 import numpy as np
 
-from noisewise.data import Observations, frames, grids
+from noisewise.data import Observations, frames
 from noisewise.data.columns import find_ids
 from noisewise.data.gapped import kind_of, read_gapped
-from noisewise.data.holes import Floats, Layout
-from noisewise.data.holes import Table as Cells
 from noisewise.data.panel import Units
 from noisewise.data.tables import check_values
+from noisewise.data.tables_with_holes import Floats, LabelledArray, Roles
 from noisewise.errors import DataError, SettingError
 from noisewise.imputer import DeviationImputer
 from noisewise.models.auto import AutoFactorizer
@@ -75,7 +74,7 @@ def fill_file(
     started = clock.perf_counter()
     say(f"Reading {path}")
     gapped = read_gapped(path, **layout)
-    as_cells = partial(_cells, layout=Layout(**gapped.options, duplicates=duplicates))
+    as_cells = partial(_cells, roles=Roles(**gapped.options, duplicates=duplicates))
     cells = as_cells(gapped.table)
     holes = np.isnan(cells.values)
     if not holes.any():
@@ -141,11 +140,11 @@ def read_readings(
     """
     gapped = read_gapped(path, **layout)
     check_sensors(path, gapped.names)
-    cells = _cells(gapped.table, Layout(**gapped.options, duplicates=duplicates))
+    cells = _cells(gapped.table, Roles(**gapped.options, duplicates=duplicates))
     seen = cells.observed(duplicates)
     if len(seen) < 2:
         raise DataError(f"{path} has {len(seen)} readings; at least 2 are needed.")
-    return Observations(seen.codes, check_values(seen.values, "value"), seen.ids), cells.group
+    return Observations(seen.codes, check_values(seen.values, "value"), seen.ids), cells.sensor
 
 
 def check_sensors(path: str | Path, names: Sequence[str]) -> None:
@@ -168,21 +167,21 @@ def _check(path: Path, out: Path, page: str | Path | None, most: int) -> None:
         require_matplotlib()
 
 
-def _cells(table: Any, layout: Layout) -> Cells:
-    if grids.knows(table):
-        return grids.read(table, layout)
-    return frames.read(cast(Any, frames.as_frame(table)), layout)
+def _cells(table: Any, roles: Roles) -> LabelledArray:
+    if frames.is_xarray(table):
+        return frames.read_xarray(table, roles)
+    return frames.read_frame(cast(Any, frames.as_frame(table)), roles)
 
 
-def _noise(cells: Cells, seen: Observations, seed: int) -> Noise:
+def _noise(cells: LabelledArray, seen: Observations, seed: int) -> Noise:
     """Noise of every series that was read, by its ids, as ``noisy_series`` has it.
 
     Readings are judged in units of their type, as a model computes in float32.
     """
-    units, types = _units(seen, cells.group)
+    units, types = _units(seen, cells.sensor)
     scores = (seen.values - units.mean[types]) / np.sqrt(units.variance[types])
     known = Observations(seen.codes, scores.astype(np.float32), seen.ids)
-    table = noisy_series(noise_model(known, group=cells.group, random_state=seed), n=None)
+    table = noisy_series(noise_model(known, group=cells.sensor, random_state=seed), n=None)
     names = [mode.ids.name for mode in cells.modes[:-1]]
     rows = zip(*table.values(), strict=True)
     found = [dict(zip(table, row, strict=True)) for row in rows]
@@ -194,10 +193,10 @@ def _units(seen: Observations, group: int | None) -> tuple[Units, Any]:
     return Units.of(seen.values, types, 1 if group is None else len(seen.ids[group])), types
 
 
-def _sensors(cells: Cells, filled: Floats, std: Floats, noise: Noise) -> list[NoisySeries]:
+def _sensors(cells: LabelledArray, filled: Floats, std: Floats, noise: Noise) -> list[NoisySeries]:
     """Take a table apart into its series."""
     whole = cells.cells(np.arange(cells.values.size))
-    units, _ = _units(cells.observed("last"), cells.group)
+    units, _ = _units(cells.observed("last"), cells.sensor)
     keys, which = np.unique(np.column_stack(whole.codes[:-1]), axis=0, return_inverse=True)
     when = whole.ids[-1].labels[whole.codes[-1]].astype(np.float64)
     order = np.lexsort([when, which.ravel()])
@@ -210,8 +209,8 @@ def _sensors(cells: Cells, filled: Floats, std: Floats, noise: Noise) -> list[No
         mean, spread = (np.where(hole, part.ravel()[rows], np.nan) for part in (filled, std))
         name = " ".join(map(str, ids))
         trace = Trace(name, when[rows], value, mean, spread, cells.clock == "dates")
-        kind = "readings" if cells.group is None else str(ids[cells.group])
-        scale = np.sqrt(units.variance[0 if cells.group is None else key[cells.group]])
+        kind = "readings" if cells.sensor is None else str(ids[cells.sensor])
+        scale = np.sqrt(units.variance[0 if cells.sensor is None else key[cells.sensor]])
         own = noise.get(ids, UNREAD)
         found.append(
             NoisySeries(

@@ -1,11 +1,12 @@
 """DeviationImputer: fills the holes of a table of sensors, and says how far off it may be.
 
-A transformer of scikit-learn. Tables of any kind are read by ``noisewise.imputing``, and
-`noisewise.imputing.knowledge` is what is learned of them.
+A transformer of scikit-learn. Tables are read by `noisewise.data`, and what is learned of them is a
+`noisewise.standardised.StandardisedModel`.
 """
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, ClassVar, Literal, Self
@@ -14,19 +15,29 @@ import numpy as np
 from sklearn.base import BaseEstimator, OneToOneFeatureMixin, TransformerMixin
 from sklearn.utils.validation import check_array, check_is_fitted, validate_data
 
-from noisewise.data import arrays, frames, grids
-from noisewise.data.holes import Fitted, Layout, Table, warn_of_unread
-from noisewise.errors import DataError
-from noisewise.imputing import files
-from noisewise.imputing.knowledge import Knowledge
+from noisewise import storage
+from noisewise.data import frames
+from noisewise.data.tables_with_holes import (
+    CLOCKS,
+    Fitted,
+    LabelledArray,
+    Roles,
+    read_array,
+    warn_of_unread,
+)
+from noisewise.errors import DataError, ModelFileError, SettingError
 from noisewise.models.auto import AutoFactorizer
-from noisewise.models.base import Factorizer
+from noisewise.models.base import OF_THE_MACHINE, Factorizer
 from noisewise.models.changing import at_one_moment, in_one_step
 from noisewise.models.sensor_models import NEED_COORDINATES, SENSOR_MODELS, build
 from noisewise.settings import VERBOSE, Rule, check, one_of, random_seed, threads
+from noisewise.standardised import StandardisedModel
 
 METHODS = [name for name in SENSOR_MODELS if name not in NEED_COORDINATES]
 CHUNK = 1_000_000  # holes that are filled at a time
+LATEST = 2**62  # time that rows may be counted from: more would not fit a number of 64 bits
+
+_KIND = "imputer"
 
 
 class DeviationImputer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):  # type: ignore[misc]
@@ -116,7 +127,7 @@ class DeviationImputer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):  
         "verbose": VERBOSE,
     }
 
-    _knowledge: Knowledge
+    _standardised: StandardisedModel
     _fitted: Fitted
 
     def __init__(
@@ -169,10 +180,10 @@ class DeviationImputer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):  
                 f"X needs 2 readings to learn from; got {len(seen)} in {table.values.size} cells."
             )
         model = build(
-            self.method, group=table.group, random_state=self.random_state, n_jobs=self.n_jobs,
+            self.method, group=table.sensor, random_state=self.random_state, n_jobs=self.n_jobs,
             verbose=self.verbose, settings=self.settings,
         )  # fmt: skip
-        self._knowledge = Knowledge.learn(seen, table.group, model)
+        self._standardised = StandardisedModel.fit(seen, table.sensor, model)
         self._fitted = Fitted.of(table)
         return self
 
@@ -203,12 +214,12 @@ class DeviationImputer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):  
         places = np.flatnonzero(holes)
         mean, std = np.zeros(holes.size), np.zeros(holes.size)
         if len(places):
-            table, knowledge = self._placed(table), self._knowledge
+            table, model = self._placed(table), self._standardised
             if self.refit:
-                knowledge = knowledge.updated(table.observed(self.duplicates))
+                model = model.updated(table.observed(self.duplicates))
             for start in range(0, len(places), CHUNK):
                 part = places[start : start + CHUNK]
-                mean[part], std[part] = knowledge.predict(table.cells(part))
+                mean[part], std[part] = model.predict(table.cells(part))
             warn_of_unread(table, places[np.isnan(mean[places])])
         known = holes & ~np.isnan(mean.reshape(holes.shape))
         filled = table.put(mean.reshape(holes.shape), known)
@@ -223,7 +234,7 @@ class DeviationImputer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):  
     @property
     def model_(self) -> Factorizer:
         """What was learned, of readings in standard deviations of their type."""
-        return self._knowledge.model
+        return self._standardised.model
 
     @property
     @at_one_moment
@@ -238,27 +249,27 @@ class DeviationImputer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):  
         A function of columns cannot be saved: give location and sensor as dicts.
         """
         check_is_fitted(self)
-        files.write(path, self)
+        _write(path, self)
 
     @classmethod
     def load(cls, path: str | Path) -> Self:
         """Read an imputer that ``save`` wrote; a broken or foreign file is a ``ModelFileError``."""
-        imputer: Self = files.read(path, cls)
+        imputer: Self = _read(path, cls)
         return imputer
 
-    def _read(self, X: Any, *, reset: bool) -> Table:
+    def _read(self, X: Any, *, reset: bool) -> LabelledArray:
         """Read a table of any kind; scikit-learn checks the features of those that have any."""
-        layout = Layout(self.time, self.location, self.sensor, self.value, self.duplicates)
+        roles = Roles(self.time, self.location, self.sensor, self.value, self.duplicates)
         if reset:
             for name in ("n_features_in_", "feature_names_in_"):
                 self.__dict__.pop(name, None)
-        if grids.knows(X):
-            return grids.read(X, layout)
+        if frames.is_xarray(X):
+            return frames.read_xarray(X, roles)
         frame = frames.as_frame(X)
         if frame is not None:
             if self.value is None:
                 validate_data(self, X, reset=reset, skip_check_array=True)
-            return frames.read(frame, layout)
+            return frames.read_frame(frame, roles)
         if isinstance(X, np.ma.MaskedArray):
             raise DataError("X is a masked array; pass X.filled(np.nan), with floats.")
         numbers = {"dtype": "numeric", "ensure_all_finite": False}
@@ -266,7 +277,7 @@ class DeviationImputer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):  
         flat = X.ndim <= 2 and self.time in (None, 0, -2)
         if flat:
             X = validate_data(self, X, reset=reset, **numbers)
-        table = arrays.read(X, layout)
+        table = read_array(X, roles)
         if not (reset or flat) and table.lengths != self._fitted.lengths:
             raise DataError(
                 f"X must have {self._fitted.lengths} places along the axes beside time, as in fit; "
@@ -274,7 +285,7 @@ class DeviationImputer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):  
             )
         return table
 
-    def _placed(self, table: Table) -> Table:
+    def _placed(self, table: LabelledArray) -> LabelledArray:
         """Check that a table has the modes of the fitted one, and say when its rows were."""
         fitted = self._fitted
         if table.names != fitted.names:
@@ -287,14 +298,101 @@ class DeviationImputer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):  
         if table.clock != "rows":
             return table
         seen = table.observed(self.duplicates)
-        alike = self._knowledge.begins_like(seen, min(table.n_rows, fitted.end))
+        alike = self._standardised.begins_like(seen, min(table.n_rows, fitted.end))
         return table if alike else table.later(fitted.end)
 
     def __sklearn_is_fitted__(self) -> bool:
-        return hasattr(self, "_knowledge")
+        return hasattr(self, "_standardised")
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
         tags.input_tags.allow_nan = True
         tags.transformer_tags.preserves_dtype = ["float64", "float32"]
         return tags
+
+
+def _write(path: str | Path, imputer: DeviationImputer) -> None:
+    """Write a fitted imputer, wholly or not at all."""
+    header, tensors = imputer._standardised.pack()
+    names = getattr(imputer, "feature_names_in_", None)
+    settings = imputer.get_params(deep=False)
+    del settings["verbose"]  # how it is watched is no part of it
+    settings["settings"] = _kept(settings["settings"])
+    header |= {
+        "settings": _plain(settings),
+        "fitted": imputer._fitted,
+        "n_features": getattr(imputer, "n_features_in_", None),
+        "features": None if names is None else names.tolist(),
+    }
+    storage.write(path, _KIND, header, tensors)
+
+
+def _read(path: str | Path, kind: type[Any]) -> Any:
+    """Undo ``_write``, trusting nothing."""
+    header, tensors = storage.read(path, _KIND)
+    try:
+        imputer = kind(**_given(header["settings"]))
+        check(imputer, kind._rules)
+        imputer._standardised = StandardisedModel.unpack(path, header, tensors)
+        imputer._fitted = _fitted(path, header["fitted"], imputer._standardised)
+        names, many = header["features"], header["n_features"]
+        if names is not None:
+            imputer.feature_names_in_ = np.array(list(map(str, names)), dtype=object)
+        if many is not None:
+            imputer.n_features_in_ = storage.take_whole(path, header, "n_features", least=1)
+            if names is not None and len(names) != many:
+                raise ModelFileError(f"{path} is damaged: it names {len(names)} of {many} columns.")
+    except ModelFileError:
+        raise
+    except storage.BROKEN as error:
+        raise storage.damaged(path, error) from error
+    return imputer
+
+
+def _fitted(path: str | Path, entry: Any, model: StandardisedModel) -> Fitted:
+    names, lengths, clock, end = entry
+    if type(end) is not int or abs(end) > LATEST:
+        raise ModelFileError(f"{path} is damaged: its readings end at {storage.shown(end)}.")
+    fitted = Fitted(tuple(names), tuple(map(int, lengths)), clock, end)
+    if fitted.names != model.seen.names or clock not in CLOCKS:
+        raise ModelFileError(f"{path} is damaged: its readings are of another table.")
+    return fitted
+
+
+def _kept(settings: Any) -> Any:
+    """Return settings of the model without those that no file decides."""
+    if settings is None:
+        return None
+    return {name: value for name, value in settings.items() if name not in OF_THE_MACHINE}
+
+
+def _plain(settings: dict[str, Any]) -> dict[str, Any]:
+    """Return settings as JSON has them; a dict from columns becomes pairs."""
+    if isinstance(settings["random_state"], np.random.RandomState):
+        settings["random_state"] = None
+    for name in ("location", "sensor"):
+        if isinstance(settings[name], Mapping):
+            settings[name] = list(settings[name].items())
+    for name, value in settings.items():
+        try:
+            json.dumps(value)
+        except TypeError:
+            hint = "; give a dict instead" if callable(value) else ""
+            raise SettingError(
+                f"{name} must be plain numbers and text to be saved{hint}; got {value!r}."
+            ) from None
+    return settings
+
+
+def _given(settings: dict[str, Any]) -> dict[str, Any]:
+    """Undo ``_plain``."""
+    for name in ("location", "sensor"):
+        if isinstance(settings[name], list):
+            settings[name] = dict(settings[name])
+    inside = _kept(settings["settings"])
+    if inside is not None:
+        settings["settings"] = {
+            name: tuple(value) if isinstance(value, list) else value
+            for name, value in inside.items()
+        }
+    return settings

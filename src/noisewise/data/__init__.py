@@ -1,17 +1,15 @@
 """Observations: one id per mode and a value, from any kind of table."""
 
-from noisewise.data.duplicates import Duplicates
 from noisewise.data.ids import Codes, Ids
-from noisewise.data.observations import (
-    Observations,
-    assemble,
+from noisewise.data.lookup import (
     encode_cells,
     encode_ids,
     id_columns,
-    observe,
+    warn_of_types,
+    warn_of_unknown,
 )
+from noisewise.data.observations import Duplicates, Observations, assemble, observe
 from noisewise.data.tables import Column
-from noisewise.data.unknown import warn_of_types, warn_of_unknown
 
 __all__ = [
     "Codes",

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from noisewise.data.limits import check_unpacked, most_unpacked
+from noisewise.data.reader import check_unpacked, most_unpacked
 from noisewise.errors import DataError, listed, shortened
 
 _SUFFIX = ".npy"

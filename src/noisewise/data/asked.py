@@ -11,13 +11,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from noisewise.data.columns import find_ids
-from noisewise.data.digits import INTEGER
 from noisewise.data.files import DELIMITERS, FORMATS
 from noisewise.data.ids import Ids
-from noisewise.data.lines import Block, blocks, split_line, text_lines
 from noisewise.data.parquet import read_parquet
-from noisewise.data.tables import check_seconds
-from noisewise.data.text import id_fault, named_errors, time_fault, to_seconds
+from noisewise.data.reader import INTEGER, Block, blocks, named_errors, split_line, text_lines
+from noisewise.data.text import id_fault, time_fault
+from noisewise.data.timestamps import check_seconds, to_seconds
 from noisewise.errors import DataError, listed
 
 Cells: TypeAlias = tuple[list[list[Any]], NDArray[Any] | None]

@@ -12,11 +12,11 @@ from typing import Any, Literal, TypeAlias, get_args
 
 from noisewise.data import movielens, netflix, sensors
 from noisewise.data.columns import choose_columns
-from noisewise.data.duplicates import Duplicates, check_duplicates
 from noisewise.data.npz import read_npz
-from noisewise.data.observations import Observations, observe
+from noisewise.data.observations import Duplicates, Observations, check_duplicates, observe
 from noisewise.data.parquet import read_parquet
-from noisewise.data.text import named_errors, read_text
+from noisewise.data.reader import named_errors
+from noisewise.data.text import read_text
 from noisewise.errors import DataError, SettingError
 
 Format: TypeAlias = Literal["csv", "tsv", "text", "parquet", "npz"]

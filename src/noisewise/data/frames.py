@@ -1,6 +1,7 @@
-"""Frames with holes: wide ones, with a column for each series, and long ones, with one of values.
+"""Frames and arrays of xarray with holes: read alike, and written back as what they were.
 
-Frames of pandas, polars and pyarrow are read alike. What is written back is a frame of the same
+A wide frame of pandas, polars or pyarrow has a column for each series, a long one a column of
+values; every dimension of an array of xarray is a mode. What is written back is of the same
 library, with the same labels and types; a column of whole numbers becomes one of floats only where
 something in it was missing.
 """
@@ -8,6 +9,7 @@ something in it was missing.
 from __future__ import annotations
 
 import numbers
+import sys
 from collections.abc import Callable
 from decimal import Decimal
 from typing import Any
@@ -15,20 +17,22 @@ from typing import Any
 import narwhals as nw
 import numpy as np
 
-from noisewise.data.holes import (
-    TYPES,
-    Clock,
+from noisewise.data.tables_with_holes import (
+    SENSOR_NAMES,
     Floats,
-    Layout,
+    LabelledArray,
     Mask,
     Mode,
-    Table,
+    Roles,
     column_modes,
+    put_array,
     refuse,
     refuse_repeats,
-    type_mode,
+    row_mode,
+    sensor_mode,
+    time_mode,
 )
-from noisewise.data.times import row_mode, time_mode
+from noisewise.data.timestamps import Clock
 from noisewise.errors import DataError
 
 
@@ -43,28 +47,28 @@ def as_frame(X: Any) -> nw.DataFrame[Any] | None:
     return frame if isinstance(frame, nw.DataFrame) else None
 
 
-def read(frame: nw.DataFrame[Any], layout: Layout) -> Table:
+def read_frame(frame: nw.DataFrame[Any], roles: Roles) -> LabelledArray:
     """Read a frame: a long one if a column of values is named, else a wide one."""
     if not len(frame):
         raise DataError("X has 0 rows; there is nothing to learn from or to fill.")
-    return _wide(frame, layout) if layout.value is None else _long(frame, layout)
+    return _wide(frame, roles) if roles.value is None else _long(frame, roles)
 
 
-def _wide(frame: nw.DataFrame[Any], layout: Layout) -> Table:
+def _wide(frame: nw.DataFrame[Any], roles: Roles) -> LabelledArray:
     columns = list(frame.iter_columns())
-    time = None if layout.time is None else _place(frame, layout.time, "time")
+    time = None if roles.time is None else _place(frame, roles.time, "time")
     chosen = [k for k in range(len(columns)) if k != time]
     if not chosen:
         raise DataError(f"X needs a column for each series; it has only {frame.columns}.")
     rows, clock, entry = _rows(frame, columns, time)
-    if layout.duplicates == "error":
+    if roles.duplicates == "error":
         refuse_repeats([rows], "time stamp", entry)
     labels = [frame.columns[k] for k in chosen]
     levels = getattr(getattr(frame.to_native(), "columns", None), "nlevels", 1)
     if levels > 1:
-        modes, group = _level_modes(frame.to_native().columns, labels, layout)
+        modes, sensor = _level_modes(frame.to_native().columns, labels, roles)
     else:
-        modes, group = column_modes(labels, layout, axis=1)
+        modes, sensor = column_modes(labels, roles, axis=1)
 
     def put(new: Floats, where: Mask) -> Any:
         changed = np.flatnonzero(where.any(axis=0)).tolist()
@@ -74,34 +78,34 @@ def _wide(frame: nw.DataFrame[Any], layout: Layout) -> Table:
         )
 
     values = np.column_stack([_numbers(columns[k]) for k in chosen])
-    return Table(values, (*modes, rows), group, clock, put)
+    return LabelledArray(values, (*modes, rows), sensor, clock, put)
 
 
-def _long(frame: nw.DataFrame[Any], layout: Layout) -> Table:
+def _long(frame: nw.DataFrame[Any], roles: Roles) -> LabelledArray:
     columns = list(frame.iter_columns())
-    at = _place(frame, layout.value, "value")
-    if layout.time is None:
+    at = _place(frame, roles.value, "value")
+    if roles.time is None:
         refuse("time", None, "the name of the column with the times")
-    rows, clock, _ = _rows(frame, columns, _place(frame, layout.time, "time"))
-    sensor = layout.sensor
-    if sensor == "auto" and sensor not in frame.columns:
-        sensor = next((name for name in TYPES if name in frame.columns), None)
-    named = {"location": layout.location, "sensor": sensor}
+    rows, clock, _ = _rows(frame, columns, _place(frame, roles.time, "time"))
+    column = roles.sensor
+    if column == "auto" and column not in frame.columns:
+        column = next((name for name in SENSOR_NAMES if name in frame.columns), None)
+    named = {"location": roles.location, "sensor": column}
     given = {setting: name for setting, name in named.items() if name is not None}
     places = {setting: _place(frame, name, setting) for setting, name in given.items()}
     modes = [Mode.of(columns[k].to_native(), frame.columns[k], 0) for k in places.values()]
-    group = len(modes) - 1 if "sensor" in places else None
+    sensor = len(modes) - 1 if "sensor" in places else None
     if not modes:
-        modes = [Mode.of([layout.value] * len(frame), "series", 0)]
-    if layout.duplicates == "error":
-        who = [columns[k] for k in (*places.values(), frame.columns.index(layout.time))]
+        modes = [Mode.of([roles.value] * len(frame), "series", 0)]
+    if roles.duplicates == "error":
+        who = [columns[k] for k in (*places.values(), frame.columns.index(roles.time))]
         refuse_repeats([*modes, rows], "cell", lambda row: tuple(str(c[row]) for c in who))
 
     def put(new: Floats, where: Mask) -> Any:
         changed = {at: _filled(columns[at], new, where)} if where.any() else {}
         return _replaced(frame, changed)
 
-    return Table(_numbers(columns[at]), (*modes, rows), group, clock, put)
+    return LabelledArray(_numbers(columns[at]), (*modes, rows), sensor, clock, put)
 
 
 def _rows(
@@ -126,14 +130,14 @@ def _rows(
     return *time_mode(stamps.to_numpy(), "The index of X", 0), lambda row: str(index[row])
 
 
-def _level_modes(columns: Any, labels: list[Any], layout: Layout) -> tuple[list[Mode], int | None]:
+def _level_modes(columns: Any, labels: list[Any], roles: Roles) -> tuple[list[Mode], int | None]:
     """Return a mode for each level of the columns."""
-    if layout.location is not None:
-        refuse("location", layout.location, "None, as every level of the columns is a mode,")
+    if roles.location is not None:
+        refuse("location", roles.location, "None, as every level of the columns is a mode,")
     names = [f"level{k}" if name is None else str(name) for k, name in enumerate(columns.names)]
     parts = zip(names, zip(*labels, strict=True), strict=True)
     modes = [Mode.of(list(part), name, 1) for name, part in parts]
-    return modes, type_mode(modes, layout.sensor)
+    return modes, sensor_mode(modes, roles.sensor)
 
 
 def _place(frame: nw.DataFrame[Any], name: Any, setting: str) -> int:
@@ -191,3 +195,96 @@ def _replaced(frame: nw.DataFrame[Any], changed: dict[int, nw.Series[Any]]) -> A
     for k, column in changed.items():
         out.isetitem(k, column.to_native())  # by place: labels may be tuples
     return out
+
+
+def is_xarray(X: Any) -> bool:
+    """Tell whether X is of xarray, which nobody needs who has none."""
+    xarray = sys.modules.get("xarray")
+    return xarray is not None and isinstance(X, xarray.DataArray | xarray.Dataset)
+
+
+def read_xarray(X: Any, roles: Roles) -> LabelledArray:
+    """Read a DataArray, or a Dataset, whose variables over time are the types of sensors."""
+    for setting in ("location", "value"):
+        got = getattr(roles, setting)
+        if got is not None:
+            refuse(setting, got, "None, as every dimension is a mode,")
+    time = "time" if roles.time is None else roles.time
+    return _dataset(X, time, roles) if hasattr(X, "data_vars") else _array(X, time, roles)
+
+
+def _array(X: Any, time: Any, roles: Roles) -> LabelledArray:
+    _check_dimensions(X, time)
+    modes = [_dimension(X, dim, axis) for axis, dim in enumerate(X.dims) if dim != time]
+    if not modes:
+        modes = [Mode.of([str(X.name)] * X.size, "series", 0)]
+    rows, clock = _xarray_rows(X, time, X.dims.index(time), roles)
+    values = _xarray_numbers(X)
+
+    def fill(new: Floats, where: Mask) -> Any:
+        return X.copy(data=put_array(X.values, new, where))
+
+    return LabelledArray(values, (*modes, rows), sensor_mode(modes, roles.sensor), clock, fill)
+
+
+def _dataset(X: Any, time: Any, roles: Roles) -> LabelledArray:
+    names = [name for name, part in X.data_vars.items() if time in part.dims]
+    if not names:
+        raise DataError(
+            f"X needs variables with the dimension {time!r}; its dimensions are {list(X.dims)}: "
+            "name the one that is time with time=."
+        )
+    dims = X[names[0]].dims
+    other = next((name for name in names if set(X[name].dims) != set(dims)), None)
+    if other is not None:
+        raise DataError(
+            f"Variables over {time!r} must have the same dimensions; got {dims} for {names[0]!r} "
+            f"and {X[other].dims} for {other!r}: fill them one at a time."
+        )
+    if roles.sensor not in ("auto", "variable"):
+        refuse("sensor", roles.sensor, "'auto', as each variable is a type,")
+    parts = [X[name].transpose(*dims) for name in names]
+    modes = [Mode.of(names, "variable", 0)]
+    modes += [_dimension(X, dim, axis) for axis, dim in enumerate(dims, 1) if dim != time]
+    rows, clock = _xarray_rows(X, time, 1 + dims.index(time), roles)
+    values = np.stack([_xarray_numbers(part) for part in parts])
+
+    def fill(new: Floats, where: Mask) -> Any:
+        filled = {
+            name: part.copy(data=put_array(part.values, *own)).transpose(*X[name].dims)
+            for name, part, *own in zip(names, parts, new, where, strict=True)
+        }
+        return X.assign(filled)
+
+    return LabelledArray(values, (*modes, rows), 0, clock, fill)
+
+
+def _check_dimensions(X: Any, time: Any) -> None:
+    if time not in X.dims:
+        raise DataError(
+            f"X needs a dimension {time!r}; it has {list(X.dims)}: name the one that is time with "
+            "time=."
+        )
+
+
+def _dimension(X: Any, dim: Any, axis: int) -> Mode:
+    labels = X.indexes[dim].tolist() if dim in X.indexes else np.arange(X.sizes[dim])
+    return Mode.of(labels, str(dim), axis)
+
+
+def _xarray_rows(X: Any, time: Any, axis: int, roles: Roles) -> tuple[Mode, Clock]:
+    if not X.sizes[time]:
+        raise DataError(f"X has no {time!r}; there is nothing to learn from or to fill.")
+    if time not in X.indexes:
+        return row_mode(X.sizes[time], axis), "rows"
+    stamps = X[time].values
+    rows, clock = time_mode(stamps, f"Dimension {time!r}", axis)
+    if roles.duplicates == "error":
+        refuse_repeats([rows], "time stamp", lambda row: str(stamps[row]))
+    return rows, clock
+
+
+def _xarray_numbers(X: Any) -> Floats:
+    if X.dtype.kind not in "biuf":
+        raise DataError(f"{X.name or 'X'} must hold numbers; got {X.dtype}.")
+    return np.ascontiguousarray(X.values, dtype=np.float64)

@@ -16,9 +16,9 @@ from numpy.typing import NDArray
 
 from noisewise.data.ids import Codes, Ids
 from noisewise.data.netcdf import read_netcdf
+from noisewise.data.reader import named_errors
 from noisewise.data.rows import Rows, holes_of
-from noisewise.data.text import named_errors
-from noisewise.data.times import time_mode
+from noisewise.data.timestamps import time_numbers
 from noisewise.errors import DataError, SettingError, listed
 
 KINDS = {
@@ -215,8 +215,8 @@ def _wide(rows: Rows, time: str | None, separator: str | None) -> Gapped:
 def _completed(rows: Rows, ids: list[str], time: str) -> Rows:
     """Add the rows that series lack between their first and their last."""
     coded = [Ids.encode(rows.entries(name), name)[1] for name in ids]
-    when, _ = time_mode(rows.frame([], [time], []).column(time).to_numpy(), "", 0)
-    like, at = lacking(coded, when.codes)
+    when, _ = time_numbers(rows.frame([], [time], []).column(time).to_numpy(), "time")
+    like, at = lacking(coded, Ids.encode(when, time)[1])
     return rows.extended(ids, like, time, at)
 
 

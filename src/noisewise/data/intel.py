@@ -24,11 +24,16 @@ from pathlib import Path
 
 import numpy as np
 
-from noisewise.data.digits import finite_pair, to_float, to_int
 from noisewise.data.ids import Ids
-from noisewise.data.lines import text_lines
-from noisewise.data.sensor_data import Coordinates, Repeats, SensorData, first_line, gather
-from noisewise.data.text import named_errors
+from noisewise.data.reader import (
+    finite_pair,
+    first_line,
+    named_errors,
+    text_lines,
+    to_float,
+    to_int,
+)
+from noisewise.data.sensor_data import Coordinates, Repeats, SensorData, gather
 from noisewise.errors import DataError
 
 SENSORS = ("temperature", "humidity", "light", "voltage")

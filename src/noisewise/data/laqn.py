@@ -24,18 +24,16 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from noisewise.data.digits import finite_pair, to_float
 from noisewise.data.ids import Codes, Ids
-from noisewise.data.lines import csv_rows, text_lines
-from noisewise.data.sensor_data import (
-    Coordinates,
-    Repeats,
-    SensorData,
+from noisewise.data.reader import (
+    csv_rows,
+    finite_pair,
     first_line,
-    from_degrees,
-    gather,
+    named_errors,
+    text_lines,
+    to_float,
 )
-from noisewise.data.text import named_errors
+from noisewise.data.sensor_data import Coordinates, Repeats, SensorData, from_degrees, gather
 from noisewise.errors import DataError, shortened
 
 DAY, HOUR = 86_400.0, 3_600.0

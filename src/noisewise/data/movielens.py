@@ -19,10 +19,9 @@ from os import PathLike
 from pathlib import Path
 from typing import NamedTuple
 
-from noisewise.data.duplicates import Duplicates
-from noisewise.data.lines import text_lines
-from noisewise.data.observations import Observations
-from noisewise.data.text import named_errors, read_text
+from noisewise.data.observations import Duplicates, Observations
+from noisewise.data.reader import named_errors, text_lines
+from noisewise.data.text import read_text
 from noisewise.errors import DataError
 
 

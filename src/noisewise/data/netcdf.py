@@ -11,7 +11,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from noisewise.data.limits import check_unpacked, most_unpacked
+from noisewise.data.reader import check_unpacked, most_unpacked
 from noisewise.errors import DataError, MissingExtraError, listed, shortened
 from noisewise.storage import write_bytes
 

@@ -29,10 +29,9 @@ from numba import njit
 from numpy.typing import NDArray
 
 from noisewise.data.columns import choose_columns
-from noisewise.data.duplicates import Duplicates
 from noisewise.data.ids import Codes, Ids
-from noisewise.data.observations import Observations, assemble
-from noisewise.data.text import join, named_errors
+from noisewise.data.observations import Duplicates, Observations, assemble
+from noisewise.data.reader import join, named_errors
 from noisewise.errors import DataError
 from noisewise.progress import progress
 

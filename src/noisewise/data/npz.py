@@ -21,10 +21,10 @@ from numpy.typing import NDArray
 
 from noisewise.data.archive import Archive, open_npz
 from noisewise.data.columns import choose_columns
-from noisewise.data.duplicates import Duplicates
 from noisewise.data.ids import Codes, Ids
-from noisewise.data.observations import Observations, assemble
-from noisewise.data.tables import check_seconds, check_values
+from noisewise.data.observations import Duplicates, Observations, assemble
+from noisewise.data.tables import check_values
+from noisewise.data.timestamps import check_seconds
 from noisewise.errors import DataError, listed
 
 

@@ -3,25 +3,27 @@
 ``observe`` is the way in. It takes what people have (a frame of pandas, polars or pyarrow, a numpy
 array, a list of tuples, a scipy sparse matrix), checks it once, and leaves plain arrays: an int32
 row number per mode and a float32 value, 12 bytes for an observation of two modes. Where float32 is
-too coarse for the values they are float64.
+too coarse for the values they are float64. Cells that are given more than once are found by one
+sort, and merged by keeping one or averaging.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal, NamedTuple, TypeAlias
 
 import numpy as np
 import scipy.sparse
 from numpy.typing import NDArray
 
-from noisewise.data.columns import find_ids
-from noisewise.data.duplicates import Duplicates, Groups, check_duplicates, group_cells
+from noisewise.data.columns import default_names, find_ids, known_parts, parts_of
 from noisewise.data.ids import Codes, Ids
-from noisewise.data.parts import default_names, known_parts, parts_of
-from noisewise.data.tables import Column, check_seconds, check_values
+from noisewise.data.tables import Column, check_values
+from noisewise.data.timestamps import check_seconds
 from noisewise.errors import DataError, printable
+
+Duplicates: TypeAlias = Literal["error", "last", "mean"]
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
@@ -184,8 +186,8 @@ def observe(
     values = None if y is None else check_values(y, "y")
     if len(columns) < 2:
         beside = (
-            ", beside the last one, which holds the values if y is None; this table requires y to be "
-            "passed, but the target y is None"
+            ", beside the last one, which holds the values if y is None; this table requires y to "
+            "be passed, but the target y is None"
         )
         raise DataError(
             f"X needs one id column per mode (2 or more){beside if y is None else ''}: found "
@@ -250,126 +252,13 @@ def assemble(
         raise DataError("The table is empty: got 0 rows; at least 2 observations are needed.")
     groups = group_cells(seen.codes, seen.shape)
     if groups is not None:
-        seen = _settled(seen, groups, duplicates, place)
+        seen = _merged(seen, groups, duplicates, place)
     if len(seen) < at_least:
         raise DataError("Got a single observation (n_samples = 1); at least 2 are needed.")
     return seen
 
 
-def id_columns(X: Any, ids: Sequence[Ids]) -> list[Column]:
-    """Return the id columns of a table, in the order of known modes.
-
-    Parameters
-    ----------
-    X : table of ids, sparse matrix or Observations
-        As for `observe`, without values.
-    ids : sequence of Ids
-        The known ids of each mode; columns are found as `encode_ids` finds them.
-
-    Returns
-    -------
-    list of Column
-        The name and the entries of each.
-
-    Examples
-    --------
-    >>> seen = observe([("ann", "Alien", 5), ("bob", "Brazil", 3)])
-    >>> id_columns([("ann", "Alien"), ("bob", "Alien")], seen.ids)
-    [Column(name='user', entries=['ann', 'bob']), Column(name='item', entries=['Alien', 'Alien'])]
-    """
-    if isinstance(X, Observations):
-        paired = _paired(X, ids)
-        return [Column(known.name, own.labels[codes]) for known, own, codes in paired]
-    return known_parts(X, [known.name for known in ids]).ids
-
-
-def encode_cells(
-    X: Any, ids: Sequence[Ids], time: str | int
-) -> tuple[tuple[Codes, ...], NDArray[Any] | None]:
-    """Return the row numbers of a table of ids, and its times where it has any.
-
-    Parameters
-    ----------
-    X : table of ids and maybe times, or Observations
-        As for `encode_ids`.
-    ids : sequence of Ids
-        The known ids of each mode.
-    time : str or int
-        Name or number of the column that holds times, if there is one; in a table without names, it
-        is the last of one column more than there are ids.
-
-    Returns
-    -------
-    codes, time
-        As from `encode_ids`, and unix seconds or None.
-
-    Examples
-    --------
-    >>> seen = observe([("ann", "Alien", 5), ("bob", "Brazil", 3)])
-    >>> encode_cells([("bob", "Alien", 978300760)], seen.ids, time=2)[1]
-    array([978300760])
-    """
-    if isinstance(X, Observations):
-        return encode_ids(X, ids), X.time
-    columns, _, seconds = known_parts(X, [known.name for known in ids], time=time)
-    if seconds is not None:
-        seconds = check_seconds(seconds, len(columns[0].entries))
-    modes = zip(ids, columns, strict=True)
-    return tuple(known.lookup(column.entries) for known, column in modes), seconds
-
-
-def encode_ids(X: Any, ids: Sequence[Ids]) -> tuple[Codes, ...]:
-    """Return the row numbers of a table of ids, -1 where an id is unknown.
-
-    The columns of a frame are found by their names, in any order, and columns with other names are
-    left out. Those of a table without names go by position.
-
-    Parameters
-    ----------
-    X : table of ids, sparse matrix or Observations
-        As for `observe`, without values.
-    ids : sequence of Ids
-        The known ids of each mode.
-
-    Returns
-    -------
-    tuple of ndarray of int32
-        For each mode, one row number per row of `X`.
-
-    Examples
-    --------
-    >>> seen = observe([("ann", "Alien", 5), ("bob", "Brazil", 3)])
-    >>> encode_ids([("bob", "Alien"), ("ann", "Casablanca")], seen.ids)
-    (array([1, 0], dtype=int32), array([ 0, -1], dtype=int32))
-    """
-    if isinstance(X, Observations):
-        return tuple(known.lookup(own.labels)[codes] for known, own, codes in _paired(X, ids))
-    modes = zip(ids, known_parts(X, [known.name for known in ids]).ids, strict=True)
-    return tuple(known.lookup(column.entries) for known, column in modes)
-
-
-def _settled(
-    seen: Observations, groups: Groups, duplicates: str, place: Callable[[int, int], str]
-) -> Observations:
-    """Return one observation per cell, or raise."""
-    if duplicates == "last":
-        return seen.take(np.sort(groups.lasts()))
-    if duplicates == "mean":
-        firsts = groups.firsts()
-        merged = seen.take(np.sort(firsts))
-        merged.values[:] = groups.means(seen.values)[np.argsort(firsts)]
-        return merged
-    repeated = groups.starts[groups.counts > 1]
-    start = repeated[np.argmin(groups.order[repeated])]
-    first, second = (int(row) for row in groups.order[start : start + 2])
-    many = "1 cell is" if len(repeated) == 1 else f"{len(repeated):,} cells are"
-    raise DataError(
-        f"{many} given more than once, e.g. {seen.decode([first])[0]} in {place(first, second)}; "
-        "pass duplicates='last' or duplicates='mean'."
-    )
-
-
-def _paired(seen: Observations, ids: Sequence[Ids]) -> list[tuple[Ids, Ids, Codes]]:
+def paired_modes(seen: Observations, ids: Sequence[Ids]) -> list[tuple[Ids, Ids, Codes]]:
     """Return for each mode the known ids, the ids of the observations and their row numbers."""
     names, wanted = list(seen.names), [known.name for known in ids]
     if len(names) != len(wanted):
@@ -391,8 +280,101 @@ def _paired(seen: Observations, ids: Sequence[Ids]) -> list[tuple[Ids, Ids, Code
 def _renumber(seen: Observations, ids: Sequence[Ids]) -> Observations:
     """Return the same observations under ids that keep their row numbers."""
     renumbered = []
-    for known, own, codes in _paired(seen, ids):
+    for known, own, codes in paired_modes(seen, ids):
         extended, numbers = known.extend(own.labels)
         renumbered.append((extended, numbers[codes]))
     extended_ids, new_codes = zip(*renumbered, strict=True)
     return Observations(new_codes, seen.values, extended_ids, seen.time)
+
+
+def _merged(
+    seen: Observations, groups: Groups, duplicates: str, place: Callable[[int, int], str]
+) -> Observations:
+    """Return one observation per cell, or raise."""
+    if duplicates == "last":
+        return seen.take(np.sort(groups.lasts()))
+    if duplicates == "mean":
+        firsts = groups.firsts()
+        merged = seen.take(np.sort(firsts))
+        merged.values[:] = groups.means(seen.values)[np.argsort(firsts)]
+        return merged
+    repeated = groups.starts[groups.counts > 1]
+    start = repeated[np.argmin(groups.order[repeated])]
+    first, second = (int(row) for row in groups.order[start : start + 2])
+    many = "1 cell is" if len(repeated) == 1 else f"{len(repeated):,} cells are"
+    raise DataError(
+        f"{many} given more than once, e.g. {seen.decode([first])[0]} in {place(first, second)}; "
+        "pass duplicates='last' or duplicates='mean'."
+    )
+
+
+class Groups(NamedTuple):
+    """Observations grouped by cell; within a cell they keep their order."""
+
+    order: NDArray[np.intp]
+    starts: NDArray[np.intp]
+    counts: NDArray[np.intp]
+
+    def firsts(self) -> NDArray[np.intp]:
+        """Return the first observation of every cell."""
+        return self.order[self.starts]
+
+    def lasts(self) -> NDArray[np.intp]:
+        """Return the last observation of every cell."""
+        lasts: NDArray[np.intp] = self.order[self.starts + self.counts - 1]
+        return lasts
+
+    def means(self, values: NDArray[Any]) -> NDArray[np.float64]:
+        """Return the mean value of every cell."""
+        sums = np.add.reduceat(values[self.order].astype(np.float64), self.starts)
+        return np.asarray(sums / self.counts)
+
+
+def check_duplicates(duplicates: str) -> None:
+    """Raise unless the choice is one there is."""
+    if duplicates not in ("error", "last", "mean"):
+        raise ValueError(f"duplicates must be 'error', 'last' or 'mean'; got {duplicates!r}.")
+
+
+def group_cells(codes: Sequence[NDArray[np.int32]], shape: Sequence[int]) -> Groups | None:
+    """Group observations by cell.
+
+    Parameters
+    ----------
+    codes : sequence of ndarray of int32
+        For each mode, the row number of every observation; at least one observation.
+    shape : sequence of int
+        The number of rows in each mode.
+
+    Returns
+    -------
+    Groups or None
+        None when no cell occurs twice.
+
+    Examples
+    --------
+    >>> groups = group_cells([np.array([0, 1, 0]), np.array([2, 2, 2])], (2, 3))
+    >>> groups.lasts().tolist()
+    [2, 1]
+    """
+    # Most data has no duplicates, and a plain sort shows that many times faster than an argsort.
+    cells = _number_cells(codes, shape)
+    cells.sort()
+    if np.all(cells[1:] != cells[:-1]):
+        return None
+    cells = _number_cells(codes, shape)
+    order = np.argsort(cells, kind="stable")
+    cells = cells[order]
+    starts = np.flatnonzero(np.concatenate([[True], cells[1:] != cells[:-1]]))
+    return Groups(order, starts, np.diff(starts, append=len(order)))
+
+
+def _number_cells(codes: Sequence[NDArray[np.int32]], shape: Sequence[int]) -> NDArray[np.int64]:
+    """Return a number per observation; two have the same only if they are of the same cell."""
+    cells, size = codes[0].astype(np.int64), shape[0]
+    for more, length in zip(codes[1:], shape[1:], strict=True):
+        if size * length >= 2**63:  # too many cells for int64, so number only those that occur
+            cells, size = np.unique(cells, return_inverse=True)[1], len(cells)
+        cells = cells * length + more
+        size *= length
+    return cells

@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from noisewise.data.ids import Codes, Ids
-from noisewise.data.observations import encode_ids, id_columns
+from noisewise.data.lookup import encode_ids, id_columns
 from noisewise.data.tables import check_ids
 from noisewise.data.timestamps import read_stamps
 from noisewise.errors import DataError, SettingError, too_coarse
@@ -22,15 +22,15 @@ from noisewise.errors import DataError, SettingError, too_coarse
 SENSOR = "sensor"  # what the mode that is the type of sensor is called, as a rule
 FLOOR = 1e-12  # the variance of what is constant, as a share of its square
 
-Array = npt.NDArray[np.float64]
+Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
 
 
 class Units(NamedTuple):
     """Mean and variance of every type; at the end, of everything, for a type never seen."""
 
-    mean: Array
-    variance: Array
+    mean: Floats
+    variance: Floats
 
     @classmethod
     def of(cls, values: npt.NDArray[Any], types: npt.NDArray[Any], n: int) -> Units:
@@ -56,7 +56,7 @@ class Units(NamedTuple):
         return np.float64 if any(too_coarse(*pair) for pair in pairs) else np.float32
 
 
-def _constant(mean: Array) -> Array:
+def _constant(mean: Floats) -> Floats:
     """Return the variance that a type gets whose values are all the same."""
     return np.asarray(FLOOR * (mean**2 + (mean == 0.0)))
 
@@ -154,8 +154,8 @@ def sensor_modes(
 
 
 def encode_in_time(
-    X: Any, ids: tuple[Ids, ...], mode: int, stamps: Array, are_dates: bool
-) -> tuple[tuple[Codes, ...], Array]:
+    X: Any, ids: tuple[Ids, ...], mode: int, stamps: Floats, are_dates: bool
+) -> tuple[tuple[Codes, ...], Floats]:
     """Return row numbers and times of cells; a time need not be known, only understood.
 
     ``stamps`` has the times of the known ids of ``mode``; what is no time is NaN.

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from noisewise.data.limits import check_columns, check_unpacked, most_unpacked
+from noisewise.data.reader import check_columns, check_unpacked, most_unpacked
 from noisewise.errors import DataError, MissingExtraError, listed, shortened
 
 _ENTRY = 8  # bytes that an entry takes in memory, however small it is in the file

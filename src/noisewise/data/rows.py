@@ -16,10 +16,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from noisewise.data.digits import to_float
-from noisewise.data.lines import blocks, split_line, text_lines
 from noisewise.data.parquet import read_parquet, require_pyarrow
-from noisewise.data.timestamps import read_stamps
+from noisewise.data.reader import blocks, split_line, text_lines, to_float
+from noisewise.data.timestamps import text_times
 from noisewise.errors import DataError, listed
 from noisewise.storage import write_bytes
 
@@ -86,7 +85,7 @@ class Rows:
         if self.delimiter is None:
             return self.table.select([*ids, *times, *readings])
         columns: dict[str, Any] = {name: self.entries(name) for name in ids}
-        columns |= {name: _times(self.entries(name)) for name in times}
+        columns |= {name: text_times(self.entries(name)) for name in times}
         columns |= {name: _numbers(self.entries(name), name) for name in readings}
         return require_pyarrow(_PURPOSE).table(columns)
 
@@ -165,18 +164,6 @@ def _is_reading(entry: str) -> bool:
     except ValueError:
         return False
     return True
-
-
-def _times(entries: list[str]) -> Any:
-    """Return times as numbers or dates; what is neither stays text, for the imputer to refuse."""
-    distinct, places = np.unique(np.array(entries, dtype=object), return_inverse=True)
-    try:
-        return np.array([to_float(entry) for entry in distinct.tolist()])[places]
-    except ValueError:
-        seconds, _ = read_stamps(distinct)
-    if np.isnan(seconds).any():
-        return entries
-    return (seconds * 1e6).round().astype("M8[us]")[places]
 
 
 def _text(number: float) -> str:

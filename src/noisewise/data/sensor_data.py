@@ -7,18 +7,20 @@ that count steps of equal length, so that the time between two of them is their 
 
 from __future__ import annotations
 
-import gzip
-import zlib
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any, Literal, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
-from noisewise.data.duplicates import Duplicates, check_duplicates, group_cells
 from noisewise.data.ids import Codes, Ids
-from noisewise.data.observations import Observations, assemble
+from noisewise.data.observations import (
+    Duplicates,
+    Observations,
+    assemble,
+    check_duplicates,
+    group_cells,
+)
 from noisewise.data.tables import check_values
 from noisewise.errors import DataError, brief
 
@@ -145,13 +147,3 @@ def from_degrees(latitude: float, longitude: float) -> tuple[float, float]:
     north, east = np.radians(np.subtract((latitude, longitude), _CHARING_CROSS))
     parallel = _EARTH * np.cos(np.radians(_CHARING_CROSS[0]))
     return float(parallel * east), float(_EARTH * north)
-
-
-def first_line(path: Path) -> str:
-    """Return the beginning of a file's first line, to see what it is; "" if it cannot be read."""
-    try:
-        with gzip.open(path) if path.suffix == ".gz" else path.open("rb") as file:
-            text = file.readline(500).decode("utf-8-sig", "replace")
-    except (gzip.BadGzipFile, EOFError, zlib.error):
-        return ""  # whoever reads it for good will say what is wrong
-    return next(iter(text.splitlines()), "")

@@ -31,6 +31,7 @@ from noisewise.data.archive import Archive, open_npz
 from noisewise.data.ids import Ids
 from noisewise.data.npz import read_npz, steps_of_time
 from noisewise.data.observations import Observations
+from noisewise.data.reader import named_errors
 from noisewise.data.sensor_data import (
     LOCATION,
     TIME,
@@ -40,7 +41,6 @@ from noisewise.data.sensor_data import (
     check_repeats,
     from_degrees,
 )
-from noisewise.data.text import named_errors
 from noisewise.errors import DataError
 
 __all__ = ["SensorData", "is_sensors", "named", "read"]

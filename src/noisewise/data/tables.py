@@ -1,8 +1,7 @@
 """Tables of any kind, taken apart into checked columns. The only file that knows data frames.
 
 A table is a frame of pandas, polars or pyarrow, a 2-d array, a list of tuples or a scipy sparse
-matrix. Ids, values and times each have one function that checks a column and names the row that is
-wrong.
+matrix. Ids and values each have one function that checks a column and names the row that is wrong.
 """
 
 from __future__ import annotations
@@ -29,7 +28,6 @@ _NUMPY_TYPES = (
 )
 
 _CHUNK = 1_000_000  # values whose squares are held at a time
-_FARTHEST = 2.0**53  # seconds from 1970: beyond, floats do not tell one from the next
 
 
 class Column(NamedTuple):
@@ -174,44 +172,6 @@ def check_values(column: Any, name: str) -> NDArray[Any]:
     return fitting(array)
 
 
-def check_seconds(column: Any, n_rows: int) -> NDArray[Any]:
-    """Return times as unix seconds.
-
-    Parameters
-    ----------
-    column : 1-d array, series or sequence
-        Seconds since 1970, or dates.
-    n_rows : int
-        How many there must be.
-
-    Returns
-    -------
-    ndarray of int64 or float64
-        Integers stay integers, dates become integers.
-    """
-    column = _from_frame(column)
-    array = column.to_numpy() if isinstance(column, nw.Series) else np.asarray(column)
-    if array.shape != (n_rows,):
-        raise DataError(f"time needs one entry per row, {n_rows}; got shape {array.shape}.")
-    if array.dtype.kind == "O":
-        try:
-            array = array.astype("datetime64[s]")
-        except (TypeError, ValueError) as error:
-            raise DataError(f"time must hold unix seconds or dates; {error}.") from None
-    if array.dtype.kind not in "iufM":
-        raise DataError(f"time must hold unix seconds or dates; got {array.dtype} entries.")
-    missing = np.isnat(array) if array.dtype.kind == "M" else ~np.isfinite(array)
-    if missing.any():
-        row = int(missing.argmax())
-        raise DataError(f"Row {row} of time is {array[row]}; drop the row or give it a time.")
-    if array.dtype.kind == "M":
-        array = array.astype("datetime64[s]")
-    elif (far := np.abs(array.astype(np.float64)) > _FARTHEST).any():
-        row = int(far.argmax())
-        raise DataError(f"Row {row} of time is {array[row]}, more than 2**53 seconds from 1970.")
-    return array.astype(np.float64 if array.dtype.kind == "f" else np.int64)
-
-
 def _from_frame(native: Any) -> Any:
     """Wrap what narwhals knows, leave the rest as it is."""
     try:
@@ -260,8 +220,8 @@ def _check_objects(column: Sequence[Any], name: str) -> None:
             f"Row {row} of column {name!r} holds {column[row]!r}, which cannot be an id; use a "
             "hashable type, such as str, int or tuple."
         ) from None
-    if any(map(_is_missing, distinct)):
-        row = next(row for row, entry in enumerate(column) if _is_missing(entry))
+    if any(map(is_missing, distinct)):
+        row = next(row for row, entry in enumerate(column) if is_missing(entry))
         _refuse_missing(name, row, str(column[row]))
 
 
@@ -278,7 +238,7 @@ def _is_hashable(entry: Any) -> bool:
     return True
 
 
-def _is_missing(entry: Any) -> bool:
+def is_missing(entry: Any) -> bool:
     """Tell None, NaN, NaT and NA, none of which is plainly equal to itself, and infinity."""
     equal = entry == entry
     return (
@@ -294,7 +254,7 @@ def _numbers(entries: list[Any], name: str) -> NDArray[np.float64]:
     if not kinds:
         return np.array(entries, dtype=np.float64)
     row = next(row for row, entry in enumerate(entries) if type(entry) in kinds)
-    if _is_missing(entries[row]):
+    if is_missing(entries[row]):
         raise DataError(f"Row {row} of {name} has no value: found {entries[row]}; drop the row.")
     raise DataError(f"Row {row} of {name} is {entries[row]!r}, not a number; drop or convert it.")
 
@@ -315,7 +275,7 @@ def _refuse_shape(n_dimensions: int) -> NoReturn:
 def fitting(values: NDArray[Any]) -> NDArray[Any]:
     """Return finite values in single precision where that is enough, else in double.
 
-    NDArray[Any] that are all alike are single if that does not change them.
+    Values that are all alike are single if that does not change them.
 
     Examples
     --------

@@ -8,8 +8,6 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -17,18 +15,25 @@ import numpy as np
 from numpy.typing import NDArray
 
 from noisewise.data.columns import Choice, choose_columns
-from noisewise.data.digits import INTEGER, to_float, to_floats
-from noisewise.data.duplicates import Duplicates
 from noisewise.data.ids import Codes, Ids
-from noisewise.data.lines import Block, blocks, split_line, text_lines
-from noisewise.data.observations import Observations, assemble
+from noisewise.data.observations import Duplicates, Observations, assemble
+from noisewise.data.reader import (
+    INTEGER,
+    Block,
+    blocks,
+    join,
+    split_line,
+    text_lines,
+    to_float,
+    to_floats,
+)
 from noisewise.data.tables import fitting
+from noisewise.data.timestamps import to_seconds
 from noisewise.errors import DataError
 from noisewise.progress import progress
 
 _LARGEST = float(np.finfo(np.float32).max)
 _UNIX_1973 = 10**8
-_FARTHEST = 2.0**53  # seconds from 1970: the last that a float tells from the next
 
 
 def read_text(
@@ -87,15 +92,6 @@ def read_text(
             columns.append(block)
             bar.update(len(block.lines))
     return columns.assemble(duplicates)
-
-
-@contextmanager
-def named_errors(path: Path) -> Iterator[None]:
-    """Put the path in front of errors about data."""
-    try:
-        yield
-    except DataError as error:
-        raise DataError(f"{path}: {error}") from error
 
 
 class _Columns:
@@ -190,13 +186,6 @@ def _usual_names(fields: list[str], columns_are_given: bool) -> list[str]:
     )
 
 
-def join(parts: list[NDArray[Any]], dtype: type) -> NDArray[Any]:
-    """Return a column that was read in parts; the parts are gone then."""
-    joined = np.concatenate([np.empty(0, dtype), *parts])
-    parts.clear()  # at once, so that no more than one column is there twice
-    return joined
-
-
 def id_fault(text: str) -> str | None:
     """Say what is wrong with an id; None if nothing is."""
     if not text.strip():
@@ -224,21 +213,3 @@ def time_fault(text: str) -> str | None:
 
 def _is_number(text: str) -> bool:
     return _value_fault(text) is None
-
-
-def to_seconds(text: str) -> float:
-    """Return the unix seconds of a time; raise ``ValueError`` for what is none.
-
-    Examples
-    --------
-    >>> to_seconds("1970-01-02"), to_seconds("-7.5")
-    (86400.0, -7.5)
-    """
-    try:
-        seconds = to_float(text)
-    except ValueError:
-        moment = datetime.fromisoformat(text.strip())
-        return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp()
-    if not abs(seconds) <= _FARTHEST:
-        raise ValueError(f"{text} is too far from 1970")
-    return seconds

@@ -1,34 +1,34 @@
-"""What tables with holes come down to: values in an array, and the ids of every cell.
+"""Tables with holes, whatever they came from: values in an array, and the ids of every cell.
 
 A mode lies along one axis of the array. The columns of a wide frame are an axis that may carry two
-modes, location and sensor; the rows of a long frame carry all of them.
+modes, location and sensor; the rows of a long frame carry all of them. Arrays of numpy are read
+here: samples x features as scikit-learn has them, or tensors over time.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Literal, NamedTuple, NoReturn, TypeAlias
+from typing import Any, NamedTuple, NoReturn, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
-from noisewise.data.duplicates import Duplicates, group_cells
 from noisewise.data.ids import Codes, Ids
-from noisewise.data.observations import Observations, assemble
+from noisewise.data.observations import Duplicates, Observations, assemble, group_cells
+from noisewise.data.timestamps import Clock, time_numbers
 from noisewise.errors import DataError, SettingError, warn
 
 Floats: TypeAlias = NDArray[np.float64]
 Mask: TypeAlias = NDArray[np.bool_]
-Clock: TypeAlias = Literal["dates", "numbers", "rows"]
 
 CLOCKS = ("dates", "numbers", "rows")
 SHOWN = 5  # series that a warning names
-TYPES = ("sensor", "variable")  # modes of these names are the type of sensor, unless told otherwise
+SENSOR_NAMES = ("sensor", "variable")  # what the mode that is the sensor is called, as a rule
 
 
-class Layout(NamedTuple):
-    """What a user said of where things are in a table; each kind of table reads its own part."""
+class Roles(NamedTuple):
+    """Which columns or axes have which role, as a user said; each kind of table reads its part."""
 
     time: Any = None
     location: Any = None
@@ -51,7 +51,7 @@ class Mode(NamedTuple):
 
 
 @dataclass(frozen=True, eq=False)
-class Table:
+class LabelledArray:
     """A table with holes, whatever it came from.
 
     Attributes
@@ -60,8 +60,8 @@ class Table:
         An array of any shape; NaN is a hole.
     modes
         What its axes stand for; the last mode is time, whose ids are numbers (seconds for dates).
-    group
-        The mode that is the type of sensor: readings of one type have one unit. None if all have.
+    sensor
+        The mode that is the sensor: readings of one sensor have one unit. None if all have.
     clock
         Whether times are dates, numbers, or just the numbers of rows.
     put
@@ -70,7 +70,7 @@ class Table:
 
     values: Floats
     modes: tuple[Mode, ...]
-    group: int | None
+    sensor: int | None
     clock: Clock
     put: Callable[[Floats, Mask], Any]
 
@@ -120,7 +120,7 @@ class Table:
         _, first = np.unique(np.stack(cells.codes[:-1]), axis=1, return_index=True)
         return [row[0] if len(row) == 2 else row[:-1] for row in cells.decode(np.sort(first))]
 
-    def later(self, n_rows: int) -> Table:
+    def later(self, n_rows: int) -> LabelledArray:
         """Return the same table, its rows that much later."""
         ids, codes, axis = self.modes[-1]
         moved = Mode(Ids(ids.labels + n_rows, ids.name), codes, axis)
@@ -140,25 +140,102 @@ class Fitted(NamedTuple):
     end: int
 
     @classmethod
-    def of(cls, table: Table) -> Fitted:
+    def of(cls, table: LabelledArray) -> Fitted:
         """Describe a table."""
         last = max(table.modes[-1].ids.labels)
         return cls(table.names, table.lengths, table.clock, int(last) + 1)
 
 
-def column_modes(
-    columns: Sequence[Any], layout: Layout, axis: int
-) -> tuple[list[Mode], int | None]:
-    """Return the modes of plain columns, and which of them is the type.
+def time_axis(n_dimensions: int, time: Any) -> int:
+    """Return the axis of time: the first of two, the last of more, or the one that is named.
 
     Examples
     --------
-    >>> layout = Layout(location={"a1": "attic", "h1": "hall"}, sensor=lambda column: "heat")
-    >>> modes, group = column_modes(["a1", "h1"], layout, axis=1)
-    >>> [mode.ids for mode in modes], group
+    >>> time_axis(2, None), time_axis(3, None), time_axis(3, -2)
+    (0, 2, 1)
+    """
+    if time is None:
+        return 0 if n_dimensions <= 2 else n_dimensions - 1
+    if not isinstance(time, int) or not -n_dimensions <= time < n_dimensions:
+        refuse("time", time, f"the number of one of {n_dimensions} axes")
+    return time % n_dimensions
+
+
+def read_array(X: NDArray[Any], roles: Roles) -> LabelledArray:
+    """Read an array of numbers of two or more dimensions.
+
+    Examples
+    --------
+    >>> table = read_array(np.array([[20.0, 55.0], [np.nan, 54.0]]), Roles())
+    >>> table.names, table.sensor
+    (('series', 'time'), 0)
+    """
+    if X.ndim < 2:
+        raise DataError(f"X must have two dimensions or more, times x series; got shape {X.shape}.")
+    if roles.value is not None:
+        refuse("value", roles.value, "None, as only long frames have a column of values,")
+    time = time_axis(X.ndim, roles.time)
+    others = [axis for axis in range(X.ndim) if axis != time]
+    if len(others) == 1:
+        modes, sensor = column_modes(range(X.shape[others[0]]), roles, others[0])
+    else:
+        if roles.location is not None:
+            refuse("location", roles.location, "None, as every axis is a mode,")
+        modes = [Mode.of(np.arange(X.shape[axis]), f"axis{axis}", axis) for axis in others]
+        sensor = sensor_mode(modes, _among(others, roles.sensor, X.ndim))
+    values = np.ascontiguousarray(X, dtype=np.float64)
+    rows = row_mode(X.shape[time], time)
+    return LabelledArray(
+        values, (*modes, rows), sensor, "rows", lambda new, where: put_array(X, new, where)
+    )
+
+
+def put_array(X: NDArray[Any], values: Floats, where: Mask) -> NDArray[Any]:
+    """Return a copy of an array with other values at some places; whole numbers become floats then.
+
+    Examples
+    --------
+    >>> put_array(np.array([1, 2]), np.array([0.5, 0.5]), np.array([False, True])).tolist()
+    [1.0, 0.5]
+    """
+    keep = X.dtype.kind == "f" or not where.any()
+    out = X.copy(order="K") if keep else X.astype(np.float64)
+    out[where] = values[where]
+    return out
+
+
+def _among(others: list[int], sensor: Any, n_dimensions: int) -> Any:
+    """Return the place of an axis among those that are not time."""
+    if not isinstance(sensor, int):
+        return sensor
+    axis = sensor + n_dimensions if sensor < 0 else sensor
+    if axis not in others:
+        refuse("sensor", sensor, f"one of the axes {others}, 'auto' or None")
+    return others.index(axis)
+
+
+def time_mode(column: Any, words: str, axis: int) -> tuple[Mode, Clock]:
+    """Return times along an axis as a mode of numbers; ``words`` are what errors call them."""
+    numbers, clock = time_numbers(column, words)
+    return Mode.of(numbers, "time", axis), clock
+
+
+def row_mode(n_rows: int, axis: int) -> Mode:
+    """Return row numbers, for what has no times."""
+    return Mode(Ids(np.arange(n_rows), "time"), np.arange(n_rows, dtype=np.int32), axis)
+
+
+def column_modes(columns: Sequence[Any], roles: Roles, axis: int) -> tuple[list[Mode], int | None]:
+    """Return the modes of plain columns, and which of them is the sensor.
+
+    Examples
+    --------
+    >>> roles = Roles(location={"a1": "attic", "h1": "hall"}, sensor=lambda column: "heat")
+    >>> modes, sensor = column_modes(["a1", "h1"], roles, axis=1)
+    >>> [mode.ids for mode in modes], sensor
     ([Ids(2 location), Ids(1 sensor)], 1)
     """
-    location, sensor = layout.location, layout.sensor
+    location, sensor = roles.location, roles.sensor
     if not _says(sensor):
         if location is not None:
             refuse("location", location, "a dict or a function, beside one for sensor")
@@ -166,19 +243,19 @@ def column_modes(
             refuse("sensor", sensor, "a dict or a function from columns to types, 'auto' or None")
         return [Mode.of(columns, "series", axis)], None if sensor is None else 0
     places = columns if location is None else [_said(location, c, "location") for c in columns]
-    kinds = [_said(sensor, column, "sensor") for column in columns]
-    pairs = list(zip(places, kinds, strict=True))
+    sensors = [_said(sensor, column, "sensor") for column in columns]
+    pairs = list(zip(places, sensors, strict=True))
     if len(set(pairs)) < len(pairs):
         twin = next(pair for pair in pairs if pairs.count(pair) > 1)
         alike = [column for column, pair in zip(columns, pairs, strict=True) if pair == twin]
         raise DataError(
             f"Columns must differ in location or sensor; got {twin} for all of {alike}."
         )
-    return [Mode.of(places, "location", axis), Mode.of(kinds, "sensor", axis)], 1
+    return [Mode.of(places, "location", axis), Mode.of(sensors, "sensor", axis)], 1
 
 
-def type_mode(modes: Sequence[Mode], sensor: Any) -> int | None:
-    """Return which mode is the type of sensor: as named or counted, else by its name or length."""
+def sensor_mode(modes: Sequence[Mode], sensor: Any) -> int | None:
+    """Return which mode is the sensor: as named or counted, else by its name or length."""
     names = [mode.ids.name for mode in modes]
     if sensor is None:
         return None
@@ -188,14 +265,14 @@ def type_mode(modes: Sequence[Mode], sensor: Any) -> int | None:
         return sensor % len(modes)
     if sensor != "auto":
         refuse("sensor", sensor, f"one of {names} or its number, 'auto' or None")
-    called = [name in TYPES for name in names]
+    called = [name in SENSOR_NAMES for name in names]
     if any(called):
         return called.index(True)
     lengths = [(len(mode.ids) if len(mode.ids) > 1 else np.inf) for mode in modes]
     return int(np.argmin(lengths))
 
 
-def warn_of_unread(table: Table, places: NDArray[np.intp]) -> None:
+def warn_of_unread(table: LabelledArray, places: NDArray[np.intp]) -> None:
     """Name the series of holes that could not be filled."""
     if not len(places):
         return

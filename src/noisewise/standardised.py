@@ -1,7 +1,7 @@
-"""Knowledge: readings, the units of their types, and the model that learned from them.
+"""StandardisedModel: a model of readings as z-scores of their sensor, and the readings themselves.
 
 Models compute in float32, and some take all values to be of one unit. So readings come to them as
-z-scores of their type, and what they say goes back to units in float64: a meter that counts in
+z-scores of their sensor, and what they say goes back to units in float64: a meter that counts in
 millions keeps its digits.
 """
 
@@ -15,10 +15,8 @@ import numpy as np
 
 from noisewise import storage
 from noisewise.data import Codes, Ids, Observations, observe
-from noisewise.data.holes import Floats
-from noisewise.data.panel import Units, key_places, series_keys
-from noisewise.data.times import as_integers
-from noisewise.engine.series import Ints
+from noisewise.data.panel import Floats, Ints, Units, key_places, series_keys
+from noisewise.data.timestamps import as_integers
 from noisewise.errors import ModelFileError
 from noisewise.filed_ids import pack_ids, unpack_ids
 from noisewise.models.auto import AutoFactorizer
@@ -27,51 +25,51 @@ from noisewise.models.nested import adjusted, pack, unpack
 
 
 @dataclass(frozen=True, eq=False)
-class Knowledge:
-    """What is known of a table.
+class StandardisedModel:
+    """Readings, the units of their sensors, and the model that was fitted to both.
 
     Attributes
     ----------
     seen
         All readings, in float64; ids that have none are not among its ids.
-    group
-        The mode that is the type; None if all are of one type.
+    sensor
+        The mode that is the sensor; None if all readings have one unit.
     units
-        Mean and variance of each type.
+        Mean and variance of each sensor.
     model
         Fitted to the readings as z-scores.
     """
 
     seen: Observations
-    group: int | None
+    sensor: int | None
     units: Units
     model: Factorizer
 
     @classmethod
-    def learn(cls, seen: Observations, group: int | None, model: Factorizer) -> Knowledge:
+    def fit(cls, seen: Observations, sensor: int | None, model: Factorizer) -> StandardisedModel:
         """Fit a model to readings."""
         seen = _without_unseen(seen)
-        units, types = _units(seen, group)
-        scores = (seen.values - units.mean[types]) / np.sqrt(units.variance[types])
+        units, sensors = _units(seen, sensor)
+        scores = (seen.values - units.mean[sensors]) / np.sqrt(units.variance[sensors])
         model.fit(Observations(seen.codes, scores.astype(np.float32), seen.ids))
-        return cls(seen, group, units, model)
+        return cls(seen, sensor, units, model)
 
     def predict(self, cells: Observations) -> tuple[Floats, Floats]:
-        """Mean and std of readings; NaN for types of which nothing was ever read."""
+        """Mean and std of readings; NaN for sensors of which nothing was ever read."""
         mean, std = np.full(len(cells), np.nan), np.full(len(cells), np.nan)
-        types = np.zeros(len(cells), dtype=np.int32)
-        if self.group is not None:
-            asked = cells.ids[self.group].labels
-            types = self.seen.ids[self.group].lookup(asked)[cells.codes[self.group]]
-        known = np.flatnonzero(types >= 0)
+        sensors = np.zeros(len(cells), dtype=np.int32)
+        if self.sensor is not None:
+            asked = cells.ids[self.sensor].labels
+            sensors = self.seen.ids[self.sensor].lookup(asked)[cells.codes[self.sensor]]
+        known = np.flatnonzero(sensors >= 0)
         if len(known):
             scores, spread = self.model.predict(cells.take(known), return_std=True)
-            scale = np.sqrt(self.units.variance[types[known]])
-            mean[known] = self.units.mean[types[known]] + scale * scores
+            scale = np.sqrt(self.units.variance[sensors[known]])
+            mean[known] = self.units.mean[sensors[known]] + scale * scores
             std[known] = scale * spread
         return mean, std
 
-    def updated(self, new: Observations) -> Knowledge:
+    def updated(self, new: Observations) -> StandardisedModel:
         """Learn from new readings too, which replace old ones of the same cells.
 
         If they tell nothing new, nothing is learned; else the same model is fitted from scratch.
@@ -88,8 +86,8 @@ class Knowledge:
         codes = tuple(np.append(a, b) for a, b in zip(rest.codes, new.codes, strict=True))
         everything = Observations(codes, np.append(rest.values, new.values), new.ids)
         if not isinstance(self.model, AutoFactorizer):
-            return Knowledge.learn(everything, self.group, adjusted(self.model))
-        again = Knowledge.learn(everything, self.group, adjusted(self.model.model_))
+            return StandardisedModel.fit(everything, self.sensor, adjusted(self.model))
+        again = StandardisedModel.fit(everything, self.sensor, adjusted(self.model.model_))
         again.model.calibration_ = self.model.calibration_  # as the chosen one was judged
         return again
 
@@ -113,13 +111,13 @@ class Knowledge:
         tensors["values"] = self.seen.values
         for mode, (_, id_tensors) in enumerate(packed):
             tensors |= id_tensors | {f"mode{mode}.codes": self.seen.codes[mode]}
-        header |= {"ids": [entry for entry, _ in packed], "group": self.group}
+        header |= {"ids": [entry for entry, _ in packed], "sensor": self.sensor}
         return header, tensors
 
     @classmethod
     def unpack(
         cls, path: str | Path, header: dict[str, Any], tensors: storage.Tensors
-    ) -> Knowledge:
+    ) -> StandardisedModel:
         """Undo ``pack``, trusting nothing."""
         values: Any = storage.take(path, tensors, "values", "float64", storage.ANY)
         ids, codes = [], []
@@ -131,14 +129,16 @@ class Knowledge:
                 raise ModelFileError(f"{path} is damaged: its readings do not match its ids.")
             ids.append(own)
             codes.append(code)
-        group = header["group"]
-        if len(ids) < 2 or group not in (None, *range(len(ids) - 1)):
-            raise ModelFileError(f"{path} is damaged: it has {len(ids)} modes and type {group!r}.")
+        sensor = header["sensor"]
+        if len(ids) < 2 or sensor not in (None, *range(len(ids) - 1)):
+            raise ModelFileError(
+                f"{path} is damaged: it has {len(ids)} modes and sensor {sensor!r}."
+            )
         seen = Observations(tuple(codes), values, tuple(ids))
         model = unpack(path, header, tensors, "model")
         if model.ids_ != seen.ids:
             raise ModelFileError(f"{path} is damaged: its model is not of its readings.")
-        return cls(seen, group, _units(seen, group)[0], model)
+        return cls(seen, sensor, _units(seen, sensor)[0], model)
 
 
 def _keys(seen: Observations, shape: tuple[int, ...]) -> Ints:
@@ -146,20 +146,20 @@ def _keys(seen: Observations, shape: tuple[int, ...]) -> Ints:
     return series_keys(seen.codes, shape)[0]
 
 
-def _units(seen: Observations, group: int | None) -> tuple[Units, Any]:
-    """Mean and variance of each type, and the type of each reading.
+def _units(seen: Observations, sensor: int | None) -> tuple[Units, Any]:
+    """Mean and variance of each sensor, and the sensor of each reading.
 
-    A single reading says nothing of the variance of its type, and those of other types are in other
+    A single reading says nothing of the variance of its sensor, and those of others are in other
     units: it may be off by its own size.
     """
-    if group is None:
-        types, many = np.zeros(len(seen), dtype=np.int64), 1
+    if sensor is None:
+        sensors, many = np.zeros(len(seen), dtype=np.int64), 1
     else:
-        types, many = seen.codes[group].astype(np.int64), len(seen.ids[group])
-    mean, variance = Units.of(seen.values, types, many)
-    lone = np.flatnonzero(np.bincount(types, minlength=many) == 1)
+        sensors, many = seen.codes[sensor].astype(np.int64), len(seen.ids[sensor])
+    mean, variance = Units.of(seen.values, sensors, many)
+    lone = np.flatnonzero(np.bincount(sensors, minlength=many) == 1)
     variance[lone] = np.where(mean[lone] == 0.0, 1.0, mean[lone] ** 2)
-    return Units(mean, variance), types
+    return Units(mean, variance), sensors
 
 
 def _without_unseen(seen: Observations) -> Observations:

@@ -1,4 +1,10 @@
-"""Lines of a text file, and blocks of their fields, each with its line number."""
+"""The one reader of text: lines, rows by the rules of CSV, and numbers as files write them.
+
+How much a file may take is checked before memory is taken, as a small file can claim anything. A
+compressed file may unpack to a hundred times its size, and any to 64 MiB: tables compress five to
+twenty times. Whoever has a larger one sets ``NOISEWISE_MAX_UNPACKED``, in bytes. Plain text is as
+large as it is; only its lines and columns have limits. Every error names the line.
+"""
 
 from __future__ import annotations
 
@@ -7,23 +13,30 @@ import csv
 import gzip
 import io
 import itertools
+import math
+import os
+import re
 import zlib
 from collections.abc import Iterable, Iterator, Sequence
 from operator import methodcaller
 from pathlib import Path
-from typing import TYPE_CHECKING, BinaryIO, NamedTuple, cast
+from typing import TYPE_CHECKING, Any, BinaryIO, NamedTuple, cast
 
-from noisewise.data.limits import (
-    LONGEST_LINE,
-    check_columns,
-    check_unpacked,
-    most_unpacked,
-)
-from noisewise.errors import DataError, listed
+import numpy as np
+from numpy.typing import NDArray
+
+from noisewise.errors import DataError, SettingError, listed
 
 if TYPE_CHECKING:
     from _csv import Reader
 
+SETTING = "NOISEWISE_MAX_UNPACKED"
+LONGEST_LINE = 2**24  # bytes
+MOST_COLUMNS = 100_000
+INTEGER = re.compile(r"0|-?[1-9][0-9]{0,17}")  # as Python writes it, and within int64
+
+_FLOOR = 2**26
+_RATIO = 100
 _LETTERS = 2**17  # in a block; the fields of more would not stay in the cache
 _ROWS = 512  # in a block; more lists at a time would keep the garbage collector busy
 _FIELDS = 2**18  # in a block of rows
@@ -35,6 +48,15 @@ class Block(NamedTuple):
 
     columns: list[Sequence[str]]
     lines: Sequence[int]
+
+
+@contextlib.contextmanager
+def named_errors(path: Path) -> Iterator[None]:
+    """Put the path in front of errors about data."""
+    try:
+        yield
+    except DataError as error:
+        raise DataError(f"{path}: {error}") from error
 
 
 def text_lines(path: Path) -> Iterator[str]:
@@ -261,3 +283,91 @@ def _is_utf8(line: bytes) -> bool:
     except UnicodeDecodeError:
         return False
     return True
+
+
+def first_line(path: Path) -> str:
+    """Return the beginning of a file's first line, to see what it is; "" if it cannot be read."""
+    try:
+        with gzip.open(path) if path.suffix == ".gz" else path.open("rb") as file:
+            text = file.readline(500).decode("utf-8-sig", "replace")
+    except (gzip.BadGzipFile, EOFError, zlib.error):
+        return ""  # whoever reads it for good will say what is wrong
+    return next(iter(text.splitlines()), "")
+
+
+def join(parts: list[NDArray[Any]], dtype: type) -> NDArray[Any]:
+    """Return a column that was read in parts; the parts are gone then."""
+    joined = np.concatenate([np.empty(0, dtype), *parts])
+    parts.clear()  # at once, so that no more than one column is there twice
+    return joined
+
+
+def to_floats(column: Sequence[str]) -> NDArray[np.float64]:
+    """Return the numbers of a column; raise ``ValueError`` if one of them is none.
+
+    Examples
+    --------
+    >>> to_floats(["1", " 2.5", "1e3"]).tolist()
+    [1.0, 2.5, 1000.0]
+    """
+    text = "".join(column)
+    to_number = float if text.isascii() and "_" not in text else to_float
+    return np.fromiter(map(to_number, column), np.float64, len(column))
+
+
+def to_float(text: str) -> float:
+    """Return the number that a text is; raise ``ValueError`` if it is none."""
+    text = text.strip()
+    if "_" in text or not text.isascii():
+        raise ValueError(f"{text[:60]!r} has an underscore, or digits that are not 0 to 9")
+    return float(text)
+
+
+def to_int(text: str) -> int:
+    """Return the integer of at most 18 digits that a text is; raise ``ValueError`` if it is none.
+
+    Examples
+    --------
+    >>> to_int("007")
+    7
+    """
+    digits = text.removeprefix("-")
+    if not (digits.isascii() and digits.isdigit() and len(digits) <= 18):
+        raise ValueError(f"{text[:60]!r} is not an integer of at most 18 digits")
+    return int(text)
+
+
+def finite_pair(first: str, second: str) -> tuple[float, float]:
+    """Return two numbers; raise ``ValueError`` unless both are finite."""
+    pair = to_float(first), to_float(second)
+    if not all(map(math.isfinite, pair)):
+        raise ValueError(f"{first[:60]!r} or {second[:60]!r} is not finite")
+    return pair
+
+
+def most_unpacked(path: Path) -> int:
+    """Return how many bytes a compressed file may unpack to."""
+    given = os.environ.get(SETTING)
+    if given is None:
+        return max(_FLOOR, _RATIO * path.stat().st_size)
+    if not (given.isascii() and given.isdigit() and len(given) < 19):
+        raise SettingError(f"{SETTING} must be a number of bytes, such as 4000000000; got {given}.")
+    return int(given)
+
+
+def check_unpacked(n_bytes: int, most: int) -> None:
+    """Raise if content is larger than a file may unpack to."""
+    if n_bytes > most:
+        raise DataError(
+            f"the file unpacks to {n_bytes:,} bytes or more, and {most:,} are allowed, as it may "
+            f"be made to fill the memory. If you trust it, set {SETTING} to more."
+        )
+
+
+def check_columns(n_columns: int) -> None:
+    """Raise if there are more columns than a table has."""
+    if n_columns > MOST_COLUMNS:
+        raise DataError(
+            f"found {n_columns:,} columns; at most {MOST_COLUMNS:,} can be read: put the values "
+            "one below the other, with a column for each id."
+        )

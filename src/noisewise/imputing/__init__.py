@@ -1,1 +1,0 @@
-"""Tables with holes: any kind of them as cells with ids, and what a model says of the holes."""
