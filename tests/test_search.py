@@ -43,7 +43,7 @@ def test_every_range_has_settings_that_its_model_takes(name):
     rng = np.random.default_rng(0)
     for _ in range(20):
         drawn = ratings.build(model, search.draw(space, rng))
-        check(drawn, drawn._rules)
+        check(drawn)
 
 
 @pytest.mark.parametrize("word", ["l2", "l2=", "=3", "l2=1..0.1", "l2=0..1", "l2=a..b"])

@@ -163,7 +163,7 @@ def test_unknown_names_keep_the_rule_of_the_last_column_where_it_leaves_no_doubt
         "species",
     )
     sensors = {"site": ["a", "b"], "time": [1, 2], "level": [0.5, 0.7]}
-    model = LinearInterpolator("time").fit(frame_of(sensors))
+    model = LinearInterpolator(time="time").fit(frame_of(sensors))
     assert model.feature_names_in_.tolist() == ["site", "time"]
 
 
@@ -304,7 +304,7 @@ def test_a_model_without_rows_has_no_noisy_ids(model, small_world):
 
 def test_times_never_seen_are_normal_for_sensors():
     cells = [("hall", t) for t in range(50)]
-    model = LinearInterpolator(1).fit(cells, np.arange(50.0))
+    model = LinearInterpolator(time=1).fit(cells, np.arange(50.0))
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         model.predict([("hall", t + 0.5) for t in range(49)])

@@ -22,6 +22,7 @@ from noisewise.evaluation.tune import Budget, tune
 from noisewise.evaluation.tuned import best_settings, read_tuned
 from noisewise.models import load
 from noisewise.models.sensor_models import SENSOR_MODELS
+from noisewise.settings import rules_of
 from noisewise.splits import rating_split
 
 RATINGS = make_ratings(n_users=60, n_items=30, seed=0).observations
@@ -266,7 +267,7 @@ def test_every_model_has_ranges_that_it_takes(readings, kind):
             for key in space:
                 inner = key if key in settings else f"factorizer__{key}"
                 owner = model if key in settings else model.factorizer
-                rule = owner._rules[key]
+                rule = rules_of(owner)[key]
                 assert rule.holds(settings[inner]), f"{name}: {key}={settings[inner]}"
 
 

@@ -1,11 +1,21 @@
-"""Checks of what a user chose, with one sentence each."""
+"""Settings as fields of a dataclass: default, rule and documentation in one place.
+
+A class whose settings are declared with ``setting``, and what it learns with ``learned``, becomes
+by ``@settings`` an estimator in scikit-learn's sense: a constructor that only assigns, keyword-only
+unless a field says otherwise, and a docstring with sections Parameters and Attributes.
+"""
 
 from __future__ import annotations
 
+import ast
+import dataclasses
+import inspect
 import math
 import os
+import re
+import textwrap
 from collections.abc import Callable, Hashable
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple, TypeVar, dataclass_transform
 
 import numpy as np
 
@@ -89,10 +99,102 @@ def threads() -> Rule:
 
 VERBOSE = one_of(True, False, None)  # whether a progress bar is shown
 
+C = TypeVar("C", bound=type)
 
-def check(model: Any, rules: dict[str, Rule]) -> None:
+
+def setting(rule: Rule, doc: str, *, default: Any, kw_only: bool = True) -> Any:
+    """Declare a setting: what it must be, a line of documentation, and its default."""
+    told = {"rule": rule, "doc": doc}
+    return dataclasses.field(default=default, kw_only=kw_only, metadata=told)
+
+
+def learned(doc: str = "", *, init: Literal[False] = False) -> Any:
+    """Declare an attribute that ``fit`` sets; what has no documentation is not for users."""
+    return dataclasses.field(init=init, metadata={"doc": doc})
+
+
+@dataclass_transform(eq_default=False, kw_only_default=True, field_specifiers=(setting, learned))
+def settings(kind: C) -> C:
+    """Make of a class with declared settings an estimator: its constructor, its docstring."""
+    dataclasses.dataclass(eq=False, repr=False, match_args=False, kw_only=True)(kind)
+    if kind.__doc__ is not None:  # as python -OO has it
+        kind.__doc__ = _documented(kind)
+    return kind
+
+
+def rules_of(kind: Any) -> dict[str, Rule]:
+    """Return what the settings of a model, or of a class of models, must be.
+
+    Examples
+    --------
+    >>> from noisewise.models.deviation import DeviationFactorizer
+    >>> rules_of(DeviationFactorizer)["rank"].words
+    'a whole number, 0 or more'
+    """
+    by_hand: dict[str, Rule] | None = getattr(kind, "_rules", None)
+    return by_hand or {
+        field.name: field.metadata["rule"]
+        for field in dataclasses.fields(kind)
+        if "rule" in field.metadata
+    }
+
+
+def check(model: Any, rules: dict[str, Rule] | None = None) -> None:
     """Raise for the first setting of ``model`` that does not obey its rule."""
-    for name, rule in rules.items():
+    for name, rule in (rules_of(model) if rules is None else rules).items():
         value = getattr(model, name)
         if not rule.holds(value):
             raise SettingError(f"{name} must be {rule.words}; got {value!r}.")
+
+
+def _documented(kind: type) -> str:
+    """Return the docstring of a class, with sections of its settings and of what it learns."""
+    lines = inspect.cleandoc(kind.__doc__ or "").splitlines()
+    ruled = [n for n, line in enumerate(lines) if re.fullmatch("-{3,}", line)]
+    at = ruled[0] - 1 if ruled else len(lines)
+    fields = _own_first(kind)
+    sections = {
+        "Parameters": [field for field in fields if field.init],
+        "Attributes": [field for field in fields if not field.init],
+    }
+    parts = ["\n".join(lines[:at]).rstrip()]
+    for title, own in sections.items():
+        if own:
+            parts.append("\n".join([title, "-" * len(title), *map(_entry, own)]))
+    return "\n\n".join([*parts, "\n".join(lines[at:])]).rstrip()
+
+
+def _own_first(kind: Any) -> list[dataclasses.Field[Any]]:
+    """Return documented fields: the positional ones, those of the class, those it inherits."""
+    left = {field.name: field for field in dataclasses.fields(kind) if field.metadata.get("doc")}
+    names = [name for base in kind.__mro__ for name in inspect.get_annotations(base)]
+    ordered = [left.pop(name) for name in names if name in left]
+    return sorted(ordered, key=lambda field: bool(field.kw_only) or not field.init)
+
+
+def _entry(field: dataclasses.Field[Any]) -> str:
+    """Return what a docstring says of a field, as numpydoc has it."""
+    words = _type_words(ast.parse(str(field.type), mode="eval").body)
+    told = " or ".join(filter(None, [", ".join(words[:-1]), words[-1]]))
+    default = f", default {field.default!r}" if field.init else ""
+    doc = textwrap.indent(textwrap.fill(field.metadata["doc"], 92), "    ")
+    return f"{field.name} : {told}{default}\n{doc}"
+
+
+def _type_words(node: ast.expr) -> list[str]:
+    """Return the types that an annotation allows, in words."""
+    if isinstance(node, ast.BinOp):
+        return [*_type_words(node.left), *_type_words(node.right)]
+    if not isinstance(node, ast.Subscript):
+        name = ast.unparse(node).rpartition(".")[2]
+        return ["ndarray" if name in ("Array", "Floats", "Ints") else name]
+    outer = ast.unparse(node.value)
+    inner = node.slice.elts if isinstance(node.slice, ast.Tuple) else [node.slice]
+    words = [" or ".join(_type_words(one)) for one in inner]
+    if outer == "Literal":
+        choices = [one.replace("'", '"') for one in map(ast.unparse, inner)]
+        return choices if len(choices) == 1 else [f"{{{', '.join(choices)}}}"]
+    if outer == "tuple":
+        many = isinstance(inner[-1], ast.Constant) and inner[-1].value is ...
+        return [f"tuple of {words[0]}" if many else f"({', '.join(words)})"]
+    return ["ndarray" if "NDArray" in outer else outer]

@@ -10,7 +10,7 @@ import logging
 import time as clock
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, ClassVar, Literal, NamedTuple, Self
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -23,16 +23,16 @@ from noisewise.data.timestamps import checked_stamps
 from noisewise.engine.arrays import Moments
 from noisewise.engine.series import Array, Ints, Series
 from noisewise.errors import ModelFileError, SettingError, unsaid
-from noisewise.models.base import Factorizer
+from noisewise.models.base import Factorizer, Seeded
 from noisewise.models.changing import in_one_step
 from noisewise.models.interpolation import LinearInterpolator
 from noisewise.models.nested import adjusted, pack, shown, unpack
 from noisewise.models.residual import ResidualFactorizer, quick_factorizer
-from noisewise.models.sensors import MODE, SHARED, InTime
+from noisewise.models.sensors import InTime
 from noisewise.models.smoother import OUSmoother, usual_step
 from noisewise.models.temporal import TemporalFactorizer
 from noisewise.models.trained import FEWEST_HELD_OUT, fixed_seed, range_of
-from noisewise.settings import VERBOSE, Rule, check, either, number, random_seed
+from noisewise.settings import Rule, check, learned, number, setting, settings
 
 CANDIDATES: dict[str, Factorizer] = {
     "linear": LinearInterpolator(),
@@ -62,7 +62,8 @@ class Gaps(NamedTuple):
     length: float
 
 
-class AutoFactorizer(InTime):
+@settings
+class AutoFactorizer(InTime, Seeded):
     """Choose among models of sensors by what they predict of readings that were held out.
 
     Half of the held-out cells are single ones, half are stretches of single series. How long a
@@ -80,53 +81,6 @@ class AutoFactorizer(InTime):
 
     With too few observations to judge by, the first candidate is taken.
 
-    Parameters
-    ----------
-    candidates : sequence, optional
-        What to try: names among "linear", "ou", "fast" and "bayes", which are all tried by default,
-        or pairs (name, model). ``random_state`` and ``n_jobs`` of all of them are those given here;
-        those named also get ``time`` and ``group``.
-    time : int or str
-        The mode that holds the times, by number (-1 is the last) or name. Its ids are numbers or
-        dates (also as ISO text), at any distances.
-    group : int, str, None or "auto"
-        The mode that is the type of sensor, by number or name; None takes all series to be of one
-        type. "auto" takes the mode called "sensor", else the one with the fewest ids that is not
-        time, and None if there is only one other.
-    validation_fraction : float
-        Share of the observations to hold out.
-    value_range : "auto", None or (low, high)
-        Clip predictions to the range of the training values, not at all, or to this range.
-    unknown : "default" or float
-        What to predict for a cell with an id never seen: what is known of the rest, or a constant.
-    duplicates : {"error", "last", "mean"}
-        What to do about a cell that is given more than once.
-    random_state : int, RandomState or None
-        The same int gives the same bits, whatever the number of threads.
-    n_jobs : int or None
-        Threads; -1 uses all cores.
-    verbose : bool or None
-        Show a progress bar: True always, False never; None on a terminal and in a notebook.
-
-    Attributes
-    ----------
-    ids_ : tuple of Ids
-        Ids of each mode.
-    choice_ : str
-        Name of the candidate that was chosen.
-    model_ : model
-        The chosen candidate, fitted on everything.
-    scores_ : dict
-        For every candidate: mean squared error of "cells" and of "blocks", "score", and the
-        "seconds" that its fit took. Empty if there was too little to judge by.
-    reason_ : str
-        What was chosen and why, in a sentence; also what ``str`` gives, and what the logger
-        "noisewise" is told.
-    calibration_ : Calibration or None
-        What held-out errors said of the std.
-    seconds_ : float
-        Time that fit took.
-
     Examples
     --------
     >>> rng = np.random.default_rng(0)
@@ -137,44 +91,29 @@ class AutoFactorizer(InTime):
     (['linear', 'ou'], True)
     """
 
-    _rules: ClassVar[dict[str, Rule]] = SHARED | {
-        "time": MODE,
-        "group": either(MODE, None),
-        "validation_fraction": number(above=0.0, most=0.5),
-        "random_state": random_seed(),
-        "verbose": VERBOSE,
-    }
+    candidates: Sequence[str | tuple[str, Factorizer]] | None = setting(
+        Rule("a sequence or None", lambda v: v is None or isinstance(v, Sequence)),
+        'What to try: names among "linear", "ou", "fast" and "bayes", which are all tried by '
+        "default, or pairs (name, model). ``random_state`` and ``n_jobs`` of all of them are those "
+        "given here; those named also get ``time`` and ``group``.",
+        default=None,
+        kw_only=False,
+    )
+    validation_fraction: float = setting(
+        number(above=0.0, most=0.5), "Share of the observations to hold out.", default=0.1
+    )
 
-    choice_: str
-    model_: Factorizer
-    scores_: dict[str, dict[str, float]]
-    reason_: str
-    seconds_: float
-
-    def __init__(
-        self,
-        candidates: Sequence[str | tuple[str, Factorizer]] | None = None,
-        *,
-        time: int | str = -1,
-        group: int | str | None = "auto",
-        validation_fraction: float = 0.1,
-        value_range: Literal["auto"] | tuple[float, float] | None = "auto",
-        unknown: Literal["default"] | float = "default",
-        duplicates: Literal["error", "last", "mean"] = "error",
-        random_state: int | np.random.RandomState | None = None,
-        n_jobs: int | None = -1,
-        verbose: bool | None = None,
-    ) -> None:
-        self.candidates = candidates
-        self.time = time
-        self.group = group
-        self.validation_fraction = validation_fraction
-        self.value_range = value_range
-        self.unknown = unknown
-        self.duplicates = duplicates
-        self.random_state = random_state
-        self.n_jobs = n_jobs
-        self.verbose = verbose
+    choice_: str = learned("Name of the candidate that was chosen.")
+    model_: Factorizer = learned("The chosen candidate, fitted on everything.")
+    scores_: dict[str, dict[str, float]] = learned(
+        'For every candidate: mean squared error of "cells" and of "blocks", "score", and the '
+        '"seconds" that its fit took. Empty if there was too little to judge by.'
+    )
+    reason_: str = learned(
+        "What was chosen and why, in a sentence; also what ``str`` gives, and what the logger "
+        '"noisewise" is told.'
+    )
+    seconds_: float = learned("Time that fit took.")
 
     @in_one_step
     def fit(self, X: Any, y: Any = None) -> Self:
@@ -192,7 +131,7 @@ class AutoFactorizer(InTime):
         self
         """
         started = clock.perf_counter()
-        check(self, self._rules)
+        check(self)
         seed = fixed_seed(self.random_state)
         candidates = self._candidates(seed)
         seen = observe(X, y, duplicates=self.duplicates)
@@ -336,15 +275,6 @@ def find_gaps(series: Series) -> Gaps:
 
 def like_gaps(part: Ints, single: float, seed: int) -> Ints:
     """Return as many held-out observations as can be with the mix that what is missing has.
-
-    Parameters
-    ----------
-    part : array of int
-        Which part every observation is in.
-    single : float
-        Share of single cells among what is missing; the rest are stretches.
-    seed : int
-        Draws those of the kind that there are too many of.
 
     Examples
     --------

@@ -6,9 +6,10 @@ of it afterwards is written once, here.
 
 from __future__ import annotations
 
-from abc import abstractmethod
+import inspect
+from abc import ABC, abstractmethod
 from pathlib import Path
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -24,7 +25,19 @@ from noisewise.engine.arrays import Codes, Floats, Moments
 from noisewise.errors import DivergedError, ModelFileError, warn
 from noisewise.filed_ids import pack_ids, unpack_ids
 from noisewise.models.changing import at_one_moment, in_one_step
-from noisewise.settings import Rule, check
+from noisewise.settings import (
+    VERBOSE,
+    check,
+    either,
+    learned,
+    number,
+    one_of,
+    random_seed,
+    setting,
+    settings,
+    span,
+    threads,
+)
 
 Array = npt.NDArray[Any]
 
@@ -32,38 +45,74 @@ LARGEST_SCALE = 1e18  # of a calibration, whose square float32 can hold
 OF_THE_MACHINE = ("checkpoint", "verbose")  # settings that no file keeps or decides
 
 
-class Factorizer(RegressorMixin, BaseEstimator):  # type: ignore[misc]
-    """Base class of models that predict a value for a cell named by one id per mode.
+@settings
+class Threads:
+    """Base class of models that use several threads."""
 
-    Attributes
-    ----------
-    ids_ : tuple of Ids
-        The ids of each mode, in the order of the rows.
-    value_range_ : tuple of float or None
-        Predictions are clipped to it.
-    calibration_ : Calibration or None
-        What held-out errors said of the std; None when nothing was held out.
-    n_features_in_ : int
-        The number of id columns.
-    feature_names_in_ : ndarray of str
-        Their names, if the model was fitted to a frame.
-    """
+    n_jobs: int | None = setting(
+        threads(), "Threads; -1 uses all cores. They change no bit.", default=-1
+    )
 
-    ids_: tuple[Ids, ...]
-    value_range_: tuple[float, float] | None
-    calibration_: Calibration | None
-    unknown: float | str
-    n_jobs: int | None
+    def _threads(self) -> int:
+        return int(effective_n_jobs(self.n_jobs))
+
+
+@settings
+class Seeded(Threads):
+    """Base class of models that draw random numbers, and take so long that a bar is shown."""
+
+    random_state: int | np.random.RandomState | None = setting(
+        random_seed(),
+        "The same int gives the same bits, whatever the number of threads.",
+        default=None,
+    )
+    verbose: bool | None = setting(
+        VERBOSE,
+        "Show a progress bar: True always, False never; None on a terminal and in a notebook.",
+        default=None,
+    )
+
+
+@settings
+class Factorizer(RegressorMixin, BaseEstimator, ABC):  # type: ignore[misc]
+    """Base class of models that predict a value for a cell named by one id per mode."""
+
     _std_is_honest: ClassVar[bool] = False  # without held-out data to learn its scale from
-    _rules: ClassVar[dict[str, Rule]] = {}  # what settings must be, those of a file too
+
+    value_range: Literal["auto"] | tuple[float, float] | None = setting(
+        either(span(), "auto", None),
+        "Clip predictions to the range of the training values, not at all, or to this range.",
+        default="auto",
+    )
+    unknown: Literal["default"] | float = setting(
+        either(number(), "default"),
+        "What to predict for a cell with an id never seen: what is known of the rest, or a "
+        "constant.",
+        default="default",
+    )
+    duplicates: Literal["error", "last", "mean"] = setting(
+        one_of("error", "last", "mean"),
+        "What to do about a cell that is given more than once.",
+        default="error",
+    )
+
+    ids_: tuple[Ids, ...] = learned("The ids of each mode, in the order of the rows.")
+    value_range_: tuple[float, float] | None = learned("Predictions are clipped to it.")
+    calibration_: Calibration | None = learned(
+        "What held-out errors said of the std; None when nothing was held out."
+    )
+    n_features_in_: int = learned("The number of id columns.")
+    feature_names_in_: npt.NDArray[Any] = learned(
+        "Their names, if the model was fitted to a frame."
+    )
 
     @abstractmethod
     def fit(self, X: Any, y: Any = None) -> Self:
         """Learn from a table of ids and a value for each row."""
 
-    @abstractmethod
     def _moments(self, codes: tuple[Codes, ...]) -> tuple[Moments, npt.NDArray[np.bool_]]:
         """Moments of cells, and which of them have an id that was never trained on."""
+        raise NotImplementedError
 
     @abstractmethod
     def _pack(self) -> tuple[dict[str, Any], storage.Tensors]:
@@ -236,6 +285,9 @@ class Factorizer(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         """Observe values for a model that is fitted: columns are found by the names of its ids."""
         return observe(X, y, duplicates="last", ids=self.ids_)
 
+    def _remember(self, observations: Observations) -> None:
+        """Keep of the observations what is of use later: for most models, nothing."""
+
     def _note_columns(self, X: Any) -> None:
         """Remember the columns that the model was fitted to, as scikit-learn does."""
         self.n_features_in_ = len(self.ids_)
@@ -257,9 +309,6 @@ class Factorizer(RegressorMixin, BaseEstimator):  # type: ignore[misc]
             return mean
         low, high = self.value_range_
         return np.clip(mean, mean.dtype.type(low), mean.dtype.type(high))
-
-    def _threads(self) -> int:
-        return int(effective_n_jobs(self.n_jobs))
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
@@ -293,7 +342,7 @@ def model_class(path: str | Path, name: Any) -> Any:
     """Return the class of this package that a file names; base classes have no settings."""
     found: list[Any] = [Factorizer]
     for kind in found:
-        own = kind.__module__.startswith("noisewise.") and "__init__" in vars(kind)
+        own = kind.__module__.startswith("noisewise.") and not inspect.isabstract(kind)
         if own and kind.__name__ == name:
             return kind
         found += kind.__subclasses__()
@@ -325,7 +374,7 @@ def _made(path: str | Path, kind: Any, settings: dict[str, Any]) -> Any:
     """Return a model with the settings of a file, which obey the same rules as those of a user."""
     given = {name: _setting(path, v) for name, v in settings.items() if name not in OF_THE_MACHINE}
     model = kind(**given)
-    check(model, model._rules)
+    check(model)
     return model
 
 

@@ -40,17 +40,24 @@ from noisewise.models.changing import at_one_moment, in_one_step, interrupted
 from noisewise.models.checkpoints import Checkpoint
 from noisewise.models.rows import Rowwise
 from noisewise.models.sampled import FEWEST_DRAWS, check_draws, draws_worth, is_scale, prepare
-from noisewise.models.trained import RULES, Learner, fixed_seed, range_of, warn_if_alike, with_ids
+from noisewise.models.trained import Learner, fixed_seed, range_of, warn_if_alike, with_ids
 from noisewise.progress import training_bar
 from noisewise.recommend import Seen
-from noisewise.settings import Rule, check, either, number, one_of, whole
+from noisewise.settings import (
+    Rule,
+    check,
+    either,
+    learned,
+    number,
+    one_of,
+    setting,
+    settings,
+    span,
+    whole,
+)
 
 NOISE_RANK = {"constant": 0, "rank1": 1}
 WORST_RHAT = 1.2
-SHARED = (
-    "value_range", "unknown", "duplicates", "keep_seen", "checkpoint", "checkpoint_epochs",
-    "checkpoint_minutes", "random_state", "n_jobs", "verbose",
-)  # fmt: skip
 
 
 def _has_levels(model: Any) -> bool:
@@ -68,76 +75,9 @@ class RowSummary(NamedTuple):
     observations: int
 
 
+@settings
 class BayesianFactorizer(Learner, Rowwise):
     """Bayesian factorization that learns how noisy each observation is; no setting needs tuning.
-
-    Parameters
-    ----------
-    rank : int
-        Factors of the mean. More are better as long as time allows.
-    deviation : {"lowrank", "rank1", "constant"}
-        The noise of an observation: a sum of products of factors of its ids, one product, or the
-        same for all.
-    deviation_rank : int
-        Factors of the noise, for ``deviation="lowrank"``.
-    likelihood : {"gaussian", "ordinal"}
-        Values as numbers, or as levels that each user tells apart in their own way (stars): slower,
-        with better probabilities (``predict_proba``).
-    implicit : bool or "auto"
-        Learn also from the set of items that each user has rated, whatever the ratings, and from
-        the set of users of each item, as SVD++ and timeSVD++ do. Values are still needed: this is
-        no model of clicks or purchases. "auto" does with two id columns; with more there are no
-        sets to learn from.
-    time : str, int or None
-        The column of X that holds times (its name, or its number), if moods and fashions should be
-        followed. Observations bring their times along; then any name will do.
-    sweeps : int
-        How often to draw everything, at most.
-    burn_in : int
-        Sweeps at the start that do not count.
-    tolerance : float or None
-        Stop early once predictions are settled to this share of the noise's std. None runs all.
-    chains : int
-        Independent runs, one after another; their draws are pooled.
-    samples : int
-        Draws to keep for predictions, of all chains together.
-    value_range : "auto", None or (low, high)
-        Clip predictions to the range of the training values, not at all, or to this range. "auto"
-        does where values are a scale, as stars are: both ends were given more than once. The
-        largest of many measurements is no bound.
-    unknown : "default" or float
-        What to predict for a cell with an id never seen: what is known of the rest, or a constant.
-    duplicates : {"error", "last", "mean"}
-        What to do about a cell that is given more than once.
-    keep_seen : bool
-        Remember which cells were trained on (4 bytes each), for ``recommend`` to leave them out.
-    checkpoint : path or None
-        Keep the state of sampling in this file, and go on from it if it is there. The file is
-        removed when sampling has ended.
-    checkpoint_epochs, checkpoint_minutes : int, float or None
-        Write it after so many sweeps, or minutes, whichever comes first.
-    random_state : int, RandomState or None
-        The same int gives the same bits, whatever the number of threads.
-    n_jobs : int or None
-        Threads; -1 uses all cores.
-    verbose : bool or None
-        Show a progress bar: True always, False never; None on a terminal and in a notebook.
-
-    Attributes
-    ----------
-    ids_ : tuple of Ids
-        Ids of each mode.
-    factors_ : Posterior
-        The draws that were kept.
-    convergence_ : dict
-        Split R-hat and effective sample size of a few summaries, and of predictions.
-    learning_curve_ : dict of lists
-        Per sweep: epoch, train_rmse, train_nll, validation_rmse and validation_nll of the running
-        mean, seconds. Chains follow one another.
-    n_epochs_ : int
-        Sweeps of all chains.
-    seconds_ : float
-        Time that fit took.
 
     Examples
     --------
@@ -152,72 +92,77 @@ class BayesianFactorizer(Learner, Rowwise):
     True
     """
 
-    factors_: Posterior
-    convergence_: dict[str, dict[str, float]]
     _std_is_honest: ClassVar[bool] = True
-    _rules: ClassVar[dict[str, Rule]] = {name: RULES[name] for name in SHARED} | {
-        "rank": whole(0),
-        "deviation": one_of("lowrank", "rank1", "constant"),
-        "deviation_rank": whole(1),
-        "likelihood": one_of("gaussian", "ordinal"),
-        "implicit": one_of(True, False, "auto"),
-        "time": Rule(
+
+    rank: int = setting(
+        whole(0),
+        "Factors of the mean. More are better as long as time allows.",
+        default=64,
+        kw_only=False,
+    )
+    deviation: Literal["lowrank", "rank1", "constant"] = setting(
+        one_of("lowrank", "rank1", "constant"),
+        "The noise of an observation: a sum of products of factors of its ids, one product, or the "
+        "same for all.",
+        default="lowrank",
+    )
+    deviation_rank: int = setting(
+        whole(1), 'Factors of the noise, for ``deviation="lowrank"``.', default=2
+    )
+    likelihood: Literal["gaussian", "ordinal"] = setting(
+        one_of("gaussian", "ordinal"),
+        "Values as numbers, or as levels that each user tells apart in their own way (stars): "
+        "slower, with better probabilities (``predict_proba``).",
+        default="gaussian",
+    )
+    implicit: bool | Literal["auto"] = setting(
+        one_of(True, False, "auto"),
+        "Learn also from the set of items that each user has rated, whatever the ratings, and from "
+        "the set of users of each item, as SVD++ and timeSVD++ do. Values are still needed: this "
+        'is no model of clicks or purchases. "auto" does with two id columns; with more there are '
+        "no sets to learn from.",
+        default="auto",
+    )
+    time: str | int | None = setting(
+        Rule(
             "the name of a column, its number counted from 0, or None",
             lambda v: v is None or isinstance(v, str) or whole(0).holds(v),
         ),
-        "sweeps": whole(2),
-        "burn_in": whole(0),
-        "tolerance": either(number(above=0.0), None),
-        "chains": whole(1),
-        "samples": whole(1),
-    }
+        "The column of X that holds times (its name, or its number), if moods and fashions should "
+        "be followed. Observations bring their times along; then any name will do.",
+        default=None,
+    )
+    sweeps: int = setting(whole(2), "How often to draw everything, at most.", default=300)
+    burn_in: int = setting(whole(0), "Sweeps at the start that do not count.", default=50)
+    tolerance: float | None = setting(
+        either(number(above=0.0), None),
+        "Stop early once predictions are settled to this share of the noise's std. None runs all.",
+        default=None,
+    )
+    chains: int = setting(
+        whole(1), "Independent runs, one after another; their draws are pooled.", default=1
+    )
+    samples: int = setting(
+        whole(1), "Draws to keep for predictions, of all chains together.", default=100
+    )
+    value_range: Literal["auto"] | tuple[float, float] | None = setting(
+        either(span(), "auto", None),
+        "Clip predictions to the range of the training values, not at all, or to this range. "
+        '"auto" does where values are a scale, as stars are: both ends were given more than once. '
+        "The largest of many measurements is no bound.",
+        default="auto",
+    )
+    checkpoint_epochs: int | None = setting(
+        either(whole(1), None), "Write it after so many sweeps.", default=50
+    )
+    checkpoint_minutes: float | None = setting(
+        either(number(above=0.0), None), "Write it after so many minutes.", default=5.0
+    )
 
-    def __init__(
-        self,
-        rank: int = 64,
-        *,
-        deviation: Literal["lowrank", "rank1", "constant"] = "lowrank",
-        deviation_rank: int = 2,
-        likelihood: Literal["gaussian", "ordinal"] = "gaussian",
-        implicit: bool | Literal["auto"] = "auto",
-        time: str | int | None = None,
-        sweeps: int = 300,
-        burn_in: int = 50,
-        tolerance: float | None = None,
-        chains: int = 1,
-        samples: int = 100,
-        value_range: Literal["auto"] | tuple[float, float] | None = "auto",
-        unknown: Literal["default"] | float = "default",
-        duplicates: Literal["error", "last", "mean"] = "error",
-        keep_seen: bool = True,
-        checkpoint: str | Path | None = None,
-        checkpoint_epochs: int | None = 50,
-        checkpoint_minutes: float | None = 5.0,
-        random_state: int | np.random.RandomState | None = None,
-        n_jobs: int | None = -1,
-        verbose: bool | None = None,
-    ) -> None:
-        self.rank = rank
-        self.deviation = deviation
-        self.deviation_rank = deviation_rank
-        self.likelihood = likelihood
-        self.implicit = implicit
-        self.time = time
-        self.sweeps = sweeps
-        self.burn_in = burn_in
-        self.tolerance = tolerance
-        self.chains = chains
-        self.samples = samples
-        self.value_range = value_range
-        self.unknown = unknown
-        self.duplicates = duplicates
-        self.keep_seen = keep_seen
-        self.checkpoint = checkpoint
-        self.checkpoint_epochs = checkpoint_epochs
-        self.checkpoint_minutes = checkpoint_minutes
-        self.random_state = random_state
-        self.n_jobs = n_jobs
-        self.verbose = verbose
+    factors_: Posterior = learned("The draws that were kept.")
+    convergence_: dict[str, dict[str, float]] = learned(
+        "Split R-hat and effective sample size of a few summaries, and of predictions."
+    )
 
     @in_one_step
     def fit(
@@ -253,7 +198,7 @@ class BayesianFactorizer(Learner, Rowwise):
             none: it is a plain ``KeyboardInterrupt`` then, and the model is as it was.
         """
         started = clock.perf_counter()
-        check(self, self._rules)
+        check(self)
         self._check_schedule()
         observations = self._observed(X, y)
         warn_if_alike(observations)

@@ -7,7 +7,7 @@ of sensors.
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any, ClassVar, Literal
+from typing import Any
 
 import numpy as np
 
@@ -17,12 +17,14 @@ from noisewise.engine.series import Array, Ints, Series, interpolate
 from noisewise.errors import ModelFileError
 from noisewise.models.linear import fit_variance
 from noisewise.models.sensors import PRIOR, SeriesModel
+from noisewise.settings import learned, settings
 
 ROUNDS = 10  # of ``fit_variance``, which takes ten steps
 ENOUGH = 100_000  # errors tell two variances; of more, every so manieth is used
 LEAST = 1e-6  # share of a type's variance that an error has at least
 
 
+@settings
 class LinearInterpolator(SeriesModel):
     """Interpolate every series linearly in time; beyond its ends it stays as it was.
 
@@ -34,37 +36,6 @@ class LinearInterpolator(SeriesModel):
 
     A series that was never observed gets its type's mean and std.
 
-    Parameters
-    ----------
-    time : int or str
-        The mode that holds the times, by number (-1 is the last) or name. Its ids are numbers or
-        dates (also as ISO text), at any distances; times that were never seen can be asked for.
-    group : int, str, None or "auto"
-        The mode that is the type of sensor, by number or name; None takes all series to be of one
-        type. "auto" takes the mode called "sensor", else the one with the fewest ids that is not
-        time, and None if there is only one other.
-    value_range : "auto", None or (low, high)
-        Clip predictions to the range of the training values, not at all, or to this range.
-    unknown : "default" or float
-        What to predict for a cell with an id never seen, or a time that is none: what is known of
-        the rest, or a constant.
-    duplicates : {"error", "last", "mean"}
-        What to do about a cell that is given more than once.
-    n_jobs : int or None
-        Threads; -1 uses all cores. They change no bit.
-
-    Attributes
-    ----------
-    ids_ : tuple of Ids
-        Ids of each mode.
-    series_ : Series
-        The observations, by series and time.
-    walk_, noise_ : ndarray
-        Per type, in the order of its ids, and for a type never seen: variance that a unit of time
-        adds, and variance of noise.
-    seconds_ : float
-        Time that fit took.
-
     Examples
     --------
     >>> readings = [("hall", 8, 19.0), ("hall", 10, 21.0), ("attic", 8, 15.0), ("attic", 9, 15.5)]
@@ -73,29 +44,13 @@ class LinearInterpolator(SeriesModel):
     [20.0, 15.5]
     """
 
-    walk_: Array
-    noise_: Array
-    _factor: Array
-    _most: Array
-
-    _std_is_honest: ClassVar[bool] = True
-
-    def __init__(
-        self,
-        time: int | str = -1,
-        *,
-        group: int | str | None = "auto",
-        value_range: Literal["auto"] | tuple[float, float] | None = "auto",
-        unknown: Literal["default"] | float = "default",
-        duplicates: Literal["error", "last", "mean"] = "error",
-        n_jobs: int | None = -1,
-    ) -> None:
-        self.time = time
-        self.group = group
-        self.value_range = value_range
-        self.unknown = unknown
-        self.duplicates = duplicates
-        self.n_jobs = n_jobs
+    walk_: Array = learned(
+        "Per type, in the order of its ids, and for a type never seen: variance that a unit of "
+        "time adds."
+    )
+    noise_: Array = learned("The same for the variance of noise.")
+    _factor: Array = learned()
+    _most: Array = learned()
 
     def _learn(self, series: Series, types: Ints, n_types: int) -> None:
         which = series.which

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import time as clock
 from pathlib import Path
-from typing import Any, ClassVar, Literal, NamedTuple, Self
+from typing import Any, Literal, NamedTuple, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -21,15 +21,15 @@ from noisewise.calibration import Calibration
 from noisewise.data import Observations, observe
 from noisewise.engine.arrays import Moments
 from noisewise.errors import ModelFileError, unsaid
-from noisewise.models.base import Factorizer
+from noisewise.models.base import Factorizer, Seeded
 from noisewise.models.bayesian import BayesianFactorizer
 from noisewise.models.changing import in_one_step
 from noisewise.models.nested import adjusted, pack, shown, unpack
-from noisewise.models.sensors import MODE, SHARED, InTime
+from noisewise.models.sensors import InTime
 from noisewise.models.smoother import OUSmoother
 from noisewise.models.trained import Trained, fixed_seed, hold_out, joined, range_of
 from noisewise.models.type_mean import TypeMean
-from noisewise.settings import VERBOSE, Rule, check, either, number, one_of, random_seed
+from noisewise.settings import Rule, check, learned, number, one_of, setting, settings
 
 POWERS = (0.25, 0.5, 1.0, 2.0, 4.0)  # of doubt, tried on what is held out
 
@@ -83,7 +83,8 @@ class Layer(NamedTuple):
         return Moments(mean, left * noise, left * epistemic + lack * variance), unseen
 
 
-class ResidualFactorizer(InTime):
+@settings
+class ResidualFactorizer(InTime, Seeded):
     """Factorize what a simple model of each series leaves unexplained.
 
     The base predicts every training cell from the others, with a std; a factorization is trained on
@@ -96,53 +97,6 @@ class ResidualFactorizer(InTime):
     power of doubt that mixes best is chosen on it, and std and intervals are calibrated on it. Then
     all parts are trained again on everything.
 
-    Parameters
-    ----------
-    factorizer : model, optional
-        Any factorization of this package that takes as many modes; its ``random_state`` and
-        ``n_jobs`` are those given here. By default a short ``BayesianFactorizer``, which takes
-        seconds.
-    base : {"ou", "type"}
-        What is known of a cell without the other series: "ou" smooths each (``OUSmoother``), "type"
-        has only mean and std of the type of sensor.
-    time : int or str
-        The mode that holds the times, by number (-1 is the last) or name. For "ou" its ids are
-        numbers or dates, and times that were never seen can be asked for.
-    group : int, str, None or "auto"
-        The mode that is the type of sensor, by number or name; None takes all series to be of one
-        type. "auto" takes the mode called "sensor", else the one with the fewest ids that is not
-        time, and None if there is only one other.
-    validation_fraction : float
-        Share to hold out.
-    value_range : "auto", None or (low, high)
-        Clip predictions to the range of the training values, not at all, or to this range.
-    unknown : "default" or float
-        What to predict for a cell with an id never seen: what is known of the rest, or a constant.
-    duplicates : {"error", "last", "mean"}
-        What to do about a cell that is given more than once.
-    random_state : int, RandomState or None
-        The same int gives the same bits, whatever the number of threads.
-    n_jobs : int or None
-        Threads; -1 uses all cores.
-    verbose : bool or None
-        Show a progress bar: True always, False never; None on a terminal and in a notebook.
-
-    Attributes
-    ----------
-    ids_ : tuple of Ids
-        Ids of each mode.
-    near_ : Layer or None
-        Of "ou": the smoother (``near_.base``) and the factorization (``near_.factorizer``) of what
-        it leaves.
-    far_ : Layer
-        Mean and std of types, and the factorization of the values.
-    power_ : float
-        The weight of ``far_`` is the smoother's doubt to this power.
-    calibration_ : Calibration or None
-        What held-out errors said of the std.
-    seconds_ : float
-        Time that fit took.
-
     Examples
     --------
     >>> from noisewise.models.tucker import TuckerFactorizer
@@ -154,49 +108,31 @@ class ResidualFactorizer(InTime):
     True
     """
 
-    _rules: ClassVar[dict[str, Rule]] = SHARED | {
-        "factorizer": Rule(
-            "a model of noisewise or None", lambda v: v is None or isinstance(v, Factorizer)
-        ),
-        "base": one_of("ou", "type"),
-        "time": MODE,
-        "group": either(MODE, None),
-        "validation_fraction": number(above=0.0, most=0.5),
-        "random_state": random_seed(),
-        "verbose": VERBOSE,
-    }
+    factorizer: Factorizer | None = setting(
+        Rule("a model of noisewise or None", lambda v: v is None or isinstance(v, Factorizer)),
+        "Any factorization of this package that takes as many modes; its ``random_state`` and "
+        "``n_jobs`` are those given here. By default a short ``BayesianFactorizer``, which takes "
+        "seconds.",
+        default=None,
+        kw_only=False,
+    )
+    base: Literal["ou", "type"] = setting(
+        one_of("ou", "type"),
+        'What is known of a cell without the other series: "ou" smooths each (``OUSmoother``), '
+        '"type" has only mean and std of the type of sensor.',
+        default="ou",
+    )
+    validation_fraction: float = setting(
+        number(above=0.0, most=0.5), "Share to hold out.", default=0.1
+    )
 
-    near_: Layer | None
-    far_: Layer
-    power_: float
-    seconds_: float
-
-    def __init__(
-        self,
-        factorizer: Factorizer | None = None,
-        *,
-        base: Literal["ou", "type"] = "ou",
-        time: int | str = -1,
-        group: int | str | None = "auto",
-        validation_fraction: float = 0.1,
-        value_range: Literal["auto"] | tuple[float, float] | None = "auto",
-        unknown: Literal["default"] | float = "default",
-        duplicates: Literal["error", "last", "mean"] = "error",
-        random_state: int | np.random.RandomState | None = None,
-        n_jobs: int | None = -1,
-        verbose: bool | None = None,
-    ) -> None:
-        self.factorizer = factorizer
-        self.base = base
-        self.time = time
-        self.group = group
-        self.validation_fraction = validation_fraction
-        self.value_range = value_range
-        self.unknown = unknown
-        self.duplicates = duplicates
-        self.random_state = random_state
-        self.n_jobs = n_jobs
-        self.verbose = verbose
+    near_: Layer | None = learned(
+        'Of "ou": the smoother (``near_.base``) and the factorization (``near_.factorizer``) of '
+        "what it leaves."
+    )
+    far_: Layer = learned("Mean and std of types, and the factorization of the values.")
+    power_: float = learned("The weight of ``far_`` is the smoother's doubt to this power.")
+    seconds_: float = learned("Time that fit took.")
 
     @in_one_step
     def fit(self, X: Any, y: Any = None, *, validation: Observations | None = None) -> Self:
@@ -217,7 +153,7 @@ class ResidualFactorizer(InTime):
         self
         """
         started = clock.perf_counter()
-        check(self, self._rules)
+        check(self)
         everything = observe(X, y, duplicates=self.duplicates)
         seed = fixed_seed(self.random_state)
         kept, held_out = hold_out(everything, validation, self.validation_fraction, seed)
@@ -242,10 +178,12 @@ class ResidualFactorizer(InTime):
         return self
 
     def _bases(self) -> list[OUSmoother | TypeMean]:
-        far = TypeMean(self.time, group=self.group)
+        far = TypeMean(time=self.time, group=self.group, value_range=None)
         if self.base == "type":
             return [far]
-        smoother = OUSmoother(self.time, group=self.group, value_range=None, n_jobs=self.n_jobs)
+        smoother = OUSmoother(
+            time=self.time, group=self.group, value_range=None, n_jobs=self.n_jobs
+        )
         return [far, smoother]
 
     def _learned(

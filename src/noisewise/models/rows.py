@@ -11,15 +11,16 @@ import numpy as np
 import numpy.typing as npt
 from sklearn.utils.validation import check_is_fitted
 
-from noisewise.data import Ids, warn_of_types
+from noisewise.data import Ids, Observations, warn_of_types
 from noisewise.data.tables import check_values
 from noisewise.engine.arrays import Codes, Floats, Moments
 from noisewise.engine.sgd import factors
 from noisewise.engine.sgd.fold_in import fold_in
 from noisewise.errors import DataError, DivergedError, printable
-from noisewise.models.base import Factorizer
+from noisewise.models.base import Factorizer, Threads
 from noisewise.models.changing import at_one_moment
 from noisewise.recommend import Knowledge, Seen, Side, similar_rows, top_columns
+from noisewise.settings import learned, one_of, setting, settings
 
 
 class Recommendation(NamedTuple):
@@ -46,21 +47,23 @@ class Row(NamedTuple):
     observations: int
 
 
-class Rowwise(Factorizer):
+@settings
+class Rowwise(Factorizer, Threads):
     """Base class of models that know a row for every id.
 
     A model says how it learns the row of a new id (``_fold``).
-
-    Attributes
-    ----------
-    factors_ : Factors or Posterior
-        Rows by id, and what follows from them.
-    seen_ : Seen or None
-        Which cells were trained on, for ``recommend`` to leave them out.
     """
 
-    factors_: Knowledge
-    seen_: Seen | None
+    keep_seen: bool = setting(
+        one_of(True, False),
+        "Remember which cells were trained on (4 bytes each), for ``recommend`` to leave them out.",
+        default=True,
+    )
+
+    factors_: Knowledge = learned("Rows by id, and what follows from them.")
+    seen_: Seen | None = learned(
+        "Which cells were trained on, for ``recommend`` to leave them out."
+    )
 
     @abstractmethod
     def _fold(self, mode: int, codes: Codes, values: Floats) -> Side:
@@ -202,6 +205,11 @@ class Rowwise(Factorizer):
         """Moments of one row with some columns, clipped and calibrated."""
         return self._calibrated(self.factors_.cells(mode, side, codes))
 
+    def _remember(self, observations: Observations) -> None:
+        self.seen_ = None
+        if self.keep_seen and observations.n_modes == 2:
+            self.seen_ = Seen.of(observations.codes, observations.shape)
+
     def _moments(self, codes: tuple[Codes, ...]) -> tuple[Moments, npt.NDArray[np.bool_]]:
         known = tuple(self.factors_.known_codes(m, code) for m, code in enumerate(codes))
         return self.factors_.moments(known, self._threads()), self._unseen(known)
@@ -239,16 +247,11 @@ class Rowwise(Factorizer):
         return code
 
 
+@settings
 class LowRank(Rowwise):
-    """Base class of models whose rows are a ``Factors``.
+    """Base class of models whose rows are a ``Factors``."""
 
-    Attributes
-    ----------
-    factors_ : Factors
-        Packed rows by id.
-    """
-
-    factors_: factors.Factors
+    factors_: factors.Factors = learned("What was learned; ``row(id)`` reads it by id.")
 
     @at_one_moment
     def row(self, id: Any, *, mode: int | str = 0) -> Row:

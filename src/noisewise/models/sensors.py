@@ -31,10 +31,21 @@ from noisewise.data.timestamps import checked_stamps
 from noisewise.engine.arrays import Codes, Moments
 from noisewise.engine.series import Array, Ints, Series
 from noisewise.errors import ModelFileError
-from noisewise.models.base import Factorizer
+from noisewise.models.base import Factorizer, Threads
 from noisewise.models.changing import at_one_moment, in_one_step
 from noisewise.models.trained import range_of
-from noisewise.settings import Rule, check, either, number, one_of, span, threads
+from noisewise.settings import (
+    Rule,
+    check,
+    either,
+    learned,
+    number,
+    one_of,
+    setting,
+    settings,
+    span,
+    threads,
+)
 
 PRIOR = 5.0  # observations that what a type has in common is worth
 
@@ -50,40 +61,46 @@ SHARED: dict[str, Rule] = {
 }
 
 
+@settings
 class InTime(Factorizer):
-    """Base class of models of which one mode is time."""
+    """Base class of models of which one mode is time, and one may be the type of sensor."""
 
-    time: int | str
+    time: int | str = setting(
+        MODE,
+        "The mode that holds the times, by number (-1 is the last) or name. Its ids are numbers or "
+        "dates (also as ISO text), at any distances; times that were never seen can be asked for.",
+        default=-1,
+    )
+    group: int | str | None = setting(
+        either(MODE, None),
+        "The mode that is the type of sensor, by number or name; None takes all series to be of "
+        'one type. "auto" takes the mode called "sensor", else the one with the fewest ids that is '
+        "not time, and None if there is only one other.",
+        default="auto",
+    )
+    unknown: Literal["default"] | float = setting(
+        either(number(), "default"),
+        "What to predict for a cell with an id never seen, or a time that is none: what is known "
+        "of the rest, or a constant.",
+        default="default",
+    )
 
     def _unbounded(self) -> tuple[int, ...]:
         return (mode_number(self.time, self.ids_, "time"),)
 
 
-class SeriesModel(InTime):
+@settings
+class SeriesModel(InTime, Threads):
     """Base class of models that look at one series at a time.
 
     A model says what it learns of all series (``_learn``) and what it knows of them at some times
     (``_at``).
-
-    Attributes
-    ----------
-    series_ : Series
-        The observations, by series and time.
-    seconds_ : float
-        Time that fit took.
     """
 
-    _rules: ClassVar[dict[str, Rule]] = SHARED | {
-        "time": MODE,
-        "group": either(MODE, None),
-    }
     _std_is_honest: ClassVar[bool] = True
 
-    group: int | str | None
-    value_range: Literal["auto"] | tuple[float, float] | None
-    duplicates: Literal["error", "last", "mean"]
-    series_: Series
-    seconds_: float
+    series_: Series = learned("The observations, by series and time.")
+    seconds_: float = learned("Time that fit took.")
 
     @abstractmethod
     def _learn(self, series: Series, types: Ints, n_types: int) -> None:
@@ -114,7 +131,7 @@ class SeriesModel(InTime):
         self
         """
         started = clock.perf_counter()
-        check(self, self._rules)
+        check(self)
         seen = observe(X, y, duplicates=self.duplicates)
         time, group = self._modes(seen.ids)
         stamps, _ = checked_stamps(seen.ids[time])

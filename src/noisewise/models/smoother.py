@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from itertools import product
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
@@ -22,12 +22,14 @@ from noisewise.engine.series import Array, Ints, Process, Series, log_likelihood
 from noisewise.errors import ModelFileError
 from noisewise.models.changing import at_one_moment
 from noisewise.models.sensors import PRIOR, SeriesModel, series_units
+from noisewise.settings import learned, settings
 
 LEAST_SHARE, MOST_SHARE = 1e-3, 0.99  # of a variance that is noise
 LENGTHS, SHARES = 16, 9  # points of the grid at first
 REFINEMENTS = 2  # each looks between the points of the one before
 
 
+@settings
 class OUSmoother(SeriesModel):
     """Smooth every series as an Ornstein-Uhlenbeck process with noise.
 
@@ -38,43 +40,6 @@ class OUSmoother(SeriesModel):
     every cell are exact (Kalman filter and smoother), at any distances in time. A series that was
     never observed gets its type's mean and std.
 
-    Parameters
-    ----------
-    time : int or str
-        The mode that holds the times, by number (-1 is the last) or name. Its ids are numbers or
-        dates (also as ISO text), at any distances; times that were never seen can be asked for.
-    group : int, str, None or "auto"
-        The mode that is the type of sensor, by number or name; None takes all series to be of one
-        type. "auto" takes the mode called "sensor", else the one with the fewest ids that is not
-        time, and None if there is only one other.
-    value_range : "auto", None or (low, high)
-        Clip predictions to the range of the training values, not at all, or to this range.
-    unknown : "default" or float
-        What to predict for a cell with an id never seen, or a time that is none: what is known of
-        the rest, or a constant.
-    duplicates : {"error", "last", "mean"}
-        What to do about a cell that is given more than once.
-    n_jobs : int or None
-        Threads; -1 uses all cores. They change no bit.
-
-    Attributes
-    ----------
-    ids_ : tuple of Ids
-        Ids of each mode.
-    series_ : Series
-        The observations, by series and time.
-    process_ : Process
-        Mean, variance, noise and rate of every series.
-    length_, noise_share_ : ndarray
-        Per type, in the order of its ids: the time after which the correlation is 1/e (in units of
-        the ids, seconds for dates), and the share of the variance that is noise.
-    unit_ : float
-        The time that mostly lies between one stamp and the next.
-    phi_ : ndarray
-        Per type, the correlation after ``unit_``.
-    seconds_ : float
-        Time that fit took.
-
     Examples
     --------
     >>> readings = [("hall", hour, 20.0 + hour % 2) for hour in range(24)]
@@ -84,27 +49,13 @@ class OUSmoother(SeriesModel):
     True
     """
 
-    process_: Process
-    length_: Array
-    noise_share_: Array
-    unit_: float
-
-    def __init__(
-        self,
-        time: int | str = -1,
-        *,
-        group: int | str | None = "auto",
-        value_range: Literal["auto"] | tuple[float, float] | None = "auto",
-        unknown: Literal["default"] | float = "default",
-        duplicates: Literal["error", "last", "mean"] = "error",
-        n_jobs: int | None = -1,
-    ) -> None:
-        self.time = time
-        self.group = group
-        self.value_range = value_range
-        self.unknown = unknown
-        self.duplicates = duplicates
-        self.n_jobs = n_jobs
+    process_: Process = learned("Mean, variance, noise and rate of every series.")
+    length_: Array = learned(
+        "Per type, in the order of its ids: the time after which the correlation is 1/e (in units "
+        "of the ids, seconds for dates)."
+    )
+    noise_share_: Array = learned("Per type, the share of the variance that is noise.")
+    unit_: float = learned("The time that mostly lies between one stamp and the next.")
 
     @property
     @at_one_moment

@@ -22,6 +22,7 @@ from noisewise.engine.arrays import Codes, Moments
 from noisewise.engine.neighbours import Array, Ints, Nearest, Snapshots, nearest
 from noisewise.errors import DataError, ModelFileError
 from noisewise.filed_ids import pack_ids, unpack_ids
+from noisewise.models.base import Threads
 from noisewise.models.changing import in_one_step
 from noisewise.models.sensors import MODE, PRIOR, SHARED, InTime, take_keys
 from noisewise.models.trained import range_of
@@ -33,7 +34,7 @@ CHUNK = 65_536  # cells whose neighbours are held at a time
 LEAST = 1e-6  # share of a type's variance that an error has at least
 
 
-class SpatialNeighbours(InTime):
+class SpatialNeighbours(InTime, Threads):
     """Average the nearest observed locations at the same time and of the same type of sensor.
 
     Neighbours of a cell have the same ids in all modes but the location; a cell itself is never its

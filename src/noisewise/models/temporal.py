@@ -34,18 +34,24 @@ from noisewise.models.checkpoints import Checkpoint
 from noisewise.models.encoder import Arrangement
 from noisewise.models.nested import adjusted
 from noisewise.models.sampled import check_draws, draws_worth
-from noisewise.models.sensors import MODE, InTime
-from noisewise.models.trained import RULES, Learner, fixed_seed, joined, range_of, with_ids
+from noisewise.models.sensors import InTime
+from noisewise.models.trained import Learner, fixed_seed, joined, range_of, with_ids
 from noisewise.progress import training_bar
-from noisewise.settings import Rule, check, either, number, one_of, whole
+from noisewise.settings import (
+    check,
+    either,
+    learned,
+    number,
+    one_of,
+    setting,
+    settings,
+    whole,
+)
 
 Table = dict[str, npt.NDArray[Any]]
-SHARED = (
-    "value_range", "unknown", "duplicates", "checkpoint", "checkpoint_epochs",
-    "checkpoint_minutes", "random_state", "n_jobs", "verbose",
-)  # fmt: skip
 
 
+@settings
 class TemporalFactorizer(Learner, InTime):
     """Bayesian factorization of sensors, each of which also drifts on its own; nothing to tune.
 
@@ -53,67 +59,6 @@ class TemporalFactorizer(Learner, InTime):
     does beyond that is an Ornstein-Uhlenbeck process over real elapsed time, however irregular, and
     white noise of a size of its own. In an outage, the others tell; between frequent readings, its
     own neighbours in time do. Values are standardised by type of sensor.
-
-    Parameters
-    ----------
-    rank : int
-        Factors that sensors share. More are better as long as time allows.
-    noise : {"series", "lowrank"}
-        The noise of a reading: a variance for every series, or a sum of products of factors of its
-        ids and time.
-    deviation_rank : int
-        Factors of the noise, for ``noise="lowrank"``.
-    time : int or str
-        The mode that holds the times, by number (-1 is the last) or name. Its ids are numbers or
-        dates (also as ISO text), at any distances; times that were never seen can be asked for.
-    group : int, str, None or "auto"
-        The mode that is the type of sensor, by number or name; None takes all series to be of one
-        type. "auto" takes the mode called "sensor", else the one with the fewest ids that is not
-        time, and None if there is only one other.
-    sweeps : int
-        How often to draw everything, at most.
-    burn_in : int
-        Sweeps at the start that never count; of all others, the later half does.
-    samples : int
-        Draws to keep for predictions, at most.
-    tolerance : float or None
-        Stop once the mean of a typical prediction is settled to this share of its std. None runs
-        all.
-    value_range : "auto", None or (low, high)
-        Clip predictions to the range of the training values, not at all, or to this range.
-    unknown : "default" or float
-        What to predict for a cell with an id never seen, or a time that is none: what is known of
-        the rest, or a constant.
-    duplicates : {"error", "last", "mean"}
-        What to do about a cell that is given more than once.
-    checkpoint : path or None
-        Keep the state of sampling in this file, and go on from it if it is there. The file is
-        removed when sampling has ended.
-    checkpoint_epochs, checkpoint_minutes : int, float or None
-        Write it after so many sweeps, or minutes, whichever comes first.
-    random_state : int, RandomState or None
-        The same int gives the same bits, whatever the number of threads.
-    n_jobs : int or None
-        Threads; -1 uses all cores.
-    verbose : bool or None
-        Show a progress bar: True always, False never; None on a terminal and in a notebook.
-
-    Attributes
-    ----------
-    ids_ : tuple of Ids
-        Ids of each mode.
-    posterior_ : DriftPosterior
-        The draws that were kept.
-    calibration_ : Calibration or None
-        What errors on ``validation`` said of the std.
-    convergence_ : dict
-        Split R-hat and effective sample size of a few summaries, and of predictions.
-    learning_curve_ : dict of lists
-        Per sweep: epoch, train_rmse and train_nll of standardised values, seconds.
-    n_epochs_ : int
-        Sweeps that were run.
-    seconds_ : float
-        Time that fit took.
 
     Examples
     --------
@@ -126,63 +71,47 @@ class TemporalFactorizer(Learner, InTime):
     True
     """
 
-    _rules: ClassVar[dict[str, Rule]] = {name: RULES[name] for name in SHARED} | {
-        "rank": whole(0),
-        "noise": one_of("series", "lowrank"),
-        "deviation_rank": whole(1),
-        "time": MODE,
-        "group": either(MODE, None),
-        "sweeps": whole(2),
-        "burn_in": whole(0),
-        "samples": whole(1),
-        "tolerance": either(number(above=0.0), None),
-    }
     _std_is_honest: ClassVar[bool] = True
-    keep_seen = False  # there are no lists to leave cells out of
 
-    posterior_: DriftPosterior
-    convergence_: dict[str, dict[str, float]]
+    rank: int = setting(
+        whole(0),
+        "Factors that sensors share. More are better as long as time allows.",
+        default=32,
+        kw_only=False,
+    )
+    noise: Literal["series", "lowrank"] = setting(
+        one_of("series", "lowrank"),
+        "The noise of a reading: a variance for every series, or a sum of products of factors of "
+        "its ids and time.",
+        default="series",
+    )
+    deviation_rank: int = setting(
+        whole(1), 'Factors of the noise, for ``noise="lowrank"``.', default=2
+    )
+    sweeps: int = setting(whole(2), "How often to draw everything, at most.", default=500)
+    burn_in: int = setting(
+        whole(0),
+        "Sweeps at the start that never count; of all others, the later half does.",
+        default=20,
+    )
+    samples: int = setting(whole(1), "Draws to keep for predictions, at most.", default=100)
+    tolerance: float | None = setting(
+        either(number(above=0.0), None),
+        "Stop once the mean of a typical prediction is settled to this share of its std. None runs "
+        "all.",
+        default=0.06,
+    )
+    checkpoint_epochs: int | None = setting(
+        either(whole(1), None), "Write it after so many sweeps.", default=50
+    )
+    checkpoint_minutes: float | None = setting(
+        either(number(above=0.0), None), "Write it after so many minutes.", default=5.0
+    )
 
-    def __init__(
-        self,
-        rank: int = 32,
-        *,
-        noise: Literal["series", "lowrank"] = "series",
-        deviation_rank: int = 2,
-        time: int | str = -1,
-        group: int | str | None = "auto",
-        sweeps: int = 500,
-        burn_in: int = 20,
-        samples: int = 100,
-        tolerance: float | None = 0.06,
-        value_range: Literal["auto"] | tuple[float, float] | None = "auto",
-        unknown: Literal["default"] | float = "default",
-        duplicates: Literal["error", "last", "mean"] = "error",
-        checkpoint: str | Path | None = None,
-        checkpoint_epochs: int | None = 50,
-        checkpoint_minutes: float | None = 5.0,
-        random_state: int | np.random.RandomState | None = None,
-        n_jobs: int | None = -1,
-        verbose: bool | None = None,
-    ) -> None:
-        self.rank = rank
-        self.noise = noise
-        self.deviation_rank = deviation_rank
-        self.time = time
-        self.group = group
-        self.sweeps = sweeps
-        self.burn_in = burn_in
-        self.samples = samples
-        self.tolerance = tolerance
-        self.value_range = value_range
-        self.unknown = unknown
-        self.duplicates = duplicates
-        self.checkpoint = checkpoint
-        self.checkpoint_epochs = checkpoint_epochs
-        self.checkpoint_minutes = checkpoint_minutes
-        self.random_state = random_state
-        self.n_jobs = n_jobs
-        self.verbose = verbose
+    posterior_: DriftPosterior = learned("The draws that were kept.")
+    convergence_: dict[str, dict[str, float]] = learned(
+        "Split R-hat and effective sample size of a few summaries, and of predictions."
+    )
 
     @in_one_step
     def fit(
@@ -220,7 +149,7 @@ class TemporalFactorizer(Learner, InTime):
             model is as it was.
         """
         started = clock.perf_counter()
-        check(self, self._rules)
+        check(self)
         if self.burn_in >= self.sweeps:
             raise SettingError(
                 f"sweeps must be more than burn_in; got {self.sweeps} and {self.burn_in}."
@@ -353,7 +282,7 @@ class TemporalFactorizer(Learner, InTime):
         model = self._model(storage.take_seed(path, entry))
         self.posterior_ = unpack(path, model, entry, tensors, bare.shape, bare.moments)
         self._arrangement = bare.with_series(self.posterior_)
-        self.seen_, self.n_features_in_ = None, len(self.ids_)
+        self.n_features_in_ = len(self.ids_)
         self.learning_curve_ = dict(record["learning_curve"])
         self.convergence_ = dict(record["convergence"])
         self.n_epochs_ = len(self.learning_curve_["epoch"])

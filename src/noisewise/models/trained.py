@@ -9,7 +9,7 @@ from abc import abstractmethod
 from collections.abc import Sequence
 from dataclasses import asdict, fields
 from pathlib import Path
-from typing import Any, ClassVar, Literal, NamedTuple, Self
+from typing import Any, Literal, NamedTuple, Self
 
 import numpy as np
 from sklearn.utils import check_random_state
@@ -17,22 +17,20 @@ from sklearn.utils import check_random_state
 from noisewise.data import Observations, observe
 from noisewise.engine.training import Callback, EpochInfo, S, Step, Training, Validate, train
 from noisewise.errors import DataError, DataWarning, SettingError, warn
-from noisewise.models.base import Factorizer
+from noisewise.models.base import Factorizer, Seeded
 from noisewise.models.changing import NOTHING_KEPT, in_one_step, interrupted
 from noisewise.models.checkpoints import Checkpoint
 from noisewise.progress import training_bar
-from noisewise.recommend import Seen
 from noisewise.settings import (
-    VERBOSE,
-    Rule,
     check,
     either,
+    learned,
     number,
     one_of,
     path,
-    random_seed,
-    span,
-    threads,
+    rules_of,
+    setting,
+    settings,
     whole,
 )
 from noisewise.splits import random_split
@@ -43,24 +41,6 @@ FEWEST_HELD_OUT = 3  # fewer tell nothing: then all epochs are run, on all data
 NEUTRAL = {  # settings that change no bit of what is learned
     "n_jobs", "verbose", "checkpoint", "checkpoint_epochs", "checkpoint_minutes", "keep_seen",
 }  # fmt: skip
-
-RULES = {
-    "epochs": whole(1),
-    "patience": either(whole(1), None),
-    "refit": one_of(True, False),
-    "monitor": one_of("rmse", "nll"),
-    "validation_fraction": number(above=0.0, most=0.5),
-    "value_range": either(span(), "auto", None),
-    "unknown": either(number(), "default"),
-    "duplicates": one_of("error", "last", "mean"),
-    "keep_seen": one_of(True, False),
-    "checkpoint": either(path(), None),
-    "checkpoint_epochs": either(whole(1), None),
-    "checkpoint_minutes": either(number(above=0.0), None),
-    "random_state": random_seed(),
-    "n_jobs": threads(),
-    "verbose": VERBOSE,
-}
 
 
 class Plan(NamedTuple):
@@ -105,42 +85,33 @@ class Fit(NamedTuple):
     interrupted: bool
 
 
-class Learner(Factorizer):
-    """Base class of models that learn in the one loop, and can be stopped and taken up again.
+@settings
+class Learner(Factorizer, Seeded):
+    """Base class of models that learn in the one loop, and can be stopped and taken up again."""
 
-    Attributes
-    ----------
-    learning_curve_ : dict of lists
-        Per epoch: epoch, train_rmse, train_nll, validation_rmse, validation_nll, seconds.
-    n_epochs_ : int
-        Epochs of the model that is kept.
-    seconds_ : float
-        Time that fit took.
-    seen_ : Seen or None
-        Which cells were trained on, for ``recommend`` to leave them out.
-    """
+    checkpoint: str | Path | None = setting(
+        either(path(), None),
+        "Keep the state of training in this file, and go on from it if it is there. The file is "
+        "removed when training has ended.",
+        default=None,
+    )
+    checkpoint_epochs: int | None = setting(
+        either(whole(1), None), "Write it after so many epochs.", default=1
+    )
+    checkpoint_minutes: float | None = setting(
+        either(number(above=0.0), None), "Write it after so many minutes.", default=None
+    )
 
-    _rules: ClassVar[dict[str, Rule]]
-    duplicates: Literal["error", "last", "mean"]
-    keep_seen: bool
-    checkpoint: str | Path | None
-    checkpoint_epochs: int | None
-    checkpoint_minutes: float | None
-    random_state: int | np.random.RandomState | None
-    value_range: Literal["auto"] | tuple[float, float] | None
-    verbose: bool | None
-
-    learning_curve_: dict[str, list[Any]]
-    n_epochs_: int
-    seconds_: float
-    seen_: Seen | None
+    learning_curve_: dict[str, list[Any]] = learned(
+        "Per epoch: epoch, train_rmse, train_nll, validation_rmse, validation_nll, seconds."
+    )
+    n_epochs_: int = learned("Epochs of the model that is kept.")
+    seconds_: float = learned("Time that fit took.")
 
     def _describe(self, observations: Observations, curve: list[EpochInfo], epochs: int) -> None:
         self.learning_curve_ = _columns(curve)
         self.n_epochs_ = epochs
-        self.seen_ = None
-        if self.keep_seen and observations.n_modes == 2:
-            self.seen_ = Seen.of(observations.codes, observations.shape)
+        self._remember(observations)
 
     def _checkpoints(
         self,
@@ -174,18 +145,32 @@ class Learner(Factorizer):
         return kept
 
 
+@settings
 class Trained(Learner):
     """Base class of models that are trained in epochs on one part of the data, watching another.
 
     A model says how it learns once (``_learn``) and where it keeps what it learned (``_adopt``).
-    The settings named in ``RULES`` are its constructor's.
     """
 
-    epochs: int
-    patience: int | None
-    refit: bool
-    monitor: Literal["rmse", "nll"]
-    validation_fraction: float
+    epochs: int = setting(whole(1), "How often to visit every observation, at most.", default=100)
+    patience: int | None = setting(
+        either(whole(1), None),
+        "A share of the data is held out, training stops after so many epochs without a better "
+        "result there, and std and intervals are calibrated on it. None runs all epochs on all "
+        "data.",
+        default=3,
+    )
+    refit: bool = setting(
+        one_of(True, False),
+        "Once the number of epochs was chosen on held-out data, train again on everything.",
+        default=True,
+    )
+    monitor: Literal["rmse", "nll"] = setting(
+        one_of("rmse", "nll"), "What must get better on the held-out data.", default="rmse"
+    )
+    validation_fraction: float = setting(
+        number(above=0.0, most=0.5), "Share to hold out.", default=0.1
+    )
 
     @abstractmethod
     def _learn(
@@ -237,7 +222,7 @@ class Trained(Learner):
             the fit. The model has learned what its message says.
         """
         started = time.perf_counter()
-        check(self, self._rules)
+        check(self)
         observations = self._checked(observe(X, y, duplicates=self.duplicates))
         warn_if_alike(observations)
         seed = fixed_seed(self.random_state)
@@ -303,6 +288,9 @@ class Trained(Learner):
                 raise SettingError("validation is only used with patience; got patience=None.")
             return observations, None
         return hold_out(observations, validation, self.validation_fraction, seed)
+
+
+RULES = rules_of(Trained) | {"keep_seen": one_of(True, False)}  # of settings written by hand
 
 
 def hold_out(

@@ -14,8 +14,10 @@ from noisewise.errors import ModelFileError
 from noisewise.models.rows import LowRank
 from noisewise.models.trained import Trained
 from noisewise.recommend import Seen
+from noisewise.settings import settings
 
 
+@settings
 class Filed(Trained):
     """Base class of trained models whose file has the record of their training."""
 
@@ -23,6 +25,11 @@ class Filed(Trained):
 
     def _checked(self, observations: Observations) -> Observations:
         return observations if self._any_modes else super()._checked(observations)
+
+    def _remember(self, observations: Observations) -> None:
+        self.seen_: Seen | None = None
+        if getattr(self, "keep_seen", False) and observations.n_modes == 2:
+            self.seen_ = Seen.of(observations.codes, observations.shape)
 
     def _pack(self) -> tuple[dict[str, Any], storage.Tensors]:
         tensors: storage.Tensors = {}
@@ -46,6 +53,7 @@ class Filed(Trained):
         self.n_epochs_, self.seconds_ = int(record["epochs"]), float(record["seconds"])
 
 
+@settings
 class Factored(Filed, LowRank):
     """Base class of trained models that keep a ``Factors``."""
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any, Literal, Self
+from typing import Any, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -15,17 +15,13 @@ from noisewise.engine.arrays import Codes, Moments
 from noisewise.errors import ModelFileError
 from noisewise.models.changing import in_one_step
 from noisewise.models.sensors import InTime
+from noisewise.models.trained import range_of
+from noisewise.settings import check, learned, settings
 
 
+@settings
 class TypeMean(InTime):
     """Predict the mean of a type of sensor everywhere; its std is all noise.
-
-    Parameters
-    ----------
-    time : int or str
-        The mode that holds the times, by number (-1 is the last) or name.
-    group : int, str, None or "auto"
-        The mode that is the type of sensor, as for ``OUSmoother``.
 
     Examples
     --------
@@ -34,21 +30,17 @@ class TypeMean(InTime):
     [20.0]
     """
 
-    units_: Units
-    unknown: Literal["default"] = "default"
-    n_jobs = None
-
-    def __init__(self, time: int | str = -1, *, group: int | str | None = "auto") -> None:
-        self.time = time
-        self.group = group
+    units_: Units = learned("Mean and variance of every type.")
 
     @in_one_step
     def fit(self, X: Any, y: Any = None) -> Self:
         """Learn from a table of ids and a value for each row."""
-        seen = observe(X, y)
+        check(self)
+        seen = observe(X, y, duplicates=self.duplicates)
         grouping = self._grouping(tuple(seen.ids))
         self.units_ = Units.of(seen.values, grouping.type_of(seen.codes), grouping.n_types)
-        self.ids_, self.value_range_, self.calibration_ = seen.ids, None, None
+        self.ids_, self.calibration_ = seen.ids, None
+        self.value_range_ = range_of(self.value_range, seen)
         self._note_columns(X)
         return self
 
