@@ -21,7 +21,7 @@ test: demo lint
 DISPATCHED = $(BIN)/python -c 'from numpy._core._multiarray_umath import __cpu_dispatch__ as d, __cpu_features__ as has; print(*(f for f in d if has[f]))'
 OLD_CPU = NPY_DISABLE_CPU_FEATURES="$$($(DISPATCHED))" OPENBLAS_CORETYPE=Nehalem GLIBC_TUNABLES=glibc.cpu.hwcaps=-AVX512F,-AVX2,-FMA
 ANY_CPU = NUMBA_CPU_NAME=generic NUMBA_CACHE_DIR=$(CURDIR)/.numba-portable
-COMPILED = $(addprefix tests/test_,$(addsuffix .py,autorec bayesian calibration changing choosing contract determinism deviation drift drmf engine geweke geweke_temporal gibbs honest interpolation linear llorma newcomers rbm rbmf rcf residual sensor_models series smoother spatial table_imputers temporal tensor training tucker vectors)) src/noisewise/engine src/noisewise/models
+COMPILED = $(addprefix tests/test_,$(addsuffix .py,bayesian calibration changing choosing contract determinism deviation drift engine geweke geweke_temporal gibbs honest interpolation newcomers residual sensor_models series smoother temporal tensor training vectors)) $(addprefix reproduction/tests/test_,$(addsuffix .py,autorec drmf linear llorma rbm rbmf rcf spatial table_imputers tucker)) src/noisewise/engine src/noisewise/models reproduction/src/noisewise_reproduction/rivals
 
 test-portable: $(VENV)/ready
 	$(OLD_CPU) $(BIN)/python -m pytest
@@ -29,8 +29,8 @@ test-portable: $(VENV)/ready
 	NOISEWISE_VECTORS=narrow $(BIN)/python -m pytest tests/test_engine.py tests/test_tensor.py tests/test_deviation.py
 
 lint: $(VENV)/ready
-	$(BIN)/ruff check src tests bench fuzz
-	$(BIN)/ruff format --check src tests bench fuzz
+	$(BIN)/ruff check src reproduction tests bench fuzz conftest.py
+	$(BIN)/ruff format --check src reproduction tests bench fuzz conftest.py
 	$(BIN)/mypy
 
 # Hostile files, as many as N says; findings go to fuzz/corpus, which the tests replay.
@@ -48,10 +48,10 @@ bench-peers: $(BENCH)/ready
 	$(BENCH)/bin/python bench/peers.py small $(ML100K) --json bench/results/peers-ml100k.json
 	$(BENCH)/bin/python bench/peers.py accuracy $(ML1M) --json bench/results/peers-ml1m.json
 
-$(VENV)/ready: pyproject.toml constraints.txt
+$(VENV)/ready: pyproject.toml reproduction/pyproject.toml constraints.txt
 	@$(PYTHON) -c 'import sys; assert sys.version_info >= (3, 11), "noisewise needs Python 3.11 or newer"'
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[dev]'
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[dev]' --editable './reproduction[neural]'
 	touch $@
 
 $(BENCH)/ready: pyproject.toml constraints.txt bench/requirements.txt

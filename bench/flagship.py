@@ -16,12 +16,12 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
+from noisewise_reproduction.declared import SHARES
 from table import Promise
 
 from noisewise.data import Observations
 from noisewise.data.sensors import named
 from noisewise.evaluation.records import where_and_when
-from noisewise.evaluation.sensors import SHARES
 from noisewise.models.residual import ResidualFactorizer
 from noisewise.models.temporal import TemporalFactorizer
 from noisewise.splits import share_split

@@ -18,17 +18,17 @@ from noisewise.evaluation import comparison, sensors
 from noisewise.evaluation.comparison import split_ratio, summarise
 from noisewise.evaluation.ranges import same_settings
 from noisewise.evaluation.records import as_json
-from noisewise.experiments import time
-from noisewise.experiments.reproduce import command
-from noisewise.experiments.reproduce.plan import Plan
-from noisewise.experiments.reproduce.summaries import RATIO
+from noisewise_reproduction.runs import training_time as time
+from noisewise_reproduction.runs import command
+from noisewise_reproduction.runs.plan import Plan
+from noisewise_reproduction.runs.summaries import RATIO
 from noisewise.report.canvas import render
-from noisewise.report.evidence import evidence_page, read_items
-from noisewise.report.evidence_figures import drawings
+from noisewise_reproduction.page.evidence import evidence_page, read_items
+from noisewise_reproduction.page.evidence_figures import drawings
 from noisewise.storage import write_bytes
 
 ROOT = Path(__file__).parents[1]
-RESULTS = ROOT / "docs" / "results"
+RESULTS = ROOT / "reproduction" / "results"
 REPRODUCED = RESULTS / "reproduced"
 PEERS = sorted((ROOT / "bench" / "results").glob("peers-*.json"))
 UNMEASURED = ("seed", "choice", "load_average")
@@ -63,7 +63,7 @@ def evaluated(content: Any) -> Any:
 
 
 def timed(content: Any) -> Any:
-    """Return what ``noisewise.experiments.time`` wrote, worked out again."""
+    """Return what ``noisewise_reproduction.runs.training_time`` wrote, worked out again."""
     return {**content, "summary": time.summary(content["fits"])}
 
 

@@ -15,11 +15,11 @@ from typing import Any
 
 from noisewise.evaluation.comparison import compare, paired_test, split_ratio
 from noisewise.evaluation.records import read_results
-from noisewise.report.claims import judge
-from noisewise.report.evidence import read_items
+from noisewise_reproduction.claims.claims import judge
+from noisewise_reproduction.page.evidence import read_items
 
 ROOT = Path(__file__).parents[1]
-RESULTS = ROOT / "docs" / "results"
+RESULTS = ROOT / "reproduction" / "results"
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
 NAMES = {
     "biased-mf": "Biased MF (`deviation_rank=0`)",

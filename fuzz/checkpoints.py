@@ -8,6 +8,13 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from noisewise_reproduction.rivals.autorec import AutoRec
+from noisewise_reproduction.rivals.drmf import TrimmedFactorizer
+from noisewise_reproduction.rivals.llorma import LLORMA
+from noisewise_reproduction.rivals.rbm import RBM
+from noisewise_reproduction.rivals.rbmf import RobustBayesianFactorizer
+from noisewise_reproduction.rivals.rcf import HuberFactorizer
+from noisewise_reproduction.rivals.tucker import TuckerFactorizer
 from sklearn.base import clone
 
 from fuzz import small
@@ -15,16 +22,9 @@ from fuzz.forging import forged, taken_apart
 from fuzz.harness import Target
 from fuzz.using import cells_of, finite
 from noisewise import (
-    LLORMA,
-    RBM,
-    AutoRec,
     BayesianFactorizer,
     DeviationFactorizer,
-    HuberFactorizer,
-    RobustBayesianFactorizer,
     TemporalFactorizer,
-    TrimmedFactorizer,
-    TuckerFactorizer,
     observe,
 )
 

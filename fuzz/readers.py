@@ -18,6 +18,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import xarray
+from noisewise_reproduction.datasets import intel, laqn, netflix
+from noisewise_reproduction.runs.run import Cell, Store
 
 import noisewise
 from fuzz import small
@@ -33,13 +35,12 @@ from fuzz.mutating import (
     table_changed,
 )
 from noisewise.cli import app
-from noisewise.data import Ids, intel, laqn, movielens, netflix, sensors
+from noisewise.data import Ids, movielens, sensors
 from noisewise.data.asked import read_cells
 from noisewise.errors import NoisewiseError
 from noisewise.evaluation import comparison
 from noisewise.evaluation.records import read_results
 from noisewise.evaluation.tuned import best_settings
-from noisewise.experiments.reproduce.cells import Cell, Store
 from noisewise.filling import fill_file
 
 CSV = (",", ",", ",", ";", "\t")

@@ -7,25 +7,25 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
+from noisewise_reproduction.rivals.autorec import AutoRec
+from noisewise_reproduction.rivals.drmf import TrimmedFactorizer
+from noisewise_reproduction.rivals.llorma import LLORMA
+from noisewise_reproduction.rivals.rbm import RBM
+from noisewise_reproduction.rivals.rbmf import RobustBayesianFactorizer
+from noisewise_reproduction.rivals.rcf import HuberFactorizer
+from noisewise_reproduction.rivals.spatial import SpatialNeighbours
+from noisewise_reproduction.rivals.table_imputers import TableImputer
+from noisewise_reproduction.rivals.tucker import TuckerFactorizer
 
 from noisewise import (
-    LLORMA,
-    RBM,
     AutoFactorizer,
-    AutoRec,
     BayesianFactorizer,
     DeviationFactorizer,
     DeviationImputer,
-    HuberFactorizer,
     LinearInterpolator,
     OUSmoother,
     ResidualFactorizer,
-    RobustBayesianFactorizer,
-    SpatialNeighbours,
-    TableImputer,
     TemporalFactorizer,
-    TrimmedFactorizer,
-    TuckerFactorizer,
 )
 
 Rows = list[tuple[Any, ...]]

@@ -1,6 +1,6 @@
 """What all tests share: a patient hypothesis, worlds whose noise is known, and real data if any.
 
-The tests of the reproduction share it too, through their own ``conftest.py``.
+The tests of the reproduction share it too.
 """
 
 import os

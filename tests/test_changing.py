@@ -7,35 +7,36 @@ from contextlib import contextmanager
 
 import numpy as np
 import pytest
+from noisewise_reproduction.rivals.autorec import AutoRec
+from noisewise_reproduction.rivals.drmf import TrimmedFactorizer
+from noisewise_reproduction.rivals.linear import DeviationRegressor
+from noisewise_reproduction.rivals.llorma import LLORMA
+from noisewise_reproduction.rivals.rbm import RBM
+from noisewise_reproduction.rivals.rbmf import RobustBayesianFactorizer
+from noisewise_reproduction.rivals.rcf import HuberFactorizer
 from sklearn.base import clone
 from test_sensor_models import PLACES
 from test_sensor_models import QUICK as QUICK_SENSORS
 
 from noisewise import (
-    LLORMA,
-    RBM,
-    AutoRec,
     BayesianFactorizer,
     DataError,
     DeviationFactorizer,
     DeviationImputer,
-    DeviationRegressor,
-    HuberFactorizer,
     ResidualFactorizer,
-    RobustBayesianFactorizer,
-    TrimmedFactorizer,
     noisy_ids,
+    registry,
 )
 from noisewise.errors import unsaid, warn
 from noisewise.models.residual import Layer
 from noisewise.models.rows import Rowwise
-from noisewise.models.sensor_models import NEED_COORDINATES, SENSOR_MODELS, build
 from noisewise.models.type_mean import TypeMean
 
 pytestmark = pytest.mark.filterwarnings("ignore:Predictions have not settled")
 
 QUICK = {"rank": 3, "epochs": 3, "random_state": 0, "n_jobs": 1}
 NETWORK = {"hidden": 3, "epochs": 3, "device": "cpu", "random_state": 0, "n_jobs": 1}
+SENSOR_MODELS = registry.models("sensors")
 RATINGS = {
     "deviation": DeviationFactorizer(deviation_rank=1, **QUICK),
     "rcf": HuberFactorizer(**QUICK),
@@ -93,9 +94,9 @@ def case_of(name):
     worlds = readings(4, 40, 0), readings(3, 25, 1)
     if name == "type mean":
         return Case(TypeMean, *worlds, worlds[0][0])
-    where = PLACES if name in NEED_COORDINATES else None
-    make = lambda: build(  # noqa: E731
-        name, time=-1, group=1, coordinates=where, random_state=0, n_jobs=1,
+    where = PLACES if SENSOR_MODELS[name].needs_coordinates else None
+    make = lambda: registry.build(  # noqa: E731
+        "sensors", name, time=-1, group=1, coordinates=where, random_state=0, n_jobs=1,
         settings=QUICK_SENSORS.get(name),
     )  # fmt: skip
     return Case(make, *worlds, worlds[0][0])

@@ -7,7 +7,7 @@ import pytest
 from test_cli import reported, run
 from test_noise_sensors import world
 
-from noisewise.models import sensor_models
+from noisewise import registry
 
 COLUMNS = ["--id", "site", "--id", "kind", "--id", "step", "--value", "value"]
 
@@ -59,7 +59,7 @@ def test_several_shares_and_outages_are_kept_in_one_file(folder):
 def test_a_run_is_taken_up_where_it_stopped(folder, monkeypatch):
     report = folder / "resumed.json"
     words = ["--model", "linear", "--protocol", "cells", "--share", "20,30", "--json", report]
-    whole, build, left = folder / "whole.json", sensor_models.build, [3]
+    whole, build, left = folder / "whole.json", registry.build, [3]
     assert evaluate(folder, *words[:-1], whole, "--repeats", 2) == 0
 
     def until_killed(*args, **options):
@@ -68,11 +68,11 @@ def test_a_run_is_taken_up_where_it_stopped(folder, monkeypatch):
             raise KeyboardInterrupt
         return build(*args, **options)
 
-    monkeypatch.setattr(sensor_models, "build", until_killed)
+    monkeypatch.setattr(registry, "build", until_killed)
     assert evaluate(folder, *words, "--repeats", 2) != 0
     stopped = reported(report)
     assert [len(one["splits"]) for one in stopped] == [2, 1]
-    monkeypatch.setattr(sensor_models, "build", build)
+    monkeypatch.setattr(registry, "build", build)
     assert evaluate(folder, *words, "--repeats", 2) == 0
     again = reported(report)
     assert [one["splits"][0] for one in again] == [one["splits"][0] for one in stopped]

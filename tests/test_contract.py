@@ -8,6 +8,12 @@ import numpy as np
 import pandas as pd
 import polars as pl
 import pytest
+from noisewise_reproduction.rivals.autorec import AutoRec
+from noisewise_reproduction.rivals.drmf import TrimmedFactorizer
+from noisewise_reproduction.rivals.llorma import LLORMA
+from noisewise_reproduction.rivals.rbm import RBM
+from noisewise_reproduction.rivals.rbmf import RobustBayesianFactorizer
+from noisewise_reproduction.rivals.rcf import HuberFactorizer
 from shared import assert_same_bits
 from sklearn.base import clone
 from sklearn.exceptions import NotFittedError
@@ -15,17 +21,11 @@ from sklearn.model_selection import GridSearchCV, cross_validate
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from noisewise import (
-    LLORMA,
-    RBM,
-    AutoRec,
     BayesianFactorizer,
     DataError,
     DeviationFactorizer,
     FitInterrupted,
-    HuberFactorizer,
-    RobustBayesianFactorizer,
     SettingError,
-    TrimmedFactorizer,
     load,
     observe,
     storage,

@@ -125,7 +125,8 @@ def commands(page):
 
 def examples():
     """Command lines in the help of commands."""
-    for source in sorted((ROOT / "src" / "noisewise" / "cli").glob("*.py")):
+    reproduction = ROOT / "reproduction" / "src" / "noisewise_reproduction" / "cli.py"
+    for source in [*sorted((ROOT / "src" / "noisewise" / "cli").glob("*.py")), reproduction]:
         for found in re.findall(r"Example: `(noisewise [^`]+)`", source.read_text()):
             yield shlex.split(found)
 
@@ -141,8 +142,9 @@ def parse(words, monkeypatch):
         assert words[0] in shared, f"There is no such option as {words[0]}."
         words = words[1:]
     while hasattr(command, "commands") and words:
-        assert words[0] in command.commands, f"There is no command {words[0]}."
-        command, *words = command.commands[words[0]], *words[1:]
+        found = command.get_command(None, words[0])
+        assert found is not None, f"There is no command {words[0]}."
+        command, *words = found, *words[1:]
     if words:  # else it is only spoken of
         command.make_context("noisewise", list(words))
 
@@ -184,8 +186,9 @@ def test_scripts_and_targets_of_a_page_are_there(words):
         assert words[1] in targets
         return
     module = words[1] == "-m"
-    script = "src/" + words[2].replace(".", "/") + ".py" if module else words[1]
-    source = (ROOT / script).read_text()
+    script = words[2].replace(".", "/") + ".py" if module else words[1]
+    places = [ROOT / "src", ROOT / "reproduction" / "src"] if module else [ROOT]
+    (source,) = (at.joinpath(script).read_text() for at in places if (at / script).exists())
     for option in (word for word in words[2:] if word.startswith("--")):
         assert f'"{option}"' in source, option
 

@@ -11,8 +11,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from noisewise_reproduction.datasets import intel, laqn
 
-from noisewise.data import Ids, intel, laqn, sensors
+from noisewise.data import Ids, sensors
 from noisewise.data.asked import read_cells
 from noisewise.data.files import read
 from noisewise.data.gapped import read_gapped

@@ -12,7 +12,7 @@ from sklearn.base import clone
 from sklearn.exceptions import NotFittedError
 
 from noisewise import DataError, DeviationImputer, ModelFileError, OUSmoother, SettingError, storage
-from noisewise.imputer import METHODS
+from noisewise.imputer import methods
 
 GUIDE = Path(__file__).parents[1] / "docs" / "imputing.md"
 QUICK = {"random_state": 0, "n_jobs": 1}
@@ -79,7 +79,7 @@ def test_units_do_not_matter(holed, fitted):
     np.testing.assert_allclose((scaled - 1e9) / 1e6, fitted.transform(holed), rtol=1e-5)
 
 
-@pytest.mark.parametrize("method", [name for name in METHODS if name not in ("auto", "bayes")])
+@pytest.mark.parametrize("method", [name for name in methods() if name not in ("auto", "bayes")])
 def test_every_method_fills_two_modes_and_three(method):
     settings = {"epochs": 5} if method in ("dtf", "ptf") else None
     rng = np.random.default_rng(0)

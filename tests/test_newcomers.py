@@ -2,17 +2,13 @@
 
 import numpy as np
 import pytest
+from noisewise_reproduction.rivals.autorec import AutoRec
+from noisewise_reproduction.rivals.drmf import TrimmedFactorizer
+from noisewise_reproduction.rivals.rbmf import RobustBayesianFactorizer
+from noisewise_reproduction.rivals.rcf import HuberFactorizer
 from sklearn.base import clone
 
-from noisewise import (
-    AutoRec,
-    BayesianFactorizer,
-    DeviationFactorizer,
-    HuberFactorizer,
-    RobustBayesianFactorizer,
-    TrimmedFactorizer,
-    metrics,
-)
+from noisewise import BayesianFactorizer, DeviationFactorizer, metrics
 from noisewise.engine.sgd.fold_in import fold_in
 
 QUICK = {"random_state": 0, "n_jobs": 1}

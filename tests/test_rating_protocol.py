@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from noisewise import DataError, SettingError, metrics, observe
+from noisewise import DataError, SettingError, metrics, observe, registry
 from noisewise.evaluation import comparison, ratings
 from noisewise.evaluation.comparison import split_ratio
 from noisewise.evaluation.trials import rating_task
@@ -19,7 +19,7 @@ def sparse_ratings(low, high, seed=0):
 
 
 def fitted(observations, split, **settings):
-    model = ratings.build("dmf", {**SMALL, "random_state": 0, **settings})
+    model = registry.build("ratings", "dmf", {**SMALL, "random_state": 0, **settings})
     return model.fit(observations.take(split.train), validation=observations.take(split.validation))
 
 

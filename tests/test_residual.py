@@ -4,6 +4,7 @@ import pickle
 
 import numpy as np
 import pytest
+from noisewise_reproduction.rivals.tucker import TuckerFactorizer
 from sklearn.base import clone
 from sklearn.exceptions import NotFittedError
 
@@ -13,7 +14,6 @@ from noisewise.errors import DataError, ModelFileError, SettingError
 from noisewise.models.bayesian import BayesianFactorizer
 from noisewise.models.residual import POWERS, Layer, ResidualFactorizer, _best_power
 from noisewise.models.smoother import OUSmoother
-from noisewise.models.tucker import TuckerFactorizer
 from noisewise.models.type_mean import TypeMean
 
 TYPES = ("C", "%")

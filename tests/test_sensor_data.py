@@ -4,11 +4,12 @@ import gzip
 
 import numpy as np
 import pytest
+from noisewise_reproduction.datasets import intel, laqn
 
-from noisewise.data import intel, laqn, observe, sensors
+from noisewise.data import observe, sensors
 from noisewise.data.files import read
 from noisewise.data.sensor_data import SensorData
-from noisewise.errors import DataError
+from noisewise.errors import DataError, NoisewiseError
 
 LAB = """\
 2004-03-31 03:38:15.757551 2 1 122.153 -3.91901 11.04 2.03397
@@ -244,8 +245,8 @@ def test_an_archive_of_ratings_is_no_archive_of_sensors(tmp_path):
 @pytest.mark.parametrize(
     ("name", "content", "message"),
     [
-        ("data.txt", "1 2 3\n", "expected data.txt of the Intel lab"),
-        ("t.csv", "a,b\n1,2\n", "expected data.txt of the Intel lab"),
+        ("data.txt", "1 2 3\n", "expected an npz file .* or data.txt of the Intel lab"),
+        ("t.csv", "a,b\n1,2\n", "expected an npz file .* or data.txt of the Intel lab"),
         ("data.txt", "2004-02-28 00:59:16.02785 3\n", r"data\.txt: Found no reading"),
         ("t.csv", HEADER + "MY1,NO2,11/07/2002 00:00,,x,R\n", "Found no reading"),
     ],
@@ -317,12 +318,12 @@ def test_a_name_stands_for_an_exact_number_of_cells(london):
 @pytest.mark.parametrize(
     ("name", "message"),
     [
-        ("paris", "name must be one of london-paper-size, intel-2epoch; got 'paris'"),
+        ("paris", "dataset must be one of london-paper-size, intel-2epoch; got 'paris'"),
         ("intel-2epoch", "expected epochs of the lab; got steps of 86400 s"),
     ],
 )
 def test_a_name_needs_its_own_data(london, name, message):
-    with pytest.raises(DataError, match=message):
+    with pytest.raises(NoisewiseError, match=message):
         sensors.named(name, london)
 
 

@@ -1,13 +1,16 @@
 """The registry of sensor models: every name builds, fits and predicts; settings reach inside."""
 
+from functools import partial
+
 import numpy as np
 import pytest
 
-from noisewise import load
+from noisewise import load, registry
 from noisewise.errors import SettingError
 from noisewise.models.base import Factorizer
-from noisewise.models.sensor_models import NEED_COORDINATES, SENSOR_MODELS, build
 
+SENSOR_MODELS = registry.models("sensors")
+build = partial(registry.build, "sensors")
 PLACES = {f"p{k}": (float(k), 0.0) for k in range(4)}
 QUICK = {
     "auto": {"candidates": ("linear", "ou")},
@@ -37,13 +40,13 @@ def test_names_are_those_that_the_rest_of_the_library_relies_on():
         "dtf", "ptf", "tucker", "knn", "idw", "linear", "ou", "fast", "bayes", "auto",
         "knn-imputer", "iterative-imputer",
     }  # fmt: skip
-    assert all(words and not words.endswith(".") for words in SENSOR_MODELS.values())
+    assert all(one.about and not one.about.endswith(".") for one in SENSOR_MODELS.values())
 
 
 @pytest.mark.parametrize("name", SENSOR_MODELS)
 def test_every_model_fits_predicts_and_is_filed(name, readings, tmp_path):
     X, y = readings
-    where = PLACES if name in NEED_COORDINATES else None
+    where = PLACES if SENSOR_MODELS[name].needs_coordinates else None
     model = build(
         name, time=0, group=1, coordinates=where, random_state=0, n_jobs=1,
         settings=QUICK.get(name),
@@ -95,10 +98,10 @@ def test_candidates_of_auto_may_be_any_names():
 
 
 BAD = {
-    "no such model": (("kriging", {}), "name must be one of .*iterative-imputer; got 'kriging'"),
+    "no such model": (("kriging", {}), "model must be one of .*iterative-imputer; got 'kriging'"),
     "no coordinates": (("knn", {}), "'knn' needs to know where locations are"),
     "no such setting": (("ou", {"settings": {"rank": 3}}), "'ou' has no setting 'rank'; it has"),
-    "nor inside": (("dtf", {"settings": {"ranks": 3}}), "'dtf' has no setting 'ranks'.*'rank'"),
+    "nor inside": (("dtf", {"settings": {"ranks": 3}}), "'dtf' has no setting 'ranks'.* rank"),
 }
 
 

@@ -10,6 +10,7 @@ import types
 import numpy as np
 import pandas as pd
 import pytest
+from noisewise_reproduction.rivals.tucker import TuckerFactorizer
 from sklearn.base import BaseEstimator, clone
 
 import noisewise
@@ -51,9 +52,9 @@ def quick(name):
     known = model.get_params()
     model.set_params(**{k: v for k, v in QUICK.items() if k in known})
     if name == "AutoFactorizer":
-        model.set_params(candidates=[("tucker", noisewise.TuckerFactorizer(2, epochs=2))])
+        model.set_params(candidates=[("tucker", TuckerFactorizer(2, epochs=2))])
     if name == "ResidualFactorizer":
-        model.set_params(factorizer=noisewise.TuckerFactorizer(2, epochs=2))
+        model.set_params(factorizer=TuckerFactorizer(2, epochs=2))
     if name == "DeviationImputer":
         model.set_params(method="bayes", settings={"sweeps": 6, "burn_in": 2, "rank": 2})
     return model
@@ -174,7 +175,7 @@ def test_verbose_must_be_true_false_or_none():
 
 
 def test_a_model_within_another_keeps_its_own_bar_unless_told(capsys):
-    inner = noisewise.TuckerFactorizer(2, epochs=2, verbose=True)
+    inner = TuckerFactorizer(2, epochs=2, verbose=True)
     for verbose, shows in ((None, True), (False, False)):
         learned(ResidualFactorizer(inner, base="type", random_state=0, verbose=verbose))
         assert ("%" in capsys.readouterr().err) is shows

@@ -15,6 +15,9 @@ import polars as pl
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from noisewise_reproduction.rivals.spatial import SpatialNeighbours
+from noisewise_reproduction.rivals.table_imputers import TableImputer
+from noisewise_reproduction.rivals.tucker import TuckerFactorizer
 from safetensors.numpy import save_file
 
 from noisewise import (
@@ -22,9 +25,6 @@ from noisewise import (
     LinearInterpolator,
     OUSmoother,
     ResidualFactorizer,
-    SpatialNeighbours,
-    TableImputer,
-    TuckerFactorizer,
     filed_ids,
     load,
     storage,
@@ -315,7 +315,7 @@ def test_a_checkpoint_is_not_a_model(tmp_path):
 
 def test_a_model_of_a_kind_that_is_not_there_is_refused(rewrite):
     path = rewrite(lambda header, _: header.update(model="Oracle"))
-    with pytest.raises(ModelFileError, match="does not have: 'Oracle'"):
+    with pytest.raises(ModelFileError, match="package has: 'Oracle'"):
         load(path)
     with pytest.raises(ModelFileError, match="holds a Oracle, not a DeviationFactorizer"):
         DeviationFactorizer.load(path)
@@ -377,9 +377,9 @@ FORGED = {
     "any number of ids": (into(-1, "ids", 0, "length"), "length is -1"),
     "no ids": (into(0, "ids", 0, "length"), "length is 0"),
     "a rank beyond all memory": (into(2**31, "settings", "rank"), r"must be float32 of shape"),
-    "a model of no name": (into([], "model"), r"does not have: \[\]"),
+    "a model of no name": (into([], "model"), r"package has: \[\]"),
     "a base class inside": (
-        into({"model": "Factorizer", "settings": {}}, "settings", "unknown"), "does not have: 'Fac",
+        into({"model": "Factorizer", "settings": {}}, "settings", "unknown"), "package has: 'Fac",
     ),
     "a single mode": (lambda header, _: header["ids"].pop(), "must have 2 modes, but has 1"),
     "ids of an unknown type": (into("pickle", "ids", 0, "type"), "ids of the unknown type"),

@@ -8,27 +8,27 @@ import pandas as pd
 import polars as pl
 import pyarrow as pa
 import pytest
+from noisewise_reproduction.rivals.autorec import AutoRec
+from noisewise_reproduction.rivals.drmf import TrimmedFactorizer
+from noisewise_reproduction.rivals.llorma import LLORMA
+from noisewise_reproduction.rivals.rbm import RBM
+from noisewise_reproduction.rivals.rbmf import RobustBayesianFactorizer
+from noisewise_reproduction.rivals.rcf import HuberFactorizer
+from noisewise_reproduction.rivals.spatial import SpatialNeighbours
+from noisewise_reproduction.rivals.table_imputers import TableImputer
+from noisewise_reproduction.rivals.tucker import TuckerFactorizer
 from sklearn.base import clone
 from sklearn.model_selection import GroupKFold, KFold, cross_val_score
 
 from noisewise import (
-    LLORMA,
-    RBM,
-    AutoRec,
     BayesianFactorizer,
     DataError,
     DeviationFactorizer,
-    HuberFactorizer,
     LinearInterpolator,
     OUSmoother,
     ResidualFactorizer,
-    RobustBayesianFactorizer,
     SettingError,
-    SpatialNeighbours,
-    TableImputer,
     TemporalFactorizer,
-    TrimmedFactorizer,
-    TuckerFactorizer,
     load,
     noisy_ids,
     noisy_observations,

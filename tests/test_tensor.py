@@ -9,6 +9,8 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from noisewise_reproduction.rivals.rcf import HuberFactorizer
+from noisewise_reproduction.runs import search_sensors
 from shared import World
 from test_determinism import assert_same_bits, tensors_of
 from test_engine import make_params, reference_epoch
@@ -16,7 +18,6 @@ from test_engine import make_params, reference_epoch
 from noisewise import (
     DataError,
     DeviationFactorizer,
-    HuberFactorizer,
     ModelFileError,
     load,
     observe,
@@ -27,7 +28,6 @@ from noisewise.data.sensor_data import SensorData
 from noisewise.engine.sgd import reference, strata
 from noisewise.engine.sgd import uncertainty as epistemic
 from noisewise.engine.sgd.layout import BIAS, LINE, SHARE, initial_state, release_deviation
-from noisewise.experiments import search_sensors
 from noisewise.models.deviation import DTF, PTF
 from noisewise.noise import noisy_ids
 

@@ -10,18 +10,18 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from noisewise import registry
 from noisewise.cli import main
 from noisewise.data import observe
 from noisewise.data.sensor_data import SensorData
 from noisewise.data.synthetic import make_ratings
 from noisewise.errors import DataError, DivergedError, MissingExtraError, SettingError
-from noisewise.evaluation import ranges, ratings, records, trials
+from noisewise.evaluation import ranges, records, trials
 from noisewise.evaluation.ranges import Choices, Numbers, draw, parse_range, space_of
 from noisewise.evaluation.trials import rating_task, run_trial, sensor_task
 from noisewise.evaluation.tune import Budget, tune
 from noisewise.evaluation.tuned import best_settings, read_tuned
 from noisewise.models import load
-from noisewise.models.sensor_models import SENSOR_MODELS
 from noisewise.settings import rules_of
 from noisewise.splits import rating_split
 
@@ -88,7 +88,9 @@ def test_a_trial_of_sensors_never_sees_the_test_part(readings):
 
 def test_a_trial_says_what_validation_says(task):
     trial = run_trial(task, "biased-mf", QUICK, 0, 1)
-    model = ratings.build("biased-mf", {**QUICK, "refit": False, "random_state": 0, "n_jobs": 1})
+    model = registry.build(
+        "ratings", "biased-mf", {**QUICK, "refit": False, "random_state": 0, "n_jobs": 1}
+    )
     model.fit(task.train, validation=task.validation)
     assert trial["rmse"] == pytest.approx(min(model.learning_curve_["validation_rmse"]), rel=1e-6)
     assert trial["epochs"] == model.n_epochs_
@@ -225,10 +227,10 @@ def test_bayesian_search_learns_also_from_trials_that_diverged():
 def test_an_interrupted_trial_does_not_count(task, tmp_path, monkeypatch):
     path = tmp_path / "tuned.json"
     search(task, trials=1, path=path)
-    real = ratings.build
+    real = registry.build
 
-    def interrupting(name, settings):
-        model = real(name, settings)
+    def interrupting(kind, name, settings):
+        model = real(kind, name, settings)
         fit = model.fit
 
         def stop(info, state):
@@ -237,7 +239,7 @@ def test_an_interrupted_trial_does_not_count(task, tmp_path, monkeypatch):
         model.fit = lambda *args, **options: fit(*args, **options, callbacks=[stop])
         return model
 
-    monkeypatch.setattr(ratings, "build", interrupting)
+    monkeypatch.setattr(registry, "build", interrupting)
     with pytest.raises(KeyboardInterrupt):
         search(task, trials=2, path=path)
     assert len(tried(read_tuned(path))) == 1
@@ -257,9 +259,8 @@ def test_a_model_without_ranges_has_one_trial(readings):
 @pytest.mark.parametrize("kind", ["ratings", "sensors"])
 def test_every_model_has_ranges_that_it_takes(readings, kind):
     task = rating_task(RATINGS) if kind == "ratings" else sensor_task(readings)
-    registry = ratings.MODELS if kind == "ratings" else SENSOR_MODELS
-    assert set(ranges.tomllib.loads(ranges.TABLE.read_text())[kind]) == set(registry)
-    for name in registry:
+    models = registry.models(kind)
+    for name in models:
         space = space_of(kind, name)
         for ends in (_lowest, _highest):
             model = task.build(name, {key: ends(one) for key, one in space.items()}, 0, 1)
@@ -360,8 +361,8 @@ def test_a_broken_file_is_a_sentence(tmp_path, text, sentence):
         ({"method": "grid"}, "method must be one of random, bayes; got 'grid'"),
         ({"metric": "mse"}, "metric must be one of rmse, nll; got 'mse'"),
         ({"fixed": {"l2": 0.1}, "ranges": SMALL}, "l2 is both fixed and a range"),
-        ({"fixed": {"k": 2}}, "biased-mf has no setting 'k'"),
-        ({"ranges": {"k": Numbers(1.0, 2.0)}}, "biased-mf has no setting 'k'"),
+        ({"fixed": {"k": 2}}, "'biased-mf' has no setting 'k'"),
+        ({"ranges": {"k": Numbers(1.0, 2.0)}}, "'biased-mf' has no setting 'k'"),
         ({"fixed": {"dmf.rank": 2}}, "dmf.rank is about 'dmf', which is not among"),
     ],
 )
@@ -495,7 +496,7 @@ def test_tuned_settings_are_taken_by_fit_and_evaluate(run):
 
     assert run("fit", "ratings.csv", "--settings", "tuned.json", "--out", "best.nw")[0] == 0
     model = load("best.nw")
-    expected = ratings.build(best["model"], best["settings"])
+    expected = registry.build("ratings", best["model"], best["settings"])
     assert model.get_params() == {**expected.get_params(), "random_state": 0}
     words = ["--settings", "tuned.json", "--model", "biased-mf", "--set", "l2=0.07"]
     assert run("fit", "ratings.csv", *words, "--out", "other.nw")[0] == 0

@@ -7,7 +7,8 @@
     ├── SettingError (ValueError)      a parameter of a model or a function is out of range
     ├── ModelFileError (ValueError)    a saved model or checkpoint is broken, foreign or too new
     ├── DivergedError (ArithmeticError)  training produced numbers that are not finite
-    └── MissingExtraError (ImportError)  an optional library is needed; the message has the pip line
+    ├── MissingExtraError (ImportError)  an optional library is needed; the message has the pip line
+    └── PluginError (ImportError)      an installed package that adds to noisewise is broken
 
     DataWarning (UserWarning)          the data can be used, but hardly for what it seems meant for
     └── UnknownIdsWarning              next to none of the ids that were asked for was trained on
@@ -28,7 +29,7 @@ from typing import Any
 
 import numpy as np
 
-PACKAGE = "noisewise."
+PACKAGES = ("noisewise.", "noisewise_")  # this one, and those that add to it
 COARSE = 1e-4  # of the std: what may be lost in rounding
 SMALLEST, LARGEST = 1e-15, 1e15  # stds whose squares, and parts of these, single precision can hold
 
@@ -72,8 +73,18 @@ class DivergedError(NoisewiseError, ArithmeticError):
 class MissingExtraError(NoisewiseError, ImportError):
     """An optional library is needed for what was asked."""
 
-    def __init__(self, purpose: str, extra: str) -> None:
-        super().__init__(f"{purpose} needs an optional library: pip install 'noisewise[{extra}]'.")
+    def __init__(self, purpose: str, extra: str, package: str = "noisewise") -> None:
+        super().__init__(f"{purpose} needs an optional library: pip install '{package}[{extra}]'.")
+
+
+class PluginError(NoisewiseError, ImportError):
+    """An installed package that adds to noisewise is broken."""
+
+    def __init__(self, package: str, place: str, error: Exception) -> None:
+        super().__init__(
+            f"The package {package} adds to noisewise, but {place} cannot be used: "
+            f"{type(error).__name__}: {error}. Update or remove it."
+        )
 
 
 class DataWarning(UserWarning):
@@ -119,7 +130,7 @@ def warn(message: str, category: type[Warning] = UserWarning) -> None:
     if message.startswith(_unsaid.get()):
         return
     frame, level = sys._getframe(1), 2
-    while frame.f_back is not None and frame.f_globals.get("__name__", "").startswith(PACKAGE):
+    while frame.f_back is not None and frame.f_globals.get("__name__", "").startswith(PACKAGES):
         frame, level = frame.f_back, level + 1
     warnings.warn(printable(message), category, stacklevel=level)
 

@@ -15,7 +15,7 @@ import numpy as np
 from sklearn.base import BaseEstimator, OneToOneFeatureMixin, TransformerMixin
 from sklearn.utils.validation import check_array, check_is_fitted, validate_data
 
-from noisewise import storage
+from noisewise import registry, storage
 from noisewise.data import frames
 from noisewise.data.tables_with_holes import (
     CLOCKS,
@@ -29,15 +29,18 @@ from noisewise.errors import DataError, ModelFileError, SettingError
 from noisewise.models.auto import AutoFactorizer
 from noisewise.models.base import OF_THE_MACHINE, Factorizer
 from noisewise.models.changing import at_one_moment, in_one_step
-from noisewise.models.sensor_models import NEED_COORDINATES, SENSOR_MODELS, build
 from noisewise.settings import VERBOSE, Rule, check, one_of, random_seed, threads
 from noisewise.standardised import StandardisedModel
 
-METHODS = [name for name in SENSOR_MODELS if name not in NEED_COORDINATES]
 CHUNK = 1_000_000  # holes that are filled at a time
 LATEST = 2**62  # time that rows may be counted from: more would not fit a number of 64 bits
 
 _KIND = "imputer"
+
+
+def methods() -> list[str]:
+    """Return the names of the models that tables can be filled by."""
+    return [name for name, one in registry.models("sensors").items() if not one.needs_coordinates]
 
 
 class DeviationImputer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):  # type: ignore[misc]
@@ -64,9 +67,9 @@ class DeviationImputer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):  
     ----------
     method : str
         A model of sensors. "bayes" is the most accurate, "fast" nearly so in seconds; "ou" and
-        "linear" look at one series at a time; "dtf", "ptf" and "tucker" at what series have in
-        common; "knn-imputer" and "iterative-imputer" are those of scikit-learn. "auto" holds some
-        readings out and takes the one that predicts them best.
+        "linear" look at one series at a time; "dtf" and "ptf" at what series have in common.
+        "auto" holds some readings out and takes the one that predicts them best. Models of other
+        installed packages have names too; those that need coordinates cannot be taken.
     time : str or int, optional
         The column or the dimension of times; of an array, the number of the axis.
     location : str, dict or function, optional
@@ -118,7 +121,6 @@ class DeviationImputer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):  
     """
 
     _rules: ClassVar[dict[str, Rule]] = {
-        "method": one_of(*METHODS),
         "duplicates": one_of("error", "last", "mean"),
         "refit": one_of(True, False),
         "settings": Rule("a dict or None", lambda v: v is None or isinstance(v, Mapping)),
@@ -172,20 +174,23 @@ class DeviationImputer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):  
         -------
         self
         """
-        check(self, self._rules)
+        self._check()
         table = self._read(X, reset=True)
         seen = table.observed(self.duplicates)
         if len(seen) < 2:
             raise DataError(
                 f"X needs 2 readings to learn from; got {len(seen)} in {table.values.size} cells."
             )
-        model = build(
-            self.method, group=table.sensor, random_state=self.random_state, n_jobs=self.n_jobs,
-            verbose=self.verbose, settings=self.settings,
+        model = registry.build(
+            "sensors", self.method, self.settings, time=-1, group=table.sensor,
+            random_state=self.random_state, n_jobs=self.n_jobs, verbose=self.verbose,
         )  # fmt: skip
         self._standardised = StandardisedModel.fit(seen, table.sensor, model)
         self._fitted = Fitted.of(table)
         return self
+
+    def _check(self) -> None:
+        check(self, {"method": one_of(*methods())} | self._rules)
 
     @at_one_moment
     def transform(self, X: Any, return_std: bool = False) -> Any:
@@ -332,7 +337,7 @@ def _read(path: str | Path, kind: type[Any]) -> Any:
     header, tensors = storage.read(path, _KIND)
     try:
         imputer = kind(**_given(header["settings"]))
-        check(imputer, kind._rules)
+        imputer._check()
         imputer._standardised = StandardisedModel.unpack(path, header, tensors)
         imputer._fitted = _fitted(path, header["fitted"], imputer._standardised)
         names, many = header["features"], header["n_features"]

@@ -9,14 +9,15 @@ from importlib.metadata import version
 from typing import Annotated, Any
 
 import typer
+from typer.core import TyperGroup
 
 from noisewise import progress as bars
+from noisewise import registry
 from noisewise.cli import data
 from noisewise.cli.evaluate import compare, evaluate
 from noisewise.cli.impute import impute
 from noisewise.cli.noise import noise
 from noisewise.cli.ratings import demo, fit, predict, recommend
-from noisewise.cli.reproduce import report, reproduce
 from noisewise.cli.shared import Stopped, say
 from noisewise.cli.tune import tune
 from noisewise.cli.wording import in_options
@@ -40,15 +41,44 @@ def _stoppable(command: Callable[..., None]) -> Callable[..., None]:
     return run
 
 
+class _Commands(TyperGroup):
+    """The commands below, and behind them those of installed packages, which load when needed."""
+
+    def list_commands(self, ctx: Any) -> list[str]:
+        own = super().list_commands(ctx)
+        return [*own, *(name for name in registry.commands() if name not in own)]
+
+    def get_command(self, ctx: Any, cmd_name: str) -> Any:
+        own = super().get_command(ctx, cmd_name)
+        if own is not None or cmd_name not in registry.commands():
+            return own
+        alone = typer.Typer(add_completion=False, rich_markup_mode="markdown")
+        alone.command(cmd_name)(_stoppable(_command_of_package(cmd_name)))
+        return typer.main.get_command(alone)
+
+
+def _command_of_package(name: str) -> Callable[..., None]:
+    """Return a command of a package, or one that says what is wrong with the package."""
+    try:
+        return registry.command(name)
+    except NoisewiseError as error:
+        fault = error
+
+        def broken() -> None:
+            raise fault
+
+        broken.__doc__ = f"Cannot be used: {fault}"
+        return broken
+
+
 app = typer.Typer(
+    cls=_Commands,
     help="Noise-aware matrix factorization: a prediction, and how far off it may be.",
     no_args_is_help=True,
     rich_markup_mode="markdown",
     pretty_exceptions_enable=False,
 )
-for command in (
-    demo, fit, predict, recommend, impute, noise, evaluate, compare, tune, reproduce, report,
-):  # fmt: skip
+for command in (demo, fit, predict, recommend, impute, noise, evaluate, compare, tune):
     app.command()(_stoppable(command))
 app.add_typer(data.app, name="data")
 

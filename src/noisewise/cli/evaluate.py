@@ -9,9 +9,12 @@ from typing import Annotated, Any
 
 import typer
 
+from noisewise import registry
 from noisewise.cli.checks import choice
 from noisewise.cli.shared import (
     ALL_MODELS,
+    RATING_MODELS,
+    SENSOR_MODELS,
     Data,
     Dataset,
     Duplicated,
@@ -38,7 +41,6 @@ from noisewise.errors import DataError, SettingError
 from noisewise.evaluation import comparison, ratings, records, sensors
 from noisewise.evaluation.comparison import Result
 from noisewise.evaluation.records import Record, read_results
-from noisewise.models import sensor_models
 
 
 def evaluate(
@@ -47,8 +49,8 @@ def evaluate(
         str | None,
         choice(
             ALL_MODELS,
-            help=f"Ratings: {', '.join(ratings.MODELS)}; dmf, unless another is named. "
-            f"Sensors: {', '.join(sensor_models.SENSOR_MODELS)}; auto, unless another is named.",
+            help=f"Ratings: {', '.join(RATING_MODELS)}; dmf, unless another is named. "
+            f"Sensors: {', '.join(SENSOR_MODELS)}; auto, unless another is named.",
         ),
     ] = None,
     settings: Settings = [],  # noqa: B006 - typer reads the default, nobody changes it
@@ -210,8 +212,8 @@ def _measure_sensors(
     record: Record,
 ) -> None:
     def build(number: int) -> Any:
-        return sensor_models.build(
-            model, coordinates=data.coordinates, random_state=number, settings=settings
+        return registry.build(
+            "sensors", model, settings, coordinates=data.coordinates, random_state=number, n_jobs=-1
         )
 
     for share in shares:
@@ -304,7 +306,7 @@ def _shares(text: str | None, kind: str) -> list[float]:
 
 def _outage(kind: str, outage: float | None, dataset: str | None) -> float | None:
     if kind == "blocks" and outage is None:
-        if dataset not in sensors.OUTAGES:
+        if dataset is None:
             raise SettingError("--protocol blocks needs --outage, in seconds, such as 7200.")
-        return sensors.OUTAGES[dataset]
+        return registry.tensor(dataset).outage
     return outage

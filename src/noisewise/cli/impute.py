@@ -22,9 +22,9 @@ from noisewise.cli.shared import (
     tell,
 )
 from noisewise.filling import fill_file
-from noisewise.models.sensor_models import SENSOR_MODELS
+from noisewise.imputer import methods
 
-METHODS = [name for name in SENSOR_MODELS if name not in ("knn", "idw")]  # these need coordinates
+METHODS = methods()
 
 
 def impute(

@@ -7,8 +7,10 @@ from typing import Annotated, Any
 
 import typer
 
+from noisewise import registry
 from noisewise.cli.checks import choice, folder_to_write, table_to_write, to_write
 from noisewise.cli.shared import (
+    RATING_MODELS,
     Data,
     Duplicated,
     Format,
@@ -27,7 +29,6 @@ from noisewise.cli.shared import (
 from noisewise.cli.tables import as_text, records, write_table
 from noisewise.data.asked import read_cells, typed
 from noisewise.errors import FitInterrupted, SettingError, printable
-from noisewise.evaluation import ratings
 from noisewise.evaluation.demo import run_demo
 from noisewise.models import load
 from noisewise.models.rows import Rowwise
@@ -36,9 +37,9 @@ ModelFile = Annotated[Path, typer.Argument(help="A model that `fit` wrote.", sho
 ModelName = Annotated[
     str | None,
     choice(
-        ratings.MODELS,
+        RATING_MODELS,
         "--model",
-        help=f"One of {', '.join(ratings.MODELS)}.",
+        help=f"One of {', '.join(RATING_MODELS)}.",
         show_default="bayes",
     ),
 ]
@@ -89,7 +90,7 @@ def fit(
     observations = read(data, id, value, duplicates, time_of(own), format)
     if checkpoint is not None:
         own["checkpoint"] = str(checkpoint)
-    fitted = ratings.build(name, own)
+    fitted = registry.build("ratings", name, own)
     try:
         fitted.fit(observations)
     except FitInterrupted as stop:

@@ -10,25 +10,23 @@ from typing import Annotated, Any
 
 import typer
 
-from noisewise import storage
+from noisewise import registry, storage
 from noisewise.cli.checks import choice, to_write
 from noisewise.data import Observations, files, sensors
 from noisewise.data.files import FORMATS
 from noisewise.data.sensor_data import SensorData
 from noisewise.errors import SettingError, printable
-from noisewise.evaluation.ratings import MODELS
 from noisewise.evaluation.records import as_json
 from noisewise.evaluation.sensors import as_sensors
 from noisewise.evaluation.tuned import best_settings
-from noisewise.models.sensor_models import SENSOR_MODELS
 
-ALL_MODELS = tuple(dict.fromkeys((*MODELS, *SENSOR_MODELS)))
+RATING_MODELS, SENSOR_MODELS = registry.models("ratings"), registry.models("sensors")
+ALL_MODELS = tuple(dict.fromkeys((*RATING_MODELS, *SENSOR_MODELS)))
+TENSORS = tuple(registry.tensors())
 
 Data = Annotated[
     Path,
-    typer.Argument(
-        help="CSV, TSV, Parquet, npz; MovieLens or Netflix as they come.", show_default=False
-    ),
+    typer.Argument(help="CSV, TSV, Parquet, npz; MovieLens as it comes.", show_default=False),
 ]
 Settings = Annotated[
     list[str], typer.Option("--set", help="A setting, e.g. rank=64; may be given often.")
@@ -65,8 +63,9 @@ Json = Annotated[
 Dataset = Annotated[
     str | None,
     choice(
-        tuple(sensors.NAMED),
-        help=f"Sensors: cut DATA to a tensor that has results: {' or '.join(sensors.NAMED)}.",
+        TENSORS,
+        help="Sensors: cut DATA to a tensor that has results: "
+        f"{' or '.join(TENSORS) or 'no installed package has one'}.",
     ),
 ]
 

@@ -9,9 +9,12 @@ from typing import Annotated, Any
 
 import typer
 
+from noisewise import registry
 from noisewise.cli.checks import choice, to_write
 from noisewise.cli.shared import (
     ALL_MODELS,
+    RATING_MODELS,
+    SENSOR_MODELS,
     Data,
     Dataset,
     Duplicated,
@@ -42,7 +45,6 @@ from noisewise.evaluation.trials import (
 from noisewise.evaluation.tune import DEFAULT, METHODS, Budget
 from noisewise.evaluation.tune import tune as search
 from noisewise.evaluation.tuned import error
-from noisewise.models.sensor_models import SENSOR_MODELS
 
 
 def tune(
@@ -51,7 +53,7 @@ def tune(
         list[str],
         choice(
             ALL_MODELS,
-            help=f"Ratings: {', '.join(ratings.MODELS)}. Sensors: {', '.join(SENSOR_MODELS)}. May "
+            help=f"Ratings: {', '.join(RATING_MODELS)}. Sensors: {', '.join(SENSOR_MODELS)}. May "
             "be given often: all get the same budget.",
             show_default=False,
         ),
@@ -127,12 +129,12 @@ def tune(
     fixed = parsed(settings)
     budget = DEFAULT if trials is None and minutes is None else Budget(trials, minutes)
     task: Task
-    only_sensors = any(name in SENSOR_MODELS and name not in ratings.MODELS for name in model)
+    only_sensors = any(name in SENSOR_MODELS and name not in RATING_MODELS for name in model)
     if dataset is not None or validation in sensors.PROTOCOLS or only_sensors:
         refuse("is for ratings; sensors have their time as the last id", time=time)
         kind = validation or "cells"
         if kind == "blocks" and outage is None and dataset is not None:
-            outage = sensors.OUTAGES.get(dataset)
+            outage = registry.tensor(dataset).outage
         task = sensor_task(
             readings(data, dataset, id, value, duplicates, format),
             protocol=kind,

@@ -10,7 +10,8 @@ from os import PathLike
 from pathlib import Path
 from typing import Any, Literal, TypeAlias, get_args
 
-from noisewise.data import movielens, netflix, sensors
+from noisewise import registry
+from noisewise.data import movielens, sensors
 from noisewise.data.columns import choose_columns
 from noisewise.data.npz import read_npz
 from noisewise.data.observations import Duplicates, Observations, check_duplicates, observe
@@ -68,8 +69,8 @@ def read(
     ----------
     path : str or path
         A file ``.csv``, ``.tsv``, ``.txt``, ``.data`` or ``.dat`` (each also with ``.gz``),
-        ``.parquet`` or ``.npz``, or a folder of MovieLens or of the Netflix Prize. Readings of
-        sensors that `noisewise.data.sensors` knows, files or folders, are read as they come.
+        ``.parquet`` or ``.npz``, or a folder of MovieLens. Files and folders that installed
+        packages know are read as they come.
     ids : sequence of str or int, optional
         Names or positions of the id columns, one per mode.
     value : str or int, optional
@@ -88,8 +89,8 @@ def read(
 
     Notes
     -----
-    The layouts of an npz file are described in `noisewise.data.npz`, those of MovieLens and the
-    Netflix Prize in `noisewise.data.movielens` and `noisewise.data.netflix`.
+    The layouts of an npz file are described in `noisewise.data.npz`, those of MovieLens in
+    `noisewise.data.movielens`.
 
     Examples
     --------
@@ -108,8 +109,10 @@ def read(
     if path.is_dir():
         if free and sensors.is_sensors(path):
             return sensors.read(path, repeats=duplicates).observations
-        if unnamed and netflix.find(path):
-            return netflix.read(path, time=time, duplicates=duplicates)
+        reader = registry.recognised("ratings", path) if unnamed else None
+        if reader is not None:
+            ratings: Observations = reader(path, time=time, duplicates=duplicates)
+            return ratings
         path = movielens.find(path)
     format = _format_of(path, format)
     with named_errors(path):
@@ -120,14 +123,14 @@ def read(
             return read_npz(path, **columns, duplicates=duplicates)
         of_sensors = free and sensors.is_sensors(path)
         of_movielens = unnamed and movielens.is_movielens(path)
-        of_netflix = unnamed and netflix.is_netflix(path)
-        if not (of_sensors or of_movielens or of_netflix):
+        reader = registry.recognised("ratings", path) if unnamed else None
+        if not (of_sensors or of_movielens or reader):
             return read_text(path, delimiters=DELIMITERS[format], **columns, duplicates=duplicates)
     if of_sensors:
         return sensors.read(path, repeats=duplicates).observations
-    if of_netflix:
-        return netflix.read(path, time=time, duplicates=duplicates)
-    return movielens.read(path, time=time, duplicates=duplicates)
+    read_ratings = reader or movielens.read
+    seen: Observations = read_ratings(path, time=time, duplicates=duplicates)
+    return seen
 
 
 def _format_of(path: Path, format: Format | None) -> Format:

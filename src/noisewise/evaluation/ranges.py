@@ -18,17 +18,15 @@ from __future__ import annotations
 
 import json
 import math
-import tomllib
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from noisewise import registry
 from noisewise.errors import SettingError
 
-TABLE = Path(__file__).with_name("ranges.toml")
 ROUNDING = 1e-9  # relative: far above what machines differ by, far below what matters
 
 Settings = dict[str, Any]
@@ -124,8 +122,8 @@ def same_settings(one: Any, other: Any) -> bool:
     return bool(one == other)
 
 
-def space_of(kind: str, model: str) -> Space:
-    """Return the ranges of a model, as ``ranges.toml`` has them.
+def space_of(kind: registry.Kind, model: str) -> Space:
+    """Return the ranges of a model, as the ``ranges.toml`` of its package has them.
 
     Parameters
     ----------
@@ -136,12 +134,10 @@ def space_of(kind: str, model: str) -> Space:
 
     Examples
     --------
-    >>> space_of("sensors", "knn")
-    {'n_neighbours': Numbers(low=1, high=15, log=False, int=True)}
+    >>> space_of("sensors", "fast")["sweeps"]
+    Choices(choices=(40, 80))
     """
-    with TABLE.open("rb") as file:
-        table = tomllib.load(file)[kind]
-    return as_space(table.get(model, {}))
+    return as_space(registry.ranges(kind, model))
 
 
 def as_space(entries: Mapping[str, Any]) -> Space:

@@ -14,76 +14,17 @@ from typing import Any
 
 import numpy as np
 
-from noisewise import metrics
+from noisewise import metrics, registry
 from noisewise.data import Observations
 from noisewise.errors import DataError, SettingError
 from noisewise.evaluation.comparison import Result
 from noisewise.evaluation.records import data_of, measure
-from noisewise.models.autorec import AutoRec
-from noisewise.models.base import Factorizer
-from noisewise.models.bayesian import BayesianFactorizer
-from noisewise.models.deviation import DeviationFactorizer
-from noisewise.models.drmf import TrimmedFactorizer
-from noisewise.models.llorma import LLORMA
-from noisewise.models.rbm import RBM
-from noisewise.models.rbmf import RobustBayesianFactorizer
-from noisewise.models.rcf import HuberFactorizer
 from noisewise.models.trained import Trained
 from noisewise.splits import Split, rating_split, split_by_time, split_by_user
 
-# The best trial of each on validation data (search.py), rounded; "dmf" has the library's defaults,
-# picked by hand near its best trial for few epochs and a low NLL (docs/settings.md).
-MODELS: dict[str, tuple[type[Factorizer], dict[str, Any]]] = {
-    "bayes": (BayesianFactorizer, {}),
-    "dmf": (DeviationFactorizer, {}),
-    "biased-mf": (
-        DeviationFactorizer,
-        {"deviation_rank": 0, "learning_rate": 0.035, "l2": 0.041, "bias_l2": 0.063},
-    ),
-    "dmf-paper": (
-        DeviationFactorizer,
-        {
-            "beta": 0.0,
-            "deviation_rank": 32,
-            "learning_rate": 0.03,
-            "deviation_learning_rate": 0.004,
-            "l2": 0.066,
-            "bias_l2": 0.044,
-            "deviation_l1": 0.0012,
-            "delta": 0.24,
-            "warmup": 6,
-        },
-    ),
-    "rcf": (HuberFactorizer, {}),
-    "rbmf": (RobustBayesianFactorizer, {}),
-    "drmf": (TrimmedFactorizer, {}),
-    "rbm": (RBM, {}),
-    "llorma": (LLORMA, {}),
-    "autorec": (AutoRec, {}),
-}
 PROTOCOLS = ("random", "paper", "time", "user")
 PAPER_UNKNOWN = 3.0
 MOST_LEVELS = 50
-
-
-def build(name: str, settings: dict[str, Any] | None = None) -> Any:
-    """Make a model by the name that the command line knows it by.
-
-    Examples
-    --------
-    >>> build("biased-mf", {"rank": 16}).deviation_rank
-    0
-    """
-    if name not in MODELS:
-        raise SettingError(f"model must be one of {', '.join(MODELS)}; got {name!r}.")
-    kind, own = MODELS[name]
-    model = kind(**own)
-    for setting in settings or {}:
-        if setting not in model.get_params():
-            known = ", ".join(sorted(model.get_params()))
-            raise SettingError(f"{name} has no setting {setting!r}; it has {known}.")
-    model.set_params(**(settings or {}))
-    return model
 
 
 def evaluate(
@@ -105,7 +46,7 @@ def evaluate(
     observations : Observations
         All ratings; the protocol "time" needs them with their time.
     name : str
-        One of ``MODELS``.
+        One of ``registry.models("ratings")``.
     settings : dict
         Settings that differ from the model's own.
     splits, seed : int
@@ -136,12 +77,13 @@ def evaluate(
         split = split_of(observations, k, protocol)
         _fit(model, observations, split)
         scores = score(model, observations.take(split.test), levels)
-        rounds = {"rounds": model.rounds_} if isinstance(model, TrimmedFactorizer) else {}
+        rounds = {"rounds": model.rounds_} if hasattr(model, "rounds_") else {}
         return {**scores, **rounds}
 
     return measure(
-        lambda k: build(name, {**chosen, "random_state": k}), measured, range(seed, seed + splits),
-        name=name, about={"protocol": protocol, "data": data_of(observations)}, earlier=earlier,
+        lambda k: registry.build("ratings", name, {**chosen, "random_state": k}),
+        measured, range(seed, seed + splits), name=name,
+        about={"protocol": protocol, "data": data_of(observations)}, earlier=earlier,
         after_split=after_split, verbose=verbose,
     )  # fmt: skip
 

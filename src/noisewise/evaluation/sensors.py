@@ -30,10 +30,7 @@ from noisewise.evaluation.records import data_of, measure
 from noisewise.splits import Split, block_split, share_split
 
 PROTOCOLS = ("cells", "blocks")
-# What the tables of results report on: shares of all cells that train, and outages.
-SHARES = {"london-paper-size": (0.05, 0.10, 0.15, 0.20), "intel-2epoch": (0.2, 0.4, 0.6, 0.8)}
-OUTAGES = {"london-paper-size": 30 * 86_400.0, "intel-2epoch": 2 * 3_600.0}  # in seconds
-OUTAGE_SHARE = 0.2
+OUTAGE_SHARE = 0.2  # of stretches that are hidden
 TRIM = 0.01
 
 Floats = NDArray[np.float64]

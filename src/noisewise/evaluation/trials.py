@@ -14,13 +14,12 @@ from typing import Any
 
 import numpy as np
 
-from noisewise import metrics
+from noisewise import metrics, registry
 from noisewise.data import Observations
 from noisewise.data.sensor_data import SensorData
 from noisewise.errors import DivergedError
 from noisewise.evaluation import ratings, sensors
 from noisewise.evaluation.ranges import Settings
-from noisewise.models import sensor_models
 from noisewise.models.base import Factorizer
 from noisewise.models.trained import Trained
 
@@ -50,7 +49,7 @@ class Task:
         Errors of a fitted model on the validation part.
     """
 
-    kind: str
+    kind: registry.Kind
     train: Observations
     validation: Observations
     about: dict[str, Any]
@@ -77,7 +76,7 @@ def rating_task(observations: Observations, *, protocol: str = "random", seed: i
 
     def build(name: str, settings: Settings, random_state: int, n_jobs: int) -> Factorizer:
         own = {**under, "random_state": random_state, "n_jobs": n_jobs}
-        model: Factorizer = ratings.build(name, {**own, **settings})
+        model: Factorizer = registry.build("ratings", name, {**own, **settings})
         return model
 
     def score(model: Factorizer) -> dict[str, float]:
@@ -125,10 +124,11 @@ def sensor_task(
     units = sensors.Units.of(dataclasses.replace(data, observations=train))
 
     def build(name: str, settings: Settings, random_state: int, n_jobs: int) -> Factorizer:
-        return sensor_models.build(
-            name, time=-1, group=1, coordinates=data.coordinates, random_state=random_state,
-            n_jobs=n_jobs, settings=settings,
+        model: Factorizer = registry.build(
+            "sensors", name, settings, time=-1, group=1, coordinates=data.coordinates,
+            random_state=random_state, n_jobs=n_jobs,
         )  # fmt: skip
+        return model
 
     def score(model: Factorizer) -> dict[str, float]:
         scores = sensors.score(model, held_out, units)

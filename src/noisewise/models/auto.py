@@ -27,7 +27,7 @@ from noisewise.models.base import Factorizer, Seeded
 from noisewise.models.changing import in_one_step
 from noisewise.models.interpolation import LinearInterpolator
 from noisewise.models.nested import adjusted, pack, shown, unpack
-from noisewise.models.residual import ResidualFactorizer, quick_factorizer
+from noisewise.models.residual import fast
 from noisewise.models.sensors import InTime
 from noisewise.models.smoother import OUSmoother, usual_step
 from noisewise.models.temporal import TemporalFactorizer
@@ -37,7 +37,7 @@ from noisewise.settings import Rule, check, learned, number, setting, settings
 CANDIDATES: dict[str, Factorizer] = {
     "linear": LinearInterpolator(),
     "ou": OUSmoother(),
-    "fast": ResidualFactorizer(quick_factorizer()),
+    "fast": fast(),
     "bayes": TemporalFactorizer(),
 }
 SWEEPS = 60  # that a sampler is judged by; one that settles later is no better than "fast"

@@ -6,7 +6,6 @@ of it afterwards is written once, here.
 
 from __future__ import annotations
 
-import inspect
 from abc import ABC, abstractmethod
 from pathlib import Path
 from typing import Any, ClassVar, Literal, Self
@@ -17,7 +16,7 @@ from joblib import effective_n_jobs
 from sklearn.base import BaseEstimator, RegressorMixin
 from sklearn.utils.validation import check_is_fitted
 
-from noisewise import storage
+from noisewise import registry, storage
 from noisewise.calibration import Calibration, normal_half_width
 from noisewise.data import Ids, Observations, encode_ids, observe, warn_of_unknown
 from noisewise.data.tables import has_names
@@ -339,15 +338,12 @@ def _value_range(path: str | Path, entry: Any) -> tuple[float, float] | None:
 
 
 def model_class(path: str | Path, name: Any) -> Any:
-    """Return the class of this package that a file names; base classes have no settings."""
-    found: list[Any] = [Factorizer]
-    for kind in found:
-        own = kind.__module__.startswith("noisewise.") and not inspect.isabstract(kind)
-        if own and kind.__name__ == name:
-            return kind
-        found += kind.__subclasses__()
+    """Return the class that a file names, if noisewise or an installed package declares it."""
+    kind = registry.class_named(name)
+    if isinstance(kind, type) and issubclass(kind, Factorizer):
+        return kind
     raise ModelFileError(
-        f"{path} holds a model that this version does not have: {storage.shown(name)}."
+        f"{path} holds a model that no installed package has: {storage.shown(name)}."
     )
 
 

@@ -168,3 +168,19 @@ class DeviationFactorizer(Factored):
     def _params(self, seed: int) -> Params:
         names = {field.name for field in fields(Params)} - {"seed"}
         return Params(**{name: getattr(self, name) for name in names}, seed=seed)
+
+
+def dtf() -> Any:
+    """Return DTF for sensors: each in units of its type."""
+    return _of_sensors(DTF)
+
+
+def ptf() -> Any:
+    """Return PTF for sensors: each in units of its type."""
+    return _of_sensors(PTF)
+
+
+def _of_sensors(settings: dict[str, Any]) -> Any:
+    from noisewise.models.residual import ResidualFactorizer
+
+    return ResidualFactorizer(DeviationFactorizer(**settings, keep_seen=False), base="type")

@@ -15,11 +15,11 @@ from noisewise import storage
 from noisewise.data.panel import Units
 from noisewise.engine.series import Array, Ints, Series, interpolate
 from noisewise.errors import ModelFileError
-from noisewise.models.linear import fit_variance
 from noisewise.models.sensors import PRIOR, SeriesModel
 from noisewise.settings import learned, settings
 
-ROUNDS = 10  # of ``fit_variance``, which takes ten steps
+ROUNDS = 10  # of ``fit_variance``
+STEPS = 10  # of the variance, in a round
 ENOUGH = 100_000  # errors tell two variances; of more, every so manieth is used
 LEAST = 1e-6  # share of a type's variance that an error has at least
 
@@ -126,3 +126,16 @@ def fit_walk(reach: Array, load: Array, squared: Array, most: float) -> tuple[fl
         p = fit_variance(features, squared, p, least)
     walk, noise = p / size
     return float(walk), float(noise + least)
+
+
+def fit_variance(features: Array, squared: Array, p: Array, floor: float) -> Array:
+    """Take a few steps of p >= 0 towards ``features @ p + floor = squared``, in likelihood.
+
+    Each step multiplies, so that nothing becomes negative, and none lowers the likelihood
+    (Itakura-Saito factorization with one side fixed).
+    """
+    for _ in range(STEPS):
+        s = features @ p + floor
+        up, down = features.T @ (squared / s**2), features.T @ (1.0 / s)
+        p = p * np.sqrt(up / np.maximum(down, np.finfo(float).tiny))
+    return p

@@ -44,6 +44,11 @@ def quick_factorizer() -> BayesianFactorizer:
     )  # fmt: skip
 
 
+def fast() -> ResidualFactorizer:
+    """Return the fast model of sensors: a process in time, and factorizations of what it leaves."""
+    return ResidualFactorizer(quick_factorizer())
+
+
 class Layer(NamedTuple):
     """A base, and the factorization of its errors over their std."""
 
@@ -99,10 +104,10 @@ class ResidualFactorizer(InTime, Seeded):
 
     Examples
     --------
-    >>> from noisewise.models.tucker import TuckerFactorizer
+    >>> from noisewise.models.deviation import PTF, DeviationFactorizer
     >>> rows = [(i, j, t, (i + 1) * np.sin(t / 3) + j) for i in range(4) for j in range(2)
     ...         for t in range(40)]
-    >>> model = ResidualFactorizer(TuckerFactorizer(rank=2), random_state=0)
+    >>> model = ResidualFactorizer(DeviationFactorizer(**PTF), random_state=0)
     >>> model = model.fit(rows[::3] + rows[1::3])
     >>> bool(model.score([row[:3] for row in rows], [row[3] for row in rows]) > 0.9)
     True

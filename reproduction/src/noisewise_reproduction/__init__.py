@@ -1,0 +1,1 @@
+"""The paper measured again: its rivals, datasets, runs, claims and page."""

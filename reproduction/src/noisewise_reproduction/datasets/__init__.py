@@ -1,0 +1,1 @@
+"""Readers of the paper's datasets, as their owners publish them."""

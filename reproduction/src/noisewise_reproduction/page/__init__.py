@@ -1,0 +1,1 @@
+"""The page of evidence: figures, tables, HTML."""

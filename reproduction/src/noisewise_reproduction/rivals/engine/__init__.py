@@ -1,0 +1,1 @@
+"""What rivals learn with: plain arrays in, plain arrays out."""

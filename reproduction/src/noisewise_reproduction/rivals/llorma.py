@@ -1,0 +1,333 @@
+"""LLORMA: a low-rank matrix in every neighbourhood, and a blend of them all.
+
+A small global factorization says which rows are alike. Anchors are drawn among the observed cells;
+around each, a local model is fitted to the observations, weighted by how near their rows are to
+those of the anchor (Lee, Kim, Lebanon and Singer, 2013).
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, ClassVar, Literal, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from noisewise import storage
+from noisewise.data import Observations
+from noisewise.engine.arrays import Codes, Floats, Moments, mean_in_units, variance_in_units
+from noisewise.engine.sgd.factors import Factors
+from noisewise.engine.sgd.layout import Params
+from noisewise.engine.threads import one_blas_thread
+from noisewise.engine.training import EpochInfo
+from noisewise.errors import ModelFileError
+from noisewise.models.fitting import fit_factors, judged
+from noisewise.models.trained import RULES, Fit, Plan
+from noisewise.models.trained_storage import Filed
+from noisewise.settings import Rule, number, one_of, whole
+from noisewise_reproduction.rivals.engine import local
+from noisewise_reproduction.rivals.engine.local import LocalState, Weights
+
+GLOBAL_EPOCHS = 25
+ADVICE = "Try a smaller learning_rate (now {0.learning_rate}), or a larger l2 (now {0.l2})."
+
+
+class Blend(NamedTuple):
+    """What was learned: the global factorization, the neighbourhoods, and the local models."""
+
+    factors: Factors
+    weights: Weights  # the last column, of an id never seen, is 0
+    state: LocalState
+    alone: bool  # each model learned on its own, so that they may disagree
+
+
+class LLORMA(Filed):
+    """Blend of local low-rank models, each fitted to one neighbourhood of users and items.
+
+    Local models have biases and factors, and start from the biases of the global factorization;
+    where no neighbourhood reaches, that factorization is predicted. The noise is that of the
+    training errors, the same for every cell. Epistemic variance is that of the global
+    factorization, from the number of observations, and how far local models that learned on their
+    own disagree.
+    Held-out data scales both.
+
+    Parameters
+    ----------
+    rank : int
+        Factors of every local model; 0 leaves biases.
+    models : int
+        Local models, and so anchors.
+    kernel : {"epanechnikov", "quadratic"}
+        How the weight of a row falls with the angle to the anchor's row: ``1 - (angle /
+        bandwidth)²``, down to 0; or ``1 - angle²``, cut off at the bandwidth.
+    bandwidth : float
+        The widest angle that counts, in radians.
+    loss : {"local", "global"}
+        Each model minimises its own weighted error; or all together the error of their blend.
+    learning_rate : float
+        Step of the gradient.
+    l2 : float
+        Penalty on the squares of biases and factors, with every observation.
+    global_rank : int
+        Factors of the global factorization, from which the angles come.
+    epochs : int
+        How often to visit every observation, at most.
+    patience : int or None
+        A share of the data is held out, training stops after so many epochs without a better
+        result there, and std and intervals are calibrated on it. None runs all epochs on all data.
+    refit : bool
+        Once the number of epochs was chosen on held-out data, train again on everything.
+    monitor : {"rmse", "nll"}
+        What must get better on the held-out data.
+    validation_fraction : float
+        Share to hold out.
+    value_range : "auto", None or (low, high)
+        Clip predictions to the range of the training values, not at all, or to this range.
+    unknown : "default" or float
+        What to predict for a cell with an id never seen: what is known of the rest, or a constant.
+    duplicates : {"error", "last", "mean"}
+        What to do about a cell that is given more than once.
+    keep_seen : bool
+        Remember which cells were trained on (4 bytes each), in ``seen_``.
+    checkpoint : path or None
+        Keep the state of training in this file, and go on from it if it is there. The file is
+        removed when training has ended.
+    checkpoint_epochs, checkpoint_minutes : int, float or None
+        Write it after so many epochs, or minutes, whichever comes first.
+    random_state : int, RandomState or None
+        The same int gives the same bits, whatever the number of threads.
+    n_jobs : int or None
+        Threads; -1 uses all cores.
+    verbose : bool or None
+        Show a progress bar: True always, False never; None on a terminal and in a notebook.
+
+    Attributes
+    ----------
+    ids_ : tuple of Ids
+        Ids of each mode.
+    factors_ : Factors
+        The global factorization.
+    weights_ : tuple of ndarray
+        Per mode, the weight of every row in every neighbourhood.
+    local_ : LocalState
+        Biases and factors of the local models.
+    calibration_ : Calibration or None
+        What held-out errors said of the std.
+    learning_curve_ : dict of lists
+        Per epoch: epoch, train_rmse, train_nll, validation_rmse, validation_nll, seconds.
+    n_epochs_ : int
+        Epochs of the model that is kept.
+    seconds_ : float
+        Time that fit took.
+
+    Examples
+    --------
+    >>> ratings = [("ann", "Alien", 5), ("ann", "Brazil", 4), ("bob", "Alien", 1), ("bob", "M", 5)]
+    >>> model = LLORMA(rank=2, models=3, patience=None, random_state=0).fit(ratings)
+    >>> mean, std = model.predict([("ann", "M")], return_std=True)
+    >>> bool(std[0] > 0)
+    True
+    """
+
+    factors_: Factors
+    weights_: Weights
+    local_: LocalState
+
+    _rules: ClassVar[dict[str, Rule]] = RULES | {
+        "rank": whole(0),
+        "models": whole(1),
+        "kernel": one_of("epanechnikov", "quadratic"),
+        "bandwidth": number(above=0.0),
+        "loss": one_of("local", "global"),
+        "learning_rate": number(above=0.0),
+        "l2": number(least=0.0),
+        "global_rank": whole(1),
+    }
+
+    def __init__(
+        self,
+        rank: int = 20,
+        *,
+        models: int = 50,
+        kernel: Literal["epanechnikov", "quadratic"] = "epanechnikov",
+        bandwidth: float = 3.0,
+        loss: Literal["local", "global"] = "local",
+        learning_rate: float = 0.01,
+        l2: float = 0.011,
+        global_rank: int = 5,
+        epochs: int = 150,
+        patience: int | None = 3,
+        refit: bool = True,
+        monitor: Literal["rmse", "nll"] = "rmse",
+        validation_fraction: float = 0.1,
+        value_range: Literal["auto"] | tuple[float, float] | None = "auto",
+        unknown: Literal["default"] | float = "default",
+        duplicates: Literal["error", "last", "mean"] = "error",
+        keep_seen: bool = True,
+        checkpoint: str | Path | None = None,
+        checkpoint_epochs: int | None = 1,
+        checkpoint_minutes: float | None = None,
+        random_state: int | np.random.RandomState | None = None,
+        n_jobs: int | None = -1,
+        verbose: bool | None = None,
+    ) -> None:
+        self.rank = rank
+        self.models = models
+        self.kernel = kernel
+        self.bandwidth = bandwidth
+        self.loss = loss
+        self.learning_rate = learning_rate
+        self.l2 = l2
+        self.global_rank = global_rank
+        self.epochs = epochs
+        self.patience = patience
+        self.refit = refit
+        self.monitor = monitor
+        self.validation_fraction = validation_fraction
+        self.value_range = value_range
+        self.unknown = unknown
+        self.duplicates = duplicates
+        self.keep_seen = keep_seen
+        self.checkpoint = checkpoint
+        self.checkpoint_epochs = checkpoint_epochs
+        self.checkpoint_minutes = checkpoint_minutes
+        self.random_state = random_state
+        self.n_jobs = n_jobs
+        self.verbose = verbose
+
+    def _learn(
+        self, observations: Observations, held_out: Observations | None, plan: Plan, seed: int
+    ) -> Fit:
+        n_jobs = self._threads()
+        first = Plan(GLOBAL_EPOCHS, label="global", verbose=plan.verbose)
+        whole_fit = fit_factors(self._params(seed), observations, None, first, n_jobs)
+        if whole_fit.interrupted:
+            return Fit(None, 0, [], interrupted=True)
+        factors: Factors = whole_fit.knowledge
+        weights = self._neighbourhoods(factors, observations, seed)
+        left = (observations.values - _from_biases(factors, observations.codes)) / factors.scale
+        cells = local.Cells.arrange(
+            observations.codes, left.astype(np.float32), observations.shape, 1 + self.rank
+        )
+        learning, alone = (self.learning_rate, self.l2), self.loss == "local"
+
+        def step(state: LocalState) -> EpochInfo:
+            if alone:
+                info = local.epoch_of_each(state, cells, weights, *learning, n_jobs)
+            else:
+                info = local.epoch_of_blend(state, cells, weights, *learning, seed, n_jobs)
+            return replace(
+                info,
+                train_rmse=info.train_rmse * factors.scale,
+                train_nll=info.train_nll + math.log(factors.scale),
+            )
+
+        validate = None
+        if held_out is not None:
+            truth, known = held_out.values, _known(factors, held_out.codes)
+
+            def validate(state: LocalState) -> tuple[float, float]:
+                mean, noise, epistemic = _moments(
+                    Blend(factors, weights, state, alone), known, n_jobs
+                )
+                variance = noise.astype(np.float64) + epistemic
+                return judged(truth, mean, variance, plan.value_range)
+
+        start = LocalState.start(len(weights[0]), observations.shape, self.rank, seed)
+        training = plan.train(start, step, validate, advice=ADVICE.format(self))
+        chosen = training.chosen
+        blend = Blend(factors, weights, chosen, alone)
+        return Fit(blend, chosen.epoch, training.curve, training.interrupted)
+
+    def _neighbourhoods(self, factors: Factors, observations: Observations, seed: int) -> Weights:
+        """Draw anchors among the observed cells, and weigh every row around each."""
+        rng = np.random.default_rng([seed, 5])
+        n = len(observations)
+        anchors = rng.choice(n, min(self.models, n), replace=False)
+        with one_blas_thread():  # the same bits on any machine's threads
+            first, second = (
+                self._weights(factors, mode, codes[anchors])
+                for mode, codes in enumerate(observations.codes)
+            )
+        return first, second
+
+    def _weights(self, factors: Factors, mode: int, anchors: Codes) -> Floats:
+        rows = factors.state.mean_factors(mode, self.global_rank).astype(np.float64)
+        rows /= np.maximum(np.linalg.norm(rows, axis=1, keepdims=True), 1e-12)
+        angle = np.arccos(np.clip(rows[anchors] @ rows.T, -1.0, 1.0))
+        if self.kernel == "epanechnikov":
+            weight = np.maximum(1.0 - (angle / self.bandwidth) ** 2, 0.0)
+        else:
+            weight = np.where(angle < self.bandwidth, np.maximum(1.0 - angle**2, 0.0), 0.0)
+        weight[:, np.append(factors.counts[mode], 0) == 0] = 0.0
+        return weight.astype(np.float32)
+
+    def _params(self, seed: int) -> Params:
+        """Describe the global factorization: Biased MF."""
+        return Params(
+            rank=self.global_rank, deviation_rank=0, learning_rate=0.05,
+            deviation_learning_rate=1.0, l2=0.05, bias_l2=0.02, deviation_l1=0.0,
+            penalty="rating", delta=1e-6, beta=1.0, warmup=0, adagrad="row", seed=seed,
+        )  # fmt: skip
+
+    def _adopt(self, knowledge: Blend) -> None:
+        self.factors_, self.weights_, self.local_, self._alone = knowledge
+
+    def _moments(self, codes: tuple[Codes, ...]) -> tuple[Moments, npt.NDArray[np.bool_]]:
+        known = _known(self.factors_, codes)
+        first, second = (
+            code == len(count) for code, count in zip(known, self.factors_.counts, strict=True)
+        )
+        knowledge = Blend(self.factors_, self.weights_, self.local_, self._alone)
+        return _moments(knowledge, known, self._threads()), first | second
+
+    def _pack(self) -> tuple[dict[str, Any], storage.Tensors]:
+        header, tensors = super()._pack()
+        tensors |= {f"weights{mode}": weights for mode, weights in enumerate(self.weights_)}
+        for name, part in (("factors", self.factors_), ("local", self.local_)):
+            header[name], own = part.pack()
+            tensors |= own
+        return header, tensors
+
+    def _unpack(self, path: str | Path, header: dict[str, Any], tensors: storage.Tensors) -> None:
+        super()._unpack(path, header, tensors)
+        shape = tuple(map(len, self.ids_))
+        params = self._params(storage.take_seed(path, header["factors"]))
+        self.factors_ = Factors.unpack(path, params, header["factors"], tensors, shape)
+        models = len(storage.take(path, tensors, "weights0", "float32", storage.ANY, shape[0] + 1))
+        first, second = (
+            storage.take(path, tensors, f"weights{mode}", "float32", models, n + 1)
+            for mode, n in enumerate(shape)
+        )
+        if min(first.min(), second.min()) < 0 or first[:, -1].any() or second[:, -1].any():
+            raise ModelFileError(f"{path} is damaged: its neighbourhoods make no sense.")
+        self.weights_ = first, second
+        self.local_ = LocalState.unpack(path, header["local"], tensors, models, shape, self.rank)
+        self._alone = self.loss == "local"
+
+
+def _known(factors: Factors, codes: tuple[Codes, ...]) -> tuple[Codes, ...]:
+    return tuple(factors.known_codes(mode, code) for mode, code in enumerate(codes))
+
+
+def _from_biases(factors: Factors, codes: tuple[Codes, ...]) -> Floats:
+    """Return what the biases of the global factorization predict."""
+    first, second = (factors.state.biases(mode)[code] for mode, code in enumerate(codes))
+    return mean_in_units(first + second, factors.location, factors.scale)
+
+
+def _moments(knowledge: Blend, codes: tuple[Codes, ...], n_jobs: int) -> Moments:
+    """Moments of cells, their ids known or sent to the last row."""
+    factors, weights, state, alone = knowledge
+    units = factors.location, factors.scale
+    everywhere, _, epistemic = factors.moments(codes, n_jobs)
+    blended, between, reached = local.blend(state, weights, codes, n_jobs)
+    local_mean = _from_biases(factors, codes)
+    local_mean += local_mean.dtype.type(factors.scale) * blended
+    mean = np.where(reached, local_mean, everywhere)
+    noise = variance_in_units(np.full_like(between, state.variance), *units)
+    if alone:
+        epistemic = epistemic + variance_in_units(between, *units)
+    return Moments(mean, noise, epistemic)

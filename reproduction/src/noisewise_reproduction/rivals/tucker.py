@@ -1,0 +1,331 @@
+"""TuckerFactorizer: a row per id in every mode, joined by a core, learned on observed cells only.
+
+mean_ijk = sum_abc G_abc A_ia B_jb C_kc
+"""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+from typing import Any, ClassVar, Literal, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from noisewise import storage
+from noisewise.data import Ids, Observations
+from noisewise.data.panel import Units, sensor_modes
+from noisewise.engine.arrays import Codes, Floats, Moments
+from noisewise.engine.series import Array, Ints
+from noisewise.engine.training import EpochInfo, train
+from noisewise.errors import ModelFileError, SettingError, brief
+from noisewise.models.changing import at_one_moment
+from noisewise.models.fitting import count_rows
+from noisewise.models.sensors import MODE, PRIOR
+from noisewise.models.trained import RULES, Fit, Plan, Trained
+from noisewise.progress import training_bar
+from noisewise.settings import Rule, either, number, whole
+from noisewise_reproduction.rivals.engine import tucker_sgd as tucker
+from noisewise_reproduction.rivals.engine.tucker_sgd import Params, State, first_places, places_of
+
+LEAST = 1e-6  # share of a type's variance that is noise at least
+ADVICE = "Try a smaller learning_rate (now {0.learning_rate}) or a larger l2 (now {0.l2})."
+
+
+def _are_ranks(value: Any) -> bool:
+    return isinstance(value, tuple | list) and len(value) > 1 and all(map(whole(1).holds, value))
+
+
+RANK = Rule(
+    f"{whole(1).words}, or one for each mode",
+    lambda v: whole(1).holds(v) or _are_ranks(v),
+)
+
+
+class Knowledge(NamedTuple):
+    """What was learned, in units of each type's standard deviation.
+
+    ``noise`` is the variance of residuals of every type, and of a type never seen; ``epistemic``
+    has for each mode what the variance grows by when its row is not known.
+    """
+
+    rows: Floats
+    core: Floats
+    ranks: tuple[int, ...]
+    known: npt.NDArray[np.bool_]
+    units: Units
+    noise: Array
+    epistemic: Array
+
+    def __repr__(self) -> str:
+        return brief(self)
+
+
+class TuckerFactorizer(Trained):
+    """Tucker decomposition with L2, for two modes or more.
+
+    Values are centred and divided by their standard deviation within each type of sensor before
+    training, so that no unit counts more than another; the learning curve is in these units. The
+    std is that of training residuals of the type, and for ids never seen, which get the average
+    row, also what errors grow by without a row; held-out data scales it.
+
+    Parameters
+    ----------
+    rank : int or tuple of int
+        Factors of every mode, or of each; a mode never has more than ids. The core has as many
+        entries as their product, and each observation visits all of them.
+    time : int or str
+        The mode that holds the times, by number (-1 is the last) or name: it is not the type.
+    group : int, str, None or "auto"
+        The mode that is the type of sensor, by number or name; None takes all values alike. "auto"
+        takes the mode called "sensor", else the one with the fewest ids that is not time, and None
+        if there are only two modes.
+    epochs, patience, refit, monitor, validation_fraction
+        How long to train, as for ``DeviationFactorizer``.
+    learning_rate : float
+        AdaGrad's step.
+    l2 : float
+        Penalty on the squares of rows and core, charged with every observation.
+    value_range, unknown, duplicates
+        As for ``DeviationFactorizer``.
+    checkpoint, checkpoint_epochs, checkpoint_minutes
+        As for ``DeviationFactorizer``.
+    random_state : int, RandomState or None
+        The same int gives the same bits.
+    n_jobs : int or None
+        Threads that predict; -1 uses all cores. Training visits one observation after another.
+    verbose : bool or None
+        Show a progress bar: True always, False never; None on a terminal and in a notebook.
+
+    Attributes
+    ----------
+    ids_ : tuple of Ids
+        Ids of each mode.
+    core_ : ndarray
+        One axis per mode.
+    calibration_ : Calibration or None
+        What held-out errors said of the std.
+    learning_curve_ : dict of lists
+        Per epoch: epoch, train_rmse, train_nll, validation_rmse, validation_nll, seconds.
+    n_epochs_, seconds_
+        Epochs of the model that is kept, and the time that fit took.
+
+    Examples
+    --------
+    >>> rows = [(i, j, k, (i + 1.0) * (j + 1) * (k - 2)) for i in range(4) for j in range(3)
+    ...         for k in range(5)]
+    >>> model = TuckerFactorizer(rank=2, patience=None, epochs=30, random_state=0).fit(rows)
+    >>> model.core_.shape
+    (2, 2, 2)
+    >>> bool(model.score([row[:3] for row in rows], [row[3] for row in rows]) > 0.9)
+    True
+    """
+
+    _rules: ClassVar[dict[str, Rule]] = {k: v for k, v in RULES.items() if k != "keep_seen"} | {
+        "rank": RANK,
+        "time": MODE,
+        "group": either(MODE, None),
+        "learning_rate": number(above=0.0),
+        "l2": number(least=0.0),
+    }
+    keep_seen = False  # it recommends nothing
+
+    knowledge_: Knowledge
+
+    def __init__(
+        self,
+        rank: int | tuple[int, ...] = 10,
+        *,
+        time: int | str = -1,
+        group: int | str | None = "auto",
+        epochs: int = 100,
+        patience: int | None = 3,
+        refit: bool = True,
+        monitor: Literal["rmse", "nll"] = "rmse",
+        validation_fraction: float = 0.1,
+        learning_rate: float = 0.15,
+        l2: float = 0.003,
+        value_range: Literal["auto"] | tuple[float, float] | None = "auto",
+        unknown: Literal["default"] | float = "default",
+        duplicates: Literal["error", "last", "mean"] = "error",
+        checkpoint: str | Path | None = None,
+        checkpoint_epochs: int | None = 1,
+        checkpoint_minutes: float | None = None,
+        random_state: int | np.random.RandomState | None = None,
+        n_jobs: int | None = -1,
+        verbose: bool | None = None,
+    ) -> None:
+        self.rank = rank
+        self.time = time
+        self.group = group
+        self.epochs = epochs
+        self.patience = patience
+        self.refit = refit
+        self.monitor = monitor
+        self.validation_fraction = validation_fraction
+        self.learning_rate = learning_rate
+        self.l2 = l2
+        self.value_range = value_range
+        self.unknown = unknown
+        self.duplicates = duplicates
+        self.checkpoint = checkpoint
+        self.checkpoint_epochs = checkpoint_epochs
+        self.checkpoint_minutes = checkpoint_minutes
+        self.random_state = random_state
+        self.n_jobs = n_jobs
+        self.verbose = verbose
+
+    @property
+    @at_one_moment
+    def core_(self) -> Floats:
+        """The core, one axis per mode."""
+        return self.knowledge_.core.reshape(self.knowledge_.ranks)
+
+    def _checked(self, observations: Observations) -> Observations:
+        self._ranks(observations.shape)
+        self._group(observations.ids)
+        return observations
+
+    def _ranks(self, shape: tuple[int, ...]) -> tuple[int, ...]:
+        ranks = self.rank if isinstance(self.rank, tuple | list) else [self.rank] * len(shape)
+        if len(ranks) != len(shape):
+            raise SettingError(
+                f"rank must be one number, or one for each of {len(shape)} modes; got {self.rank}."
+            )
+        return tuple(min(int(rank), n) for rank, n in zip(ranks, shape, strict=True))
+
+    def _group(self, ids: tuple[Ids, ...]) -> int | None:
+        return sensor_modes(self.time, self.group, ids)[1]
+
+    def _types(self, codes: tuple[Codes, ...], group: int | None) -> Ints:
+        """Return the type of cells; of one never seen, -1, which is the last."""
+        return np.zeros(len(codes[0]), np.int64) if group is None else codes[group].astype(np.int64)
+
+    def _learn(
+        self, observations: Observations, held_out: Observations | None, plan: Plan, seed: int
+    ) -> Fit:
+        shape, group = observations.shape, self._group(observations.ids)
+        params = Params(self._ranks(shape), self.learning_rate, self.l2, seed)
+        types = self._types(observations.codes, group)
+        n_types = 1 if group is None else shape[group]
+        units = Units.of(observations.values, types, n_types)
+        values = _standardised(observations.values, units, types)
+        places = places_of(observations.codes, shape)
+        validate = None
+        if held_out is not None:
+            asked = places_of(held_out.codes, shape)
+            truth = _standardised(held_out.values, units, self._types(held_out.codes, group))
+
+            def validate(state: State) -> tuple[float, float]:
+                mean = tucker.predict(state.rows, state.core, params.ranks, asked, self._threads())
+                squared = float(np.mean((truth - mean).astype(np.float64) ** 2))
+                variance = max(state.variance, LEAST)
+                nll = 0.5 * (math.log(2 * math.pi * variance) + squared / variance)
+                return math.sqrt(squared), nll
+
+        def step(state: State) -> EpochInfo:
+            return tucker.epoch(state, places, values, params)
+
+        training = train(
+            tucker.initial_state(params, observations.codes, values, shape), step,
+            epochs=plan.epochs, validate=validate, patience=plan.patience, monitor=plan.monitor,
+            callbacks=plan.callbacks, checkpoint=plan.checkpoint,
+            bar=training_bar(plan.label, verbose=plan.verbose), advice=ADVICE.format(params),
+        )  # fmt: skip
+        chosen = training.chosen
+        known = np.concatenate([np.append(n > 0, False) for n in count_rows(observations)])
+        rows = _with_average_rows(chosen.rows, known, shape)
+        left = np.empty((len(shape) + 1, len(values)))
+        for without in range(len(shape) + 1):  # the last is without nothing
+            seen = places.copy()
+            if without < len(shape):
+                seen[without] = first_places(shape)[without] + shape[without]
+            mean = tucker.predict(rows, chosen.core, params.ranks, seen, self._threads())
+            left[without] = (values - mean).astype(np.float64) ** 2
+        overall = max(float(left[-1].mean()), LEAST)
+        counts = np.append(np.bincount(types, minlength=n_types), 0)
+        sums = np.append(np.bincount(types, left[-1], n_types), 0.0)
+        noise = np.maximum((PRIOR * overall + sums) / (PRIOR + counts), LEAST)
+        epistemic = np.maximum(left[:-1].mean(axis=1) - overall, 0.0)
+        knowledge = Knowledge(rows, chosen.core, params.ranks, known, units, noise, epistemic)
+        return Fit(knowledge, chosen.epoch, training.curve, training.interrupted)
+
+    def _adopt(self, knowledge: Knowledge) -> None:
+        self.knowledge_ = knowledge
+
+    def _moments(self, codes: tuple[Codes, ...]) -> tuple[Moments, npt.NDArray[np.bool_]]:
+        rows, core, ranks, known, units, noise, lack = self.knowledge_
+        shape = tuple(map(len, self.ids_))
+        firsts = first_places(shape)
+        unseen = np.zeros(len(codes[0]), dtype=bool)
+        epistemic = np.zeros(len(codes[0]))
+        there = []
+        for mode, code in enumerate(codes):
+            missing = (code < 0) | ~known[firsts[mode] + code]
+            there.append(np.where(missing, shape[mode], code))
+            epistemic += missing * lack[mode]
+            unseen |= missing
+        types = self._types(codes, self._group(self.ids_))
+        z = tucker.predict(rows, core, ranks, places_of(tuple(there), shape), self._threads())
+        variance = units.variance[types]
+        parts = (
+            units.mean[types] + np.sqrt(variance) * z,
+            variance * noise[types],
+            variance * epistemic,
+        )
+        return Moments(*(part.astype(units.precision) for part in parts)), unseen
+
+    def _pack(self) -> tuple[dict[str, Any], storage.Tensors]:
+        k = self.knowledge_
+        record = {"learning_curve": self.learning_curve_, "seconds": self.seconds_}
+        return {"record": record, "epochs": self.n_epochs_}, {
+            "rows": k.rows,
+            "core": k.core,
+            "known": k.known.astype(np.uint8),
+            "mean": k.units.mean,
+            "variance": k.units.variance,
+            "noise": k.noise,
+            "epistemic": k.epistemic,
+        }
+
+    def _unpack(self, path: str | Path, header: dict[str, Any], tensors: storage.Tensors) -> None:
+
+        def take(name: str, dtype: str, *shape: int) -> npt.NDArray[Any]:
+            return storage.take(path, tensors, name, dtype, *shape)
+
+        shape = tuple(map(len, self.ids_))
+        ranks, group = self._ranks(shape), self._group(self.ids_)
+        n_types = 2 if group is None else shape[group] + 1
+        n_rows = sum(shape) + len(shape)
+        self.knowledge_ = Knowledge(
+            take("rows", "float32", n_rows, max(ranks)),
+            take("core", "float32", math.prod(ranks)),
+            ranks,
+            take("known", "uint8", n_rows).astype(bool),
+            Units(take("mean", "float64", n_types), take("variance", "float64", n_types)),
+            take("noise", "float64", n_types),
+            take("epistemic", "float64", len(shape)),
+        )
+        least = min(self.knowledge_.units.variance.min(), self.knowledge_.noise.min())
+        if least <= 0 or self.knowledge_.epistemic.min() < 0:
+            raise ModelFileError(f"{path} is damaged: it has a variance that is none.")
+        self.n_features_in_, self.seen_ = len(shape), None
+        self.n_epochs_ = int(header["epochs"])
+        self.learning_curve_ = dict(header["record"]["learning_curve"])
+        self.seconds_ = float(header["record"]["seconds"])
+
+
+def _standardised(values: Floats, units: Units, types: Ints) -> Floats:
+    z = (values - units.mean[types]) / np.sqrt(units.variance[types])
+    return z.astype(np.float32)
+
+
+def _with_average_rows(
+    rows: Floats, known: npt.NDArray[np.bool_], shape: tuple[int, ...]
+) -> Floats:
+    """Return rows in which the last of every mode is the average of those that were trained."""
+    rows = rows.copy()
+    for first, n in zip(first_places(shape), shape, strict=True):
+        own = rows[first : first + n]
+        rows[first + n] = own[known[first : first + n]].mean(axis=0)
+    return rows

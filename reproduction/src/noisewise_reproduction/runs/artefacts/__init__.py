@@ -1,0 +1,1 @@
+"""Tables and figures: which runs each needs, and what it makes of them."""

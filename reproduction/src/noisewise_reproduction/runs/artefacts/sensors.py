@@ -1,0 +1,82 @@
+"""Figure 3: MSE on sensors over the share of cells that trains; and on outages."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from noisewise.evaluation.comparison import compared
+from noisewise.evaluation.sensors import OUTAGE_SHARE
+from noisewise_reproduction.declared import OUTAGES, SHARES
+from noisewise_reproduction.runs.plan import Plan
+from noisewise_reproduction.runs.run import Cell
+from noisewise_reproduction.runs.sensor_runs import sensor_cell
+from noisewise_reproduction.runs.sources import Source
+from noisewise_reproduction.runs.summaries import (
+    RATIO,
+    Finished,
+    Row,
+    corrected,
+    rows_of,
+    scores,
+    summarised,
+)
+
+TITLE = "Sensors"
+WHERE = ("dataset", "protocol", "share")
+
+
+def cells(plan: Plan) -> list[Cell]:
+    """Return one cell per dataset, share, model and split; outages come after all shares."""
+    item = plan.item("sensors")
+    return [
+        sensor_cell(source, plan.model(label, "sensors"), seed, share, outage)
+        for source in plan.there(item["names"])
+        for share, outage in _settings(source, item)
+        for label in item["models"]
+        for seed in plan.seeds[: _splits(source, outage, item["few"])]
+    ]
+
+
+def _splits(source: Source, outage: float | None, few: dict[str, int]) -> int | None:
+    """Return how many splits there are at most; None for all."""
+    return few.get(source.name) if outage is None else few.get("outages")
+
+
+def _settings(source: Source, item: dict[str, Any]) -> list[tuple[float, float | None]]:
+    shares = item.get("shares", SHARES)[source.name]
+    return [*((share, None) for share in shares), (OUTAGE_SHARE, OUTAGES[source.name])]
+
+
+def gather(plan: Plan, found: Finished) -> dict[str, Any]:
+    """Return every score, means over splits, and tests of DTF against the models of the paper."""
+    rows = rows_of(found, scores)
+    return {"rows": rows, **derived({"rows": rows}, plan.item("sensors"))}
+
+
+def derived(found: dict[str, Any], item: dict[str, Any]) -> dict[str, Any]:
+    """Return what follows from the rows alone."""
+    return {
+        "summary": summarised(found["rows"], [*WHERE, "model"]),
+        "tests": _tests(found["rows"], item["against"], item["rivals"]),
+    }
+
+
+def _tests(rows: list[Row], one: str, rivals: list[str]) -> list[Row]:
+    """Test one model against others on the same splits, as the paper does and in pairs."""
+    tests: list[Row] = []
+    places = list(dict.fromkeys(tuple(row[key] for key in WHERE) for row in rows))
+    for place in places:
+        inside = [row for row in rows if tuple(row[key] for key in WHERE) == place]
+        for rival in rivals:
+            a, b = (
+                {row["seed"]: row["mse"] for row in inside if row["model"] == name}
+                for name in (one, rival)
+            )
+            seeds = sorted(a.keys() & b.keys())
+            if seeds:
+                ratio = inside[0].get(RATIO, 0.0)
+                test = compared([a[seed] for seed in seeds], [b[seed] for seed in seeds], ratio)
+                what = {**dict(zip(WHERE, place, strict=True)), "a": one, "b": rival}
+                numbers = {"unpaired_pvalue": test.unpaired_pvalue, **test.paired._asdict()}
+                tests.append({**what, "metric": "mse", **numbers})
+    return corrected(tests, "unpaired_pvalue", "t_pvalue", "wilcoxon_pvalue")

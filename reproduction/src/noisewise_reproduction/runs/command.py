@@ -1,0 +1,183 @@
+"""``noisewise reproduce``: run items, and write for each a JSON file and its figures."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Sequence
+from importlib.metadata import version
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+from noisewise.errors import SettingError
+from noisewise.evaluation.records import as_json, where_and_when
+from noisewise.report.canvas import render, require_matplotlib
+from noisewise.storage import write_bytes
+from noisewise_reproduction.page.evidence_figures import drawings
+from noisewise_reproduction.runs.adopting import adopt
+from noisewise_reproduction.runs.artefacts import (
+    claims,
+    curves,
+    datasets,
+    future,
+    noise,
+    ratings,
+    regression,
+    sensors,
+    time,
+)
+from noisewise_reproduction.runs.plan import Plan
+from noisewise_reproduction.runs.run import Cell, Store
+from noisewise_reproduction.runs.running import run
+
+# Each has a TITLE, cells(plan), and gather(plan, finished) for what its JSON file holds.
+ITEMS: dict[str, ModuleType] = {
+    "datasets": datasets,
+    "ratings": ratings,
+    "time": time,
+    "regression": regression,
+    "sensors": sensors,
+    "curves": curves,
+    "noise": noise,
+    "future": future,
+    "claims": claims,
+}
+ALL = "all"
+NOT_RUN = "it was not run"
+
+
+def reproduce(
+    what: Sequence[str] = (ALL,),
+    *,
+    data: str | Path,
+    out: str | Path,
+    splits: int | None = None,
+    jobs: int = 1,
+    quick: bool = False,
+    adopted: str | Path | None = None,
+    measure: bool = True,
+    say: Callable[[str], object] = lambda line: None,
+) -> dict[str, Path]:
+    """Measure items, and write what was found.
+
+    Cells that are finished are not measured again, whichever run or item measured them.
+
+    Parameters
+    ----------
+    what : sequence of str
+        Items, or "all".
+    data : path
+        A folder with copies of the data.
+    out : path
+        Where to write: ``<item>.json``, figures as ``<item>.svg`` and ``.png``, and finished cells
+        in the folder ``cells``.
+    splits : int, optional
+        How many; by default five, or one for a quick run.
+    jobs : int
+        Processes. With one, every model uses all cores.
+    quick : bool
+        One split, small ranks, few epochs, short series.
+    adopted : path, optional
+        A folder with results of ``noisewise evaluate`` to take over where settings agree.
+    measure : bool
+        Whether to measure what is missing; else what is finished is put together.
+    say : callable
+        Called with a line of text about what was done.
+
+    Returns
+    -------
+    dict
+        For each item the path of its JSON file.
+    """
+    require_matplotlib()  # before the work, not after it
+    names = chosen(what)
+    plan = Plan.of(data, quick=quick, splits=splits)
+    folder = Path(out)
+    store = Store(folder / "cells")
+    wanted: dict[str, list[Cell]] = {name: ITEMS[name].cells(plan) for name in names}
+    every = [cell for cells in wanted.values() for cell in cells]
+    if adopted is not None:
+        taken = adopt(every, store, adopted)
+        beside = f"; no results: {', '.join(taken.strange)}" if taken.strange else ""
+        say(f"Adopted {taken.cells} cells from {adopted}{beside}.")
+    why = run(every, store, jobs=jobs) if measure else {}
+    folder.mkdir(parents=True, exist_ok=True)
+    written = {}
+    for name, cells in wanted.items():
+        result = json.loads(as_json(gathered(name, plan, cells, store, why)))
+        written[name] = folder / f"{name}.json"
+        write_bytes(written[name], as_json(result).encode())
+        for kind in ("svg", "png"):
+            for place, drawing in drawings(result).items():
+                write_bytes(folder / f"{place}.{kind}", render(drawing, kind))
+        missing = len(result["left_out"])
+        say(f"{written[name]}: {len(cells) - missing} of {len(cells)} cells.")
+    return written
+
+
+def chosen(what: Sequence[str]) -> list[str]:
+    """Return the items that were asked for, in the order of the paper.
+
+    Examples
+    --------
+    >>> chosen(["time", "ratings"])
+    ['ratings', 'time']
+    """
+    for name in what:
+        if name not in (*ITEMS, ALL):
+            raise SettingError(f"An item is one of {', '.join(ITEMS)} or {ALL}; got {name!r}.")
+    return [name for name in ITEMS if name in what or ALL in what or not what]
+
+
+def gathered(
+    name: str, plan: Plan, cells: list[Cell], store: Store, why: dict[str, str]
+) -> dict[str, Any]:
+    """Return what the JSON file of an item holds."""
+    found = [(cell, store.read(cell)) for cell in cells if store.has(cell)]
+    records = [record for _, record in found]
+    body = ITEMS[name].gather(plan, found) if found else {}
+    return {
+        "item": name,
+        "title": ITEMS[name].TITLE,
+        "quick": plan.quick,
+        "splits": plan.splits,
+        **body,
+        "models": _models(plan, cells),
+        "left_out": [
+            {**cell.labels, "why": why.get(cell.name, NOT_RUN)}
+            for cell in cells
+            if not store.has(cell)
+        ],
+        "adopted": sorted({record["adopted"] for record in records if "adopted" in record}),
+        "warnings": sorted({line for record in records for line in record.get("warnings", ())}),
+        "machines": _distinct([record["machine"] for record in records]),
+        "dates": sorted({str(record["date"]) for record in records}),
+        "noisewise": version("noisewise"),
+        **where_and_when(),
+    }
+
+
+def _models(plan: Plan, cells: list[Cell]) -> dict[str, Any]:
+    """Return the models of an item with all their settings, and how these were chosen."""
+    found: dict[str, Any] = {}
+    for cell in cells:
+        task = cell.about["task"]
+        if task in ("rating", "fit", "controls", "sensor"):
+            label = cell.labels["model"]
+            model = plan.model(label, "sensors" if task == "sensor" else "ratings")
+            found[label] = {
+                "title": model.title,
+                "model": model.model,
+                "changed": model.settings,
+                "chosen": model.chosen,
+                "settings": cell.about["settings"],
+            }
+    return found
+
+
+def _distinct(machines: list[Any]) -> list[Any]:
+    seen: list[Any] = []
+    for machine in machines:
+        if machine is not None and machine not in seen:
+            seen.append(machine)
+    return seen

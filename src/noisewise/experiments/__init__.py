@@ -1,1 +1,0 @@
-"""One file per table or figure: settings as data, results as JSON."""

@@ -1,1 +1,0 @@
-"""Every table and figure of the paper, and what goes beyond it: ``noisewise reproduce``."""
