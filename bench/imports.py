@@ -1,0 +1,44 @@
+"""Time of ``import noisewise`` beside that of the libraries it stands on, in one run, in turns.
+
+``python bench/imports.py`` starts fresh processes, first one statement and then the other, for
+several rounds, and prints the median of each and their ratio. A process without either is started
+too, and its time taken off both.
+"""
+
+import argparse
+import subprocess
+import sys
+import time
+from statistics import median
+
+NEEDED = "import numpy, scipy.linalg, sklearn.base, numba"
+OURS = "import noisewise"
+MOST = 1.3  # times the libraries alone
+
+
+def seconds(statement: str) -> float:
+    """Time of a fresh process that runs a statement."""
+    started = time.perf_counter()
+    subprocess.run([sys.executable, "-c", statement], check=True)
+    return time.perf_counter() - started
+
+
+def main() -> int:
+    """Print medians and their ratio; the exit status says whether it is too much."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--rounds", type=int, default=9)
+    rounds = parser.parse_args().rounds
+    statements = ("pass", NEEDED, OURS)
+    for statement in statements:
+        seconds(statement)  # once to read files from the disk
+    times = [[seconds(statement) for statement in statements] for _ in range(rounds)]
+    nothing, needed, ours = (median(column) for column in zip(*times, strict=True))
+    ratio = (ours - nothing) / (needed - nothing)
+    print(f"{NEEDED}: {needed - nothing:.3f} s")
+    print(f"{OURS}: {ours - nothing:.3f} s")
+    print(f"ratio {ratio:.2f} (at most {MOST})")
+    return int(ratio > MOST)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
