@@ -5,8 +5,8 @@ which, in the order in which they were first entered. A way is run twice in a pr
 once to import, to compile and to fill caches, and once watched. What counts is a file of which a
 function or a method is called while it is watched, in any thread:
 
-- a function in Python, seen by the interpreter's profiler; the top level of a module and the body of
-  a class do not count, and neither does ``__init__.py`` of a package that only passes names on;
+- a function in Python, seen by the interpreter's profiler; the top level of a module and the body
+  of a class do not count;
 - a compiled function that is called from Python: its dispatcher is wrapped where modules name it.
   What compiled functions call among themselves is inlined, and cannot be seen.
 

@@ -1,9 +1,9 @@
 """The public names: exactly those of ``__all__``, each with words to it."""
 
+import ast
 import inspect
 import subprocess
 import sys
-import types
 
 import pytest
 
@@ -11,13 +11,50 @@ import noisewise
 
 
 def test_public_names_are_exactly_those_of_all():
-    public = {
-        name
-        for name, value in vars(noisewise).items()
-        if not name.startswith("_") and not isinstance(value, types.ModuleType)
+    assert sorted(noisewise.__all__) == sorted(noisewise._HOME)
+    assert set(dir(noisewise)) == {*noisewise.__all__, "__version__"}
+    with pytest.raises(AttributeError, match="module 'noisewise' has no attribute 'Nothing'"):
+        _ = noisewise.Nothing
+
+
+def test_type_checkers_see_the_names_where_they_are_imported_from():
+    tree = ast.parse(inspect.getsource(noisewise))
+    (block,) = (node for node in tree.body if isinstance(node, ast.If) and not is_not(node.test))
+    seen = {
+        name.name: node.module.removeprefix("noisewise.")
+        for node in block.body
+        for name in node.names
     }
-    assert public == set(noisewise.__all__)
-    assert len(noisewise.__all__) == len(set(noisewise.__all__))
+    assert seen == noisewise._HOME
+
+
+def is_not(test):
+    return isinstance(test, ast.UnaryOp)
+
+
+def test_importing_noisewise_imports_no_library():
+    code = """
+import sys
+import noisewise
+dear = {"torch", "pandas", "polars", "matplotlib", "typer", "optuna", "pyarrow", "xarray"}
+dear |= {"numba", "scipy", "sklearn", "narwhals", "tqdm", "noisewise_reproduction"}
+print(*sorted(dear & {name.split(".")[0] for name in sys.modules}))
+"""
+    run = subprocess.run([sys.executable, "-c", code], capture_output=True, check=True, text=True)
+    assert run.stdout.split() == []
+
+
+def test_fitting_a_model_imports_no_optional_library():
+    code = """
+import sys
+import noisewise
+ratings = [("ann", "Alien", 5), ("bob", "Alien", 3), ("bob", "Brazil", 4)]
+noisewise.DeviationFactorizer(rank=1, epochs=2, n_jobs=1, random_state=0).fit(ratings)
+dear = {"torch", "matplotlib", "typer", "optuna", "xarray", "noisewise_reproduction"}
+print(*sorted(dear & {name.split(".")[0] for name in sys.modules}))
+"""
+    run = subprocess.run([sys.executable, "-c", code], capture_output=True, check=True, text=True)
+    assert run.stdout.split() == []
 
 
 @pytest.mark.parametrize("name", noisewise.__all__)

@@ -27,7 +27,7 @@ UNSAFE = [c for c in NASTY if not c.isprintable()]
 
 MODELS = {
     name: kind
-    for name, kind in vars(noisewise).items()
+    for name, kind in ((name, getattr(noisewise, name)) for name in noisewise.__all__)
     if isinstance(kind, type)
     and issubclass(kind, BaseEstimator)
     and "verbose" in inspect.signature(kind).parameters

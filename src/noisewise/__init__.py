@@ -1,32 +1,68 @@
-"""Noise-aware matrix factorization: a prediction, and how far off it may be."""
+"""Noise-aware matrix factorization: a prediction, and how far off it may be.
 
-from noisewise.calibration import Calibration
-from noisewise.data import Ids, Observations, observe
-from noisewise.data.files import read
-from noisewise.errors import (
-    DataError,
-    DivergedError,
-    FitInterrupted,
-    MissingExtraError,
-    ModelFileError,
-    NoisewiseError,
-    PluginError,
-    SettingError,
-)
-from noisewise.imputer import DeviationImputer
-from noisewise.models import load
-from noisewise.models.auto import AutoFactorizer
-from noisewise.models.bayesian import BayesianFactorizer
-from noisewise.models.deviation import DeviationFactorizer
-from noisewise.models.interpolation import LinearInterpolator
-from noisewise.models.residual import ResidualFactorizer
-from noisewise.models.smoother import OUSmoother
-from noisewise.models.temporal import TemporalFactorizer
-from noisewise.noise import noise_model, noisy_ids, noisy_observations, noisy_places, noisy_series
+Public names are imported when they are first used, so that ``import noisewise`` itself costs next
+to nothing.
+"""
+
+from importlib import import_module
+from importlib.util import find_spec
+from typing import TYPE_CHECKING, Any
+
 from noisewise.version import VERSION
 
+if TYPE_CHECKING:
+    from noisewise.calibration import Calibration
+    from noisewise.data import Ids, Observations, observe
+    from noisewise.data.files import read
+    from noisewise.errors import (
+        DataError,
+        DivergedError,
+        FitInterrupted,
+        MissingExtraError,
+        ModelFileError,
+        NoisewiseError,
+        PluginError,
+        SettingError,
+    )
+    from noisewise.imputer import DeviationImputer
+    from noisewise.models import load
+    from noisewise.models.auto import AutoFactorizer
+    from noisewise.models.bayesian import BayesianFactorizer
+    from noisewise.models.deviation import DeviationFactorizer
+    from noisewise.models.interpolation import LinearInterpolator
+    from noisewise.models.residual import ResidualFactorizer
+    from noisewise.models.smoother import OUSmoother
+    from noisewise.models.temporal import TemporalFactorizer
+    from noisewise.noise import (
+        noise_model,
+        noisy_ids,
+        noisy_observations,
+        noisy_places,
+        noisy_series,
+    )
+
+_NAMES = {
+    "calibration": "Calibration",
+    "data": "Ids Observations observe",
+    "data.files": "read",
+    "errors": (
+        "DataError DivergedError FitInterrupted MissingExtraError ModelFileError NoisewiseError "
+        "PluginError SettingError"
+    ),
+    "imputer": "DeviationImputer",
+    "models": "load",
+    "models.auto": "AutoFactorizer",
+    "models.bayesian": "BayesianFactorizer",
+    "models.deviation": "DeviationFactorizer",
+    "models.interpolation": "LinearInterpolator",
+    "models.residual": "ResidualFactorizer",
+    "models.smoother": "OUSmoother",
+    "models.temporal": "TemporalFactorizer",
+    "noise": "noise_model noisy_ids noisy_observations noisy_places noisy_series",
+}
+_HOME = {name: module for module, names in _NAMES.items() for name in names.split()}
+
 __version__ = VERSION
-del VERSION
 
 __all__ = [
     "AutoFactorizer",
@@ -57,3 +93,19 @@ __all__ = [
     "observe",
     "read",
 ]
+
+
+if not TYPE_CHECKING:
+
+    def __getattr__(name: str) -> Any:
+        """Import a public name, or a module of this package, when it is first asked for."""
+        if name in _HOME:
+            globals()[name] = getattr(import_module(f"{__name__}.{_HOME[name]}"), name)
+            return globals()[name]
+        if not name.startswith("_") and find_spec(f"{__name__}.{name}") is not None:
+            return import_module(f"{__name__}.{name}")
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return [*__all__, "__version__"]
