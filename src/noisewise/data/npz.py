@@ -7,25 +7,126 @@ Sensors
     ``loc``, ``sensor``, ``time`` and ``value``. If they are there, ``mote_id`` or ``site_code``
     give the locations and ``sensor_name`` the sensors. ``epoch0`` is added to the time; so are the
     days or hours from 1970 to ``time_origin``, if it is such as ``1993-01-01 (days)``.
+
+Each array is checked by what it says of itself before memory is taken for it.
 """
 
 from __future__ import annotations
 
+import io
+import math
 import re
-from collections.abc import Sequence
+import tokenize
+import zipfile
+import zlib
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from noisewise.data.archive import Archive, open_npz
 from noisewise.data.columns import choose_columns
 from noisewise.data.ids import Codes, Ids
 from noisewise.data.observations import Duplicates, Observations, assemble
+from noisewise.data.reader import check_unpacked, most_unpacked
 from noisewise.data.tables import check_values
-from noisewise.data.timestamps import check_seconds
-from noisewise.errors import DataError, listed
+from noisewise.data.timestamps import check_seconds, to_seconds
+from noisewise.errors import DataError, listed, shortened
+
+_SUFFIX = ".npy"
+_HEADER = 2**14  # bytes; numpy itself refuses headers that are longer than 10,000
+_PIECE = 2**20  # bytes to unpack at a time
+_HEADERS = {
+    (1, 0): np.lib.format.read_array_header_1_0,
+    (2, 0): np.lib.format.read_array_header_2_0,
+}
+# What zipfile and numpy raise for broken archives and headers. The latter are Python literals, so
+# that brackets without end may exhaust the parser.
+_FAULTS = (
+    zipfile.BadZipFile, zlib.error, tokenize.TokenError, EOFError, OSError, RuntimeError,
+    ValueError, TypeError, SyntaxError, LookupError, OverflowError, AttributeError, MemoryError,
+)  # fmt: skip
+
+
+class Archive:
+    """An npz file that is open.
+
+    Attributes
+    ----------
+    files : list of str
+        The names of the arrays.
+    """
+
+    def __init__(self, packed: zipfile.ZipFile, most: int) -> None:
+        self._packed = packed
+        self._members = {info.filename.removesuffix(_SUFFIX): info for info in packed.infolist()}
+        self._most, self._taken = most, 0
+        self.files = list(self._members)
+
+    def array(self, key: str | int | None) -> NDArray[Any]:
+        """Read an array of numbers, text or dates; nothing in it can run."""
+        if not isinstance(key, str) or key not in self._members:
+            raise DataError(f"There is no array {key!r}; the arrays are {listed(self.files)}.")
+        try:
+            return self._read(self._members[key])
+        except DataError as error:
+            raise DataError(f"Array {key!r} cannot be read: {error}") from None
+        except _FAULTS as error:
+            raise DataError(
+                f"Array {key!r} cannot be read; get a new copy. {shortened(error)}"
+            ) from error
+
+    def column(self, key: str | int) -> NDArray[Any]:
+        """Read an array of one dimension."""
+        array = self.array(key)
+        if array.ndim != 1:
+            raise DataError(f"Array {key!r} must have one dimension; got shape {array.shape}.")
+        return array
+
+    def _read(self, info: zipfile.ZipInfo) -> NDArray[Any]:
+        if info.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
+            raise DataError("its compression is not one that numpy uses; save it again.")
+        with self._packed.open(info) as member:
+            head = io.BytesIO(member.read(_HEADER))
+            version = np.lib.format.read_magic(head)
+            if version not in _HEADERS:
+                raise DataError(f"its format {version} is not 1.0 or 2.0, which hold plain arrays.")
+            shape, fortran, dtype = _HEADERS[version](head)
+            if dtype.hasobject or dtype.kind not in "biufcSUmM":
+                raise DataError(f"it must hold numbers, text or dates; got {dtype}.")
+            entries = math.prod(shape)
+            size = entries * dtype.itemsize
+            self._taken += entries * max(dtype.itemsize, 1)
+            if min(shape, default=0) < 0 or head.tell() + size != info.file_size:
+                raise DataError(f"it has {info.file_size:,} bytes, not those of {shape} {dtype}.")
+            check_unpacked(self._taken, self._most)
+            content = np.empty(size, dtype=np.uint8)
+            filled, piece = 0, head.read()
+            while piece:
+                content[filled : filled + len(piece)] = np.frombuffer(piece, dtype=np.uint8)
+                filled += len(piece)
+                piece = member.read(_PIECE)
+            if filled < size:
+                raise EOFError("it is cut off")
+        if not size:
+            return np.zeros(shape, dtype)
+        return content.view(dtype).reshape(shape, order="F" if fortran else "C")
+
+
+@contextmanager
+def open_npz(path: Path) -> Iterator[Archive]:
+    """Open an archive; nothing in it can run."""
+    with path.open("rb") as file:
+        most = most_unpacked(path)
+        try:
+            archive = Archive(zipfile.ZipFile(file), most)
+        except _FAULTS as error:
+            raise DataError(
+                f"The npz file is damaged; get a new copy. {shortened(error)}"
+            ) from error
+        yield archive
 
 
 class _Mode(NamedTuple):
@@ -35,7 +136,7 @@ class _Mode(NamedTuple):
     counts_steps: bool = False
 
 
-class _Layout(NamedTuple):
+class _Arrays(NamedTuple):
     modes: tuple[_Mode, ...]
     value: str
     scale: str | None = None
@@ -44,12 +145,12 @@ class _Layout(NamedTuple):
         return {self.value, *(mode.positions for mode in self.modes)} <= set(archive.files)
 
 
-_RATINGS = _Layout(
+_RATINGS = _Arrays(
     (_Mode("user", "user", ("user_id",)), _Mode("item", "item", ("item_id",))),
     value="rating",
     scale="rating_scale",
 )
-_SENSORS = _Layout(
+_SENSORS = _Arrays(
     (
         _Mode("location", "loc", ("mote_id", "site_code")),
         _Mode("sensor", "sensor", ("sensor_name",)),
@@ -79,10 +180,10 @@ def steps_of_time(archive: Archive) -> Steps | None:
         if found:
             seconds = _UNITS[found[2]]
             try:
-                days = int(np.datetime64(found[1], "D").astype(np.int64))
+                origin = int(to_seconds(found[1]))
             except ValueError as error:
                 raise DataError(f"time_origin has no such day: {error}.") from None
-            return Steps(days * _UNITS["days"] // seconds, float(seconds))
+            return Steps(origin // seconds, float(seconds))
     return None
 
 
@@ -105,19 +206,7 @@ def read_npz(
 ) -> Observations:
     """Read an npz file of one of the two layouts above, or any arrays that are named.
 
-    Parameters
-    ----------
-    path : Path
-        The file.
-    ids, value, time : optional
-        Names of arrays. Without `ids` and `value` the file must have one of the two layouts.
-    duplicates : {"error", "last", "mean"}
-        As for `noisewise.data.observe`.
-
-    Returns
-    -------
-    Observations
-        In the order of the arrays.
+    ``ids``, ``value`` and ``time`` are names of arrays, ``duplicates`` is as for `observe`.
     """
     with open_npz(path) as archive:
         layout = _layout_of(archive, ids, value)
@@ -126,11 +215,11 @@ def read_npz(
 
 def _layout_of(
     archive: Archive, ids: Sequence[str | int] | None, value: str | int | None
-) -> _Layout:
+) -> _Arrays:
     if ids is not None and value is not None:
         choice = choose_columns(archive.files, ids=ids, value=value)
         modes = tuple(_Mode(archive.files[k], archive.files[k]) for k in choice.ids)
-        return _Layout(modes, archive.files[choice.value])
+        return _Arrays(modes, archive.files[choice.value])
     for known in (_RATINGS, _SENSORS):
         if ids is None and value is None and known.fits(archive):
             return known
@@ -141,7 +230,7 @@ def _layout_of(
 
 
 def _from_archive(
-    archive: Archive, layout: _Layout, time: str | int | None, duplicates: Duplicates
+    archive: Archive, layout: _Arrays, time: str | int | None, duplicates: Duplicates
 ) -> Observations:
     coded = {mode.positions: _coded(archive, mode) for mode in layout.modes}
     values = archive.column(layout.value)
@@ -196,7 +285,7 @@ def _check_integers(positions: NDArray[Any], name: str) -> None:
         raise DataError(f"Array {name!r} must hold integers; got {positions.dtype}.")
 
 
-def _scaled(values: NDArray[Any], layout: _Layout, scale: Any) -> NDArray[Any]:
+def _scaled(values: NDArray[Any], layout: _Arrays, scale: Any) -> NDArray[Any]:
     if values.dtype.kind not in "biuf":
         raise DataError(f"Array {layout.value!r} must hold numbers; got {values.dtype}.")
     with np.errstate(over="ignore", invalid="ignore"):  # what is not finite is refused later

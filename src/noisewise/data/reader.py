@@ -78,10 +78,32 @@ def text_lines(path: Path) -> Iterator[str]:
         raise _cut_off(number, error) from None
 
 
-def split_line(line: str, delimiter: str) -> list[str]:
-    """Return the fields of the first line."""
-    check_columns(line.count(delimiter) + 1)
-    return [field.strip() for _, row in csv_rows([line], delimiter) for field in row]
+class TextTable(NamedTuple):
+    """A text file that is open: its first line, what stands between fields, and the other lines."""
+
+    first: str
+    delimiter: str
+    fields: list[str]
+    lines: Iterator[str]
+
+    @classmethod
+    def open(cls, path: Path, delimiters: Sequence[str]) -> TextTable:
+        """Open a file; the delimiter is the most frequent one in the first line."""
+        lines = text_lines(path)
+        first = next(lines, "")
+        delimiter = max(delimiters, key=first.count)
+        check_columns(first.count(delimiter) + 1)
+        fields = [field.strip() for _, row in csv_rows([first], delimiter) for field in row]
+        return cls(first, delimiter, fields, lines)
+
+    def blocks(self, names: list[str], *, below: bool) -> Iterator[Block]:
+        """Yield rows of as many fields as there are names, maybe only those below the first line.
+
+        They come in blocks, so that memory stays near what is made of them.
+        """
+        if below:
+            return _blocks(self.lines, self.delimiter, names, 2)
+        return _blocks(itertools.chain([self.first], self.lines), self.delimiter, names, 1)
 
 
 def csv_rows(
@@ -89,16 +111,7 @@ def csv_rows(
 ) -> Iterator[tuple[int, list[str]]]:
     """Split lines by the rules of csv; yield the line that a row begins in, and its fields.
 
-    Parameters
-    ----------
-    lines : iterable of str
-        The lines.
-    delimiter : str
-        What stands between fields.
-    number : int
-        The number of the first line.
-    strict : bool
-        Whether a quote in the wrong place is an error.
+    The first line has this number. If not ``strict``, a quote in the wrong place is no error.
     """
     reader = _rows(lines, delimiter, strict)
     line = number
@@ -110,25 +123,8 @@ def csv_rows(
         raise DataError(f"line {line}: {error}; is a quote left open?") from None
 
 
-def blocks(lines: Iterator[str], delimiter: str, names: list[str], number: int) -> Iterator[Block]:
-    """Split lines into fields.
-
-    Parameters
-    ----------
-    lines : iterator of str
-        The lines of a file or the rest of them.
-    delimiter : str
-        What stands between fields.
-    names : list of str
-        The columns there must be.
-    number : int
-        The number of the first line.
-
-    Yields
-    ------
-    Block
-        Rows that all have the right number of fields.
-    """
+def _blocks(lines: Iterator[str], delimiter: str, names: list[str], number: int) -> Iterator[Block]:
+    """Split lines into fields; the first one has this number."""
     while taken := _take(lines):
         text = "".join(taken).replace("\r\n", "\n")
         quoted = '"' in text

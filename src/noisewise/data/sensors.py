@@ -12,8 +12,7 @@ from pathlib import Path
 import numpy as np
 
 from noisewise import registry
-from noisewise.data.archive import Archive, open_npz
-from noisewise.data.npz import read_npz, steps_of_time
+from noisewise.data.npz import Archive, open_npz, read_npz, steps_of_time
 from noisewise.data.reader import named_errors
 from noisewise.data.sensor_data import (
     Coordinates,
