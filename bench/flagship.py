@@ -20,7 +20,7 @@ from noisewise_reproduction.declared import SHARES
 from table import Promise
 
 from noisewise.data import Observations
-from noisewise.data.sensors import named
+from noisewise.data.files import named_panel
 from noisewise.evaluation.records import where_and_when
 from noisewise.models.residual import ResidualFactorizer
 from noisewise.models.temporal import TemporalFactorizer
@@ -73,7 +73,7 @@ def main() -> None:
 
 def readings(name: str, path: Path, share: float) -> Observations:
     """Return all that is not test in split 0."""
-    seen = named(name, path).observations
+    seen = named_panel(name, path).observations
     return seen.take(share_split(seen.shape, seen.codes, share, 0).fit)
 
 

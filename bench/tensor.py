@@ -32,7 +32,7 @@ from measure import _megabytes
 from table import Promise
 
 from noisewise import DeviationFactorizer
-from noisewise.data.sensors import named
+from noisewise.data.files import named_panel
 from noisewise.evaluation.records import where_and_when
 from noisewise.splits import share_split
 
@@ -169,7 +169,7 @@ def drawn_readings(shrink: int, seed: int) -> Ratings:
 
 def london(path: Path) -> Ratings:
     """Return what is for training in split 0 of the London tensor, in units of each sensor."""
-    seen = named("london-paper-size", path).observations
+    seen = named_panel("london-paper-size", path).observations
     train = seen.take(share_split(seen.shape, seen.codes, SHARE, 0).fit)
     kind = train.codes[1]
     count = np.bincount(kind)

@@ -35,8 +35,8 @@ from fuzz.mutating import (
     table_changed,
 )
 from noisewise.cli import app
-from noisewise.data import Ids, movielens, sensors
-from noisewise.data.asked import read_cells
+from noisewise.data import Ids, files, movielens
+from noisewise.data.files import read_cells
 from noisewise.errors import NoisewiseError
 from noisewise.evaluation import comparison
 from noisewise.evaluation.records import read_results
@@ -312,7 +312,7 @@ def read_intel_places(path: Path) -> None:
     """Read the lab, with coordinates that may be wrong."""
     _beside(path, "mote_locs.txt")
     path.with_name("data.txt").write_text(LAB)
-    sensors.read(path.with_name("data.txt"))
+    files.read_panel(path.with_name("data.txt"))
 
 
 def read_laqn(path: Path) -> None:
@@ -331,7 +331,7 @@ def read_laqn_sites(path: Path) -> None:
     folder.mkdir()
     shutil.copyfile(path, folder / "sites.csv")
     (folder / "MY1.csv").write_text(LONDON)
-    sensors.read(folder)
+    files.read_panel(folder)
 
 
 def read_stars(path: Path) -> None:
@@ -343,7 +343,7 @@ def read_stars(path: Path) -> None:
 
 def read_sensors(path: Path) -> None:
     """Read arrays of sensors."""
-    sensors.read(path, repeats="last").elapsed()
+    files.read_panel(path, repeats="last").elapsed()
 
 
 def use_cells(path: Path) -> None:

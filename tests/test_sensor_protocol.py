@@ -8,20 +8,12 @@ import pytest
 from scipy import stats
 
 from noisewise.data import observe
-from noisewise.data.sensor_data import SensorData
+from noisewise.data.panel import Panel
 from noisewise.errors import DataError, SettingError
 from noisewise.evaluation import comparison
 from noisewise.evaluation.comparison import compare, split_ratio
 from noisewise.evaluation.records import as_json, data_of
-from noisewise.evaluation.sensors import (
-    Units,
-    as_sensors,
-    evaluate,
-    protocol_of,
-    score,
-    split_of,
-    trimmed_mean,
-)
+from noisewise.evaluation.sensors import Units, evaluate, protocol_of, score, split_of, trimmed_mean
 from noisewise.splits import share_split
 
 
@@ -72,7 +64,7 @@ def data():
     value = np.array([1.0, 1000.0])[kind] * (5 + level + rng.normal(0, 0.5, len(kind)))
     kept = rng.random(len(kind)) < 0.8
     rows = [*zip(place[kept], kind[kept], 3 * step[kept], value[kept], strict=True)]
-    return SensorData(observe(rows), None, seconds=20.0)
+    return Panel(observe(rows), None, seconds=20.0)
 
 
 @pytest.fixture(scope="module")
@@ -115,7 +107,7 @@ def test_errors_are_those_of_the_z_scores(data, result):
 def test_the_unit_of_a_sensor_does_not_matter(data):
     seen = data.observations
     scaled = seen.values * np.where(seen.codes[1] == 0, 64.0, 1.0).astype(np.float32)
-    other = SensorData(type(seen)(seen.codes, scaled, seen.ids), None, data.seconds)
+    other = Panel(type(seen)(seen.codes, scaled, seen.ids), None, data.seconds)
     a, b = (
         evaluate(d, lambda seed: SeriesMean(), share=0.4, repeats=1)["mean"] for d in (data, other)
     )
@@ -125,7 +117,7 @@ def test_the_unit_of_a_sensor_does_not_matter(data):
 
 def test_a_sensor_that_always_reads_the_same_keeps_its_unit():
     rows = [(place, "dead", step, 7.0) for place in "ab" for step in range(3)]
-    data = SensorData(observe(rows), None, 1.0)
+    data = Panel(observe(rows), None, 1.0)
     units = Units.of(data)
     assert units.mean.tolist() == [7.0]
     assert units.std.tolist() == [1.0]
@@ -304,8 +296,8 @@ def test_a_table_with_dates_is_a_tensor_of_sensors():
         ("hall", "heat", "2020-01-01", 21.0),
         ("attic", "heat", "2020-01-04", 15.0),
     ]
-    data = as_sensors(observe(rows))
+    data = Panel.of(observe(rows))
     assert data.elapsed().tolist() == [0.0, 86_400.0, 3 * 86_400.0]
     assert data.observations.codes[2].tolist() == [1, 0, 2]
     with pytest.raises(DataError, match="location, sensor and time; got user, item"):
-        as_sensors(observe([("hall", 1, 20.0), ("hall", 2, 21.0)]))
+        Panel.of(observe([("hall", 1, 20.0), ("hall", 2, 21.0)]))

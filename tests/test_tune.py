@@ -13,7 +13,7 @@ import pytest
 from noisewise import registry
 from noisewise.cli import main
 from noisewise.data import observe
-from noisewise.data.sensor_data import SensorData
+from noisewise.data.panel import Panel
 from noisewise.data.synthetic import make_ratings
 from noisewise.errors import DataError, DivergedError, MissingExtraError, SettingError
 from noisewise.evaluation import ranges, records, trials
@@ -44,7 +44,7 @@ def readings():
     kept = rng.random(len(step)) < 0.8
     rows = [*zip(place[kept], kind[kept], step[kept], (wave * (1 + 9 * kind))[kept], strict=True)]
     places = {k: (100.0 * k, 0.0) for k in range(6)}
-    return SensorData(observe(rows), places, seconds=60.0)
+    return Panel(observe(rows), places, seconds=60.0)
 
 
 def search(task, *models, trials=3, **options):
@@ -79,7 +79,7 @@ def test_a_trial_of_sensors_never_sees_the_test_part(readings):
     values = seen.values.copy()
     values[test] = -1e6
     spoilt = type(seen)(seen.codes, values, seen.ids)
-    tasks.append(sensor_task(SensorData(spoilt, readings.coordinates, readings.seconds)))
+    tasks.append(sensor_task(Panel(spoilt, readings.coordinates, readings.seconds)))
     for model in ("linear", "knn"):
         settings = draw(space_of("sensors", model), 0, 0)
         first, second = (run_trial(task, model, settings, 0, 1) for task in tasks)

@@ -22,7 +22,7 @@ from test_reproduce import write_ratings
 from noisewise import registry
 from noisewise.cli import main
 from noisewise.data import observe
-from noisewise.data.sensor_data import SensorData
+from noisewise.data.panel import Panel
 from noisewise.errors import SettingError
 from noisewise.evaluation import comparison
 from noisewise.evaluation.records import as_json
@@ -74,11 +74,11 @@ def test_pairs_are_tested_on_the_splits_that_both_have():
 
 def test_the_busiest_stretch_of_time_is_cut_out():
     seen = observe([("a", "heat", t, float(t)) for t in (0, 5, 6, 7, 8, 20)])
-    seen = SensorData(seen, None, 60.0)  # six times, of which none has two readings
+    seen = Panel(seen, None, 60.0)  # six times, of which none has two readings
     more = observe(
         [("a", "heat", t, 1.0) for t in range(10)] + [("b", "heat", t, 2.0) for t in (6, 7, 8)]
     )
-    cut = busiest(SensorData(more, None, 60.0), 3)
+    cut = busiest(Panel(more, None, 60.0), 3)
     assert cut.observations.ids[2].labels.tolist() == [6, 7, 8]
     assert cut.observations.shape == (2, 1, 3)
     assert len(cut.observations) == 6
@@ -167,7 +167,7 @@ def fake_sensors(name, path):
     values = [np.sin(t / 9) + len(s) + 0.1 * rng.normal() for _, s, t in kept]
     seen = observe([(*cell, value) for cell, value in zip(kept, values, strict=True)])
     places = {f"p{i}": (float(i), 0.0) for i in range(4)}
-    return SensorData(seen, places, seconds=86_400.0 if "london" in name else 600.0)
+    return Panel(seen, places, seconds=86_400.0 if "london" in name else 600.0)
 
 
 @pytest.fixture(scope="module")

@@ -14,7 +14,7 @@ from sklearn.exceptions import NotFittedError
 
 from noisewise import storage
 from noisewise.data import observe
-from noisewise.data.sensor_data import SensorData
+from noisewise.data.panel import Panel
 from noisewise.engine.sgd.layout import ADAGRAD_START
 from noisewise.errors import DataError, DivergedError, ModelFileError, SettingError
 
@@ -271,7 +271,7 @@ def test_the_search_tries_settings_on_two_shares_and_goes_on_where_it_was(
 
     def named(name, path):
         asked.append(name)
-        return SensorData(seen, None, 1.0)
+        return Panel(seen, None, 1.0)
 
     monkeypatch.setattr(search_tucker.sensors, "named", named)
     before = tucker.SHRINK

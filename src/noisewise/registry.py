@@ -96,7 +96,7 @@ class Format:
         "module:callable" that tells of the path of a text file or a folder whether it is one.
     read : str
         "module:callable" that reads one: ``read(path, time=..., duplicates=...)`` gives
-        Observations of ratings, ``read(path, repeats=...)`` the SensorData of sensors.
+        Observations of ratings, ``read(path, repeats=...)`` the Panel of sensors.
     """
 
     name: str
@@ -114,7 +114,7 @@ class Tensor:
     name : str
         What results call it.
     make : str
-        "module:callable" that makes its SensorData from the path of a copy.
+        "module:callable" that makes its Panel from the path of a copy.
     observed : int
         How many of its cells are observed.
     outage : float

@@ -35,7 +35,7 @@ from noisewise.cli.shared import (
 )
 from noisewise.cli.tables import aligned
 from noisewise.data import Observations
-from noisewise.data.sensor_data import SensorData
+from noisewise.data.panel import Panel
 from noisewise.documents import is_number
 from noisewise.errors import DataError, SettingError
 from noisewise.evaluation import comparison, ratings, records, sensors
@@ -201,7 +201,7 @@ def _under(protocol: str, results: list[Result]) -> Result:
 
 
 def _measure_sensors(
-    data: SensorData,
+    data: Panel,
     model: str,
     settings: dict[str, Any],
     kind: str,

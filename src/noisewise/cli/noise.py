@@ -27,7 +27,7 @@ from noisewise.cli.shared import (
     tell,
 )
 from noisewise.cli.tables import aligned, records
-from noisewise.data import Observations, sensors
+from noisewise.data import Observations, files
 from noisewise.data.files import FORMATS
 from noisewise.data.gapped import KINDS
 from noisewise.errors import SettingError
@@ -147,9 +147,9 @@ def _readings(
     """Read sensors, time as the last id; and say which mode is their type."""
     if dataset is not None:
         refuse("is not for a named dataset, whose columns are known", **layout)
-        return sensors.named(dataset, path).observations, "auto"
+        return files.named_panel(dataset, path).observations, "auto"
     suffix = Path(path.name.removesuffix(".gz")).suffix.lower()
-    published = path.is_dir() or (path.is_file() and sensors.is_sensors(path))
+    published = path.is_dir() or (path.is_file() and files.is_panel(path))
     if ids or format is not None or published or suffix not in KINDS:
         refuse("is not for readings with --id, nor for files whose columns are known", **layout)
         seen = read(path, ids, value, duplicates, format=format)

@@ -27,7 +27,7 @@ from noisewise.cli.shared import (
     time_of,
 )
 from noisewise.cli.tables import as_text, records, write_table
-from noisewise.data.asked import read_cells
+from noisewise.data.files import read_cells
 from noisewise.data.text import typed
 from noisewise.errors import FitInterrupted, SettingError, printable
 from noisewise.evaluation.demo import run_demo

@@ -12,12 +12,11 @@ import typer
 
 from noisewise import registry, storage
 from noisewise.cli.checks import choice, to_write
-from noisewise.data import Observations, files, sensors
+from noisewise.data import Observations, files
 from noisewise.data.files import FORMATS
-from noisewise.data.sensor_data import SensorData
+from noisewise.data.panel import Panel
 from noisewise.errors import SettingError, printable
 from noisewise.evaluation.records import as_json
-from noisewise.evaluation.sensors import as_sensors
 from noisewise.evaluation.tuned import best_settings
 
 RATING_MODELS, SENSOR_MODELS = registry.models("ratings"), registry.models("sensors")
@@ -128,13 +127,13 @@ def readings(
     value: str | None,
     duplicates: str,
     format: str | None = None,
-) -> SensorData:
+) -> Panel:
     """Read sensors: a named dataset, files that their owners publish, or any table of three ids."""
     if dataset is not None:
-        return sensors.named(dataset, path)
-    if not ids and value is None and (path.suffix == ".npz" or sensors.is_sensors(path)):
-        return sensors.read(path)
-    return as_sensors(read(path, ids, value, duplicates, format=format))
+        return files.named_panel(dataset, path)
+    if not ids and value is None and (path.suffix == ".npz" or files.is_panel(path)):
+        return files.read_panel(path)
+    return Panel.of(read(path, ids, value, duplicates, format=format))
 
 
 def refuse(why: str, **options: Any) -> None:

@@ -1,26 +1,31 @@
 """Files of any known format: delimited text, Parquet, npz; public datasets as they come.
 
-``read`` goes by the name of a file and checks that the content is what the name says.
+``read`` goes by the name of a file and checks that the content is what the name says; `read_cells`
+reads ids without values, and `read_panel` readings of sensors.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from os import PathLike
 from pathlib import Path
 from typing import Any, Literal, TypeAlias, get_args
 
 from noisewise import registry
-from noisewise.data import movielens, sensors
-from noisewise.data.columns import choose_columns
-from noisewise.data.npz import read_npz
+from noisewise.data import movielens
+from noisewise.data.columns import choose_columns, find_ids
+from noisewise.data.ids import Ids
+from noisewise.data.npz import read_npz, read_npz_panel
 from noisewise.data.observations import Duplicates, Observations, check_duplicates, observe
+from noisewise.data.panel import Panel
 from noisewise.data.parquet import read_parquet
 from noisewise.data.reader import named_errors
-from noisewise.data.text import read_text
-from noisewise.errors import DataError, SettingError
+from noisewise.data.text import Cells, read_text, read_text_cells, typed
+from noisewise.data.timestamps import check_seconds
+from noisewise.errors import DataError, SettingError, listed
 
 Format: TypeAlias = Literal["csv", "tsv", "text", "parquet", "npz"]
+Repeats: TypeAlias = Duplicates | Literal["first"]
 
 FORMATS: dict[str, Format] = {
     ".csv": "csv",
@@ -58,7 +63,7 @@ def read(
     duplicates: Duplicates = "error",
     format: Format | None = None,
 ) -> Observations:
-    r"""Read observations from a file.
+    r"""Read observations from a file, in its order.
 
     Columns that are not asked for are found by their usual names: user and item; rating, value,
     score or stars. Where there is no user and item, all columns but the last are ids and the last
@@ -69,28 +74,16 @@ def read(
     ----------
     path : str or path
         A file ``.csv``, ``.tsv``, ``.txt``, ``.data`` or ``.dat`` (each also with ``.gz``),
-        ``.parquet`` or ``.npz``, or a folder of MovieLens. Files and folders that installed
-        packages know are read as they come.
+        ``.parquet`` or ``.npz`` (laid out as in `noisewise.data.npz`), or a folder of MovieLens.
+        Files and folders that installed packages know are read as they come.
     ids : sequence of str or int, optional
         Names or positions of the id columns, one per mode.
-    value : str or int, optional
-        Name or position of the value column.
-    time : str or int, optional
-        Name or position of a column of times; none is read by default.
+    value, time : str or int, optional
+        Name or position of the value column, and of one of times; none is read by default.
     duplicates : {"error", "last", "mean"}
         What to do about a cell that is given more than once: raise, keep the last, take the mean.
     format : {"csv", "tsv", "text", "parquet", "npz"}, optional
         What the file is, where its name does not say so.
-
-    Returns
-    -------
-    Observations
-        In the order of the file.
-
-    Notes
-    -----
-    The layouts of an npz file are described in `noisewise.data.npz`, those of MovieLens in
-    `noisewise.data.movielens`.
 
     Examples
     --------
@@ -104,15 +97,10 @@ def read(
     check_duplicates(duplicates)
     path = Path(path)
     columns: dict[str, Any] = {"ids": ids, "value": value, "time": time}
-    unnamed = ids is None and value is None
-    free = unnamed and time is None
     if path.is_dir():
-        if free and sensors.is_sensors(path):
-            return sensors.read(path, repeats=duplicates).observations
-        reader = registry.recognised("ratings", path) if unnamed else None
-        if reader is not None:
-            ratings: Observations = reader(path, time=time, duplicates=duplicates)
-            return ratings
+        published = _published(path, columns, duplicates)
+        if published is not None:
+            return published()
         path = movielens.find(path)
     format = _format_of(path, format)
     with named_errors(path):
@@ -121,16 +109,103 @@ def read(
             return _read_parquet(path, columns, duplicates)
         if format == "npz":
             return read_npz(path, **columns, duplicates=duplicates)
-        of_sensors = free and sensors.is_sensors(path)
-        of_movielens = unnamed and movielens.is_movielens(path)
-        reader = registry.recognised("ratings", path) if unnamed else None
-        if not (of_sensors or of_movielens or reader):
+        published = _published(path, columns, duplicates)
+        if published is None:
             return read_text(path, delimiters=DELIMITERS[format], **columns, duplicates=duplicates)
-    if of_sensors:
-        return sensors.read(path, repeats=duplicates).observations
-    read_ratings = reader or movielens.read
-    seen: Observations = read_ratings(path, time=time, duplicates=duplicates)
-    return seen
+    return published()
+
+
+def read_cells(path: str | Path, ids: Sequence[Ids], time: str | None = None) -> Cells:
+    """Read the id columns of a CSV, TSV or Parquet file, one list per mode, and times if any.
+
+    Text is read as ``noisewise.read`` does: delimiters, quotes and blanks may be any that it knows.
+    Columns are found by the names of the modes in the first line. A file without such a header has
+    its ids in the first columns, and at least one id of its first line must be known: else it
+    could be a header with other names.
+
+    Parameters
+    ----------
+    path : path
+        The file. Other columns are not read.
+    ids : sequence of Ids
+        Ids of the model; where they are numbers, the file's are read as numbers.
+    time : str, optional
+        A column of times to read too, as unix seconds or dates, where the file has it.
+    """
+    path = Path(path)
+    if not path.is_file():
+        raise DataError(f"There is no file {path}.")
+    with named_errors(path):
+        if path.suffix.lower() == ".parquet":
+            return _parquet_cells(path, ids, time)
+        suffix = Path(path.name.removesuffix(".gz")).suffix.lower()
+        delimiters = DELIMITERS.get(FORMATS.get(suffix, ""), DELIMITERS["text"])
+        return read_text_cells(path, ids, time, delimiters)
+
+
+def read_panel(path: str | PathLike[str], *, repeats: Repeats = "first") -> Panel:
+    """Read readings of sensors: an npz file of them, or what an installed package knows.
+
+    ``repeats`` says what to do about a cell that was read more than once. An npz file should have
+    none, so there "first" raises like "error".
+    """
+    if repeats != "first":
+        check_duplicates(repeats)
+    path = Path(path)
+    if path.suffix == ".npz":
+        with named_errors(path):
+            return read_npz_panel(path, "error" if repeats == "first" else repeats)
+    found = registry.recognised("sensors", path)
+    if found is None:
+        known = " or ".join(["an npz file of sensors", *registry.formats("sensors")])
+        raise DataError(f"{path}: expected {known}.")
+    panel: Panel = found(path, repeats=repeats)
+    return panel
+
+
+def is_panel(path: Path) -> bool:
+    """Tell whether a text file or a folder holds readings that an installed package knows."""
+    return registry.recognised("sensors", path) is not None
+
+
+def named_panel(name: str, path: str | PathLike[str], *, exact: bool = True) -> Panel:
+    """Make one of ``registry.tensors()``, which results are reported on, from a copy of its data.
+
+    Every id of its shape is there, observed or not; rows are sorted by location, sensor and time.
+    If ``exact``, a copy must have as many observed cells as the tensor is known to have.
+    """
+    known = registry.tensor(name)
+    panel: Panel = registry.make_tensor(name, Path(path))
+    if exact and len(panel.observations) != known.observed:
+        raise DataError(
+            f"{path}: {name} has {known.observed:,} observed cells, but this copy gives "
+            f"{len(panel.observations):,}; get another one, or pass exact=False to take it as it "
+            "is."
+        )
+    return panel
+
+
+def _published(
+    path: Path, columns: dict[str, Any], duplicates: Duplicates
+) -> Callable[[], Observations] | None:
+    """Return what reads a dataset as its owners publish it, None where nobody knows the path."""
+    if columns["ids"] is not None or columns["value"] is not None:
+        return None
+    time = columns["time"]
+    if time is None and is_panel(path):
+        return lambda: read_panel(path, repeats=duplicates).observations
+    found = registry.recognised("ratings", path)
+    if found is None and path.is_file() and movielens.is_movielens(path):
+        found = movielens.read
+    if found is None:
+        return None
+    reader = found
+
+    def read_ratings() -> Observations:
+        ratings: Observations = reader(path, time=time, duplicates=duplicates)
+        return ratings
+
+    return read_ratings
 
 
 def _format_of(path: Path, format: Format | None) -> Format:
@@ -174,3 +249,21 @@ def _read_parquet(path: Path, columns: dict[str, Any], duplicates: Duplicates) -
     table = read_parquet(path, choose)
     time = table.column(timed[0]) if timed else None
     return observe(table.select(chosen), duplicates=duplicates, time=time)
+
+
+def _parquet_cells(path: Path, ids: Sequence[Ids], time: str | None) -> Cells:
+    names = [mode.name for mode in ids]
+
+    def choose(found: list[str]) -> list[str]:
+        places = find_ids(found, names)
+        if places is None:
+            raise DataError(f"The columns {listed(names)} are needed; it has {listed(found)}.")
+        return [found[k] for k in places] + ([time] if time is not None and time in found else [])
+
+    table = read_parquet(path, choose)
+    columns = [
+        [typed(entry, mode) for entry in column.to_pylist()]
+        for column, mode in zip(table.columns, ids, strict=False)
+    ]
+    timed = table.num_columns > len(names)
+    return columns, check_seconds(table[time], table.num_rows) if timed else None

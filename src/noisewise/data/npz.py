@@ -30,11 +30,14 @@ from numpy.typing import NDArray
 from noisewise.data.columns import choose_columns
 from noisewise.data.ids import Codes, Ids
 from noisewise.data.observations import Duplicates, Observations, assemble
+from noisewise.data.panel import Coordinates, Panel
 from noisewise.data.reader import check_unpacked, most_unpacked
 from noisewise.data.tables import check_values
 from noisewise.data.timestamps import check_seconds, to_seconds
 from noisewise.errors import DataError, listed, shortened
 
+_EARTH = 6_371_000.0  # metres
+_CHARING_CROSS = 51.5074, -0.1278  # where distances in London are measured from
 _SUFFIX = ".npy"
 _HEADER = 2**14  # bytes; numpy itself refuses headers that are longer than 10,000
 _PIECE = 2**20  # bytes to unpack at a time
@@ -290,3 +293,52 @@ def _scaled(values: NDArray[Any], layout: _Arrays, scale: Any) -> NDArray[Any]:
         raise DataError(f"Array {layout.value!r} must hold numbers; got {values.dtype}.")
     with np.errstate(over="ignore", invalid="ignore"):  # what is not finite is refused later
         return np.asarray(values * scale)
+
+
+def read_npz_panel(path: Path, duplicates: Duplicates) -> Panel:
+    """Read an npz file of sensors."""
+    seen = read_npz(path, duplicates=duplicates)
+    if seen.names != ("location", "sensor", "time"):
+        raise DataError(f"Expected sensors; got observations of {', '.join(seen.names)}.")
+    with open_npz(path) as archive:
+        steps = steps_of_time(archive)
+        if steps is None:
+            raise DataError(
+                "How long is a step of time? The file needs an array time_origin such as "
+                "'1993-01-01 (days)', or epoch0."
+            )
+        return Panel(seen, _places(archive), steps.seconds)
+
+
+def _places(archive: Archive) -> Coordinates | None:
+    key = next((key for key in ("coords_xy_m", "coords_latlon") if key in archive.files), None)
+    label = next((label for label in ("mote_id", "site_code") if label in archive.files), None)
+    if key is None or label is None:
+        return None
+    labels, places = archive.column(label), archive.array(key)
+    if places.shape != (len(labels), 2) or places.dtype.kind not in "iuf":
+        raise DataError(
+            f"{key} needs two numbers for each of {len(labels)} {label}; got {places.dtype} of "
+            f"shape {places.shape}."
+        )
+    rows = zip(labels.tolist(), places.tolist(), strict=True)
+    known = {place: pair for place, pair in rows if np.isfinite(pair).all()}
+    if key == "coords_latlon":
+        return {place: from_degrees(*pair) for place, pair in known.items()}
+    return {place: (x, y) for place, (x, y) in known.items()}
+
+
+def from_degrees(latitude: float, longitude: float) -> tuple[float, float]:
+    """Turn degrees into metres east and north of Charing Cross, right to a metre in ten kilometres.
+
+    Examples
+    --------
+    >>> x, y = from_degrees(51.5226, -0.1546)  # Marylebone Road
+    >>> round(x), round(y)
+    (-1855, 1690)
+    """
+    if not (abs(latitude) <= 90 and abs(longitude) <= 360):
+        raise DataError(f"A place has a latitude and a longitude; got {latitude}, {longitude}.")
+    north, east = np.radians(np.subtract((latitude, longitude), _CHARING_CROSS))
+    parallel = _EARTH * np.cos(np.radians(_CHARING_CROSS[0]))
+    return float(parallel * east), float(_EARTH * north)

@@ -7,23 +7,94 @@ same type of sensor (temperature, humidity, ...) have units and habits in common
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
-from typing import Any, NamedTuple
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
 from noisewise.data.ids import Codes, Ids
 from noisewise.data.lookup import encode_ids, id_columns
+from noisewise.data.observations import Observations
 from noisewise.data.tables import check_ids
-from noisewise.data.timestamps import read_stamps
-from noisewise.errors import DataError, SettingError, too_coarse
+from noisewise.data.timestamps import checked_stamps, read_stamps
+from noisewise.errors import DataError, SettingError, brief, too_coarse
 
-SENSOR = "sensor"  # what the mode that is the type of sensor is called, as a rule
+LOCATION, SENSOR, TIME = 0, 1, 2  # the modes of a panel
 FLOOR = 1e-12  # the variance of what is constant, as a share of its square
 
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
+Coordinates: TypeAlias = dict[Any, tuple[float, float]]
+
+
+@dataclass(frozen=True, eq=False)
+class Panel:
+    """Readings of sensors over time: what was measured where, by which sensor, and when.
+
+    Attributes
+    ----------
+    observations : Observations
+        With the modes location, sensor and time, in this order. The ids of time are numbers that
+        count steps of equal length.
+    coordinates : dict or None
+        Where locations are: x and y in metres by the id of the location. A location that nobody
+        placed is not in it; None when no location is.
+    seconds : float
+        How long a step of the time ids is.
+    report : dict of int
+        What a reader left out, and how often: lines that are broken, readings that are repeated.
+
+    Examples
+    --------
+    >>> from noisewise.data import observe
+    >>> seen = observe([("hall", "heat", 7, 20.5), ("hall", "heat", 9, 21.0)])
+    >>> Panel(seen, {"hall": (0.0, 2.5)}, seconds=60.0).elapsed()
+    array([  0., 120.])
+    """
+
+    observations: Observations
+    coordinates: Coordinates | None
+    seconds: float
+    report: dict[str, int] = field(default_factory=dict)
+
+    __repr__ = brief
+
+    def __post_init__(self) -> None:
+        _check_modes(self.observations)
+        times = self.observations.ids[TIME].labels.tolist()
+        strange = [id for id in times if not isinstance(id, int | float)]
+        if strange:
+            raise DataError(
+                f"The ids of time must be numbers that count steps; got {strange[0]!r}: number the "
+                "dates in days or seconds."
+            )
+        if not self.seconds > 0:
+            raise DataError(f"seconds must be above 0; got {self.seconds}.")
+
+    def elapsed(self) -> Floats:
+        """Return the seconds from the first time id to each of the others, by row number."""
+        times = self.observations.ids[TIME].labels.astype(np.float64)
+        return np.asarray((times - times.min()) * self.seconds)
+
+    @classmethod
+    def of(cls, observations: Observations) -> Panel:
+        """Take a table of location, sensor and time, in this order, for readings of sensors.
+
+        Times are numbers, then taken to be seconds, or dates.
+        """
+        _check_modes(observations)
+        known = observations.ids[TIME]
+        stamps, places = Ids.encode(checked_stamps(known)[0], known.name)
+        codes = (*observations.codes[:TIME], places[observations.codes[TIME]])
+        ids = (*observations.ids[:TIME], stamps)
+        return cls(Observations(codes, observations.values, ids), None, seconds=1.0)
+
+
+def _check_modes(observations: Observations) -> None:
+    if observations.n_modes != TIME + 1:
+        found = ", ".join(observations.names)
+        raise DataError(f"Expected the modes location, sensor and time; got {found}.")
 
 
 class Units(NamedTuple):
@@ -146,7 +217,7 @@ def sensor_modes(
     if group is None or (group == "auto" and len(others) == 1):
         return number, None
     if group == "auto":
-        return number, min(others, key=lambda mode: (ids[mode].name != SENSOR, len(ids[mode])))
+        return number, min(others, key=lambda mode: (ids[mode].name != "sensor", len(ids[mode])))
     kind = mode_number(group, ids, "group")
     if kind == number:
         raise SettingError(f"group must be another mode than time; got {group!r} for both.")

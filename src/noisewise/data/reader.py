@@ -13,7 +13,6 @@ import csv
 import gzip
 import io
 import itertools
-import math
 import os
 import re
 import zlib
@@ -281,16 +280,6 @@ def _is_utf8(line: bytes) -> bool:
     return True
 
 
-def first_line(path: Path) -> str:
-    """Return the beginning of a file's first line, to see what it is; "" if it cannot be read."""
-    try:
-        with gzip.open(path) if path.suffix == ".gz" else path.open("rb") as file:
-            text = file.readline(500).decode("utf-8-sig", "replace")
-    except (gzip.BadGzipFile, EOFError, zlib.error):
-        return ""  # whoever reads it for good will say what is wrong
-    return next(iter(text.splitlines()), "")
-
-
 def join(parts: list[NDArray[Any]], dtype: type) -> NDArray[Any]:
     """Return a column that was read in parts; the parts are gone then."""
     joined = np.concatenate([np.empty(0, dtype), *parts])
@@ -317,28 +306,6 @@ def to_float(text: str) -> float:
     if "_" in text or not text.isascii():
         raise ValueError(f"{text[:60]!r} has an underscore, or digits that are not 0 to 9")
     return float(text)
-
-
-def to_int(text: str) -> int:
-    """Return the integer of at most 18 digits that a text is; raise ``ValueError`` if it is none.
-
-    Examples
-    --------
-    >>> to_int("007")
-    7
-    """
-    digits = text.removeprefix("-")
-    if not (digits.isascii() and digits.isdigit() and len(digits) <= 18):
-        raise ValueError(f"{text[:60]!r} is not an integer of at most 18 digits")
-    return int(text)
-
-
-def finite_pair(first: str, second: str) -> tuple[float, float]:
-    """Return two numbers; raise ``ValueError`` unless both are finite."""
-    pair = to_float(first), to_float(second)
-    if not all(map(math.isfinite, pair)):
-        raise ValueError(f"{first[:60]!r} or {second[:60]!r} is not finite")
-    return pair
 
 
 def most_unpacked(path: Path) -> int:

@@ -21,10 +21,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from noisewise import metrics
-from noisewise.data import Ids, Observations
-from noisewise.data.sensor_data import SENSOR, TIME, SensorData
-from noisewise.data.timestamps import checked_stamps
-from noisewise.errors import DataError, SettingError
+from noisewise.data import Observations
+from noisewise.data.panel import SENSOR, TIME, Panel
+from noisewise.errors import SettingError
 from noisewise.evaluation.comparison import Result
 from noisewise.evaluation.records import data_of, measure
 from noisewise.splits import Split, block_split, share_split
@@ -37,7 +36,7 @@ Floats = NDArray[np.float64]
 
 
 def evaluate(
-    data: SensorData,
+    data: Panel,
     build_model: Callable[[int], Any],
     *,
     protocol: str = "cells",
@@ -54,7 +53,7 @@ def evaluate(
 
     Parameters
     ----------
-    data : SensorData
+    data : Panel
         All observations.
     build_model : callable
         Makes a new model from a seed. A model has ``fit(observations, validation=observations)``,
@@ -110,21 +109,6 @@ def protocol_of(kind: str, share: float, outage: float | None = None) -> dict[st
     return {"kind": kind, "share": share, "outage_seconds": outage}
 
 
-def as_sensors(observations: Observations) -> SensorData:
-    """Take a table of location, sensor and time, in this order, for readings of sensors.
-
-    Times are numbers, then taken to be seconds, or dates.
-    """
-    if observations.n_modes != TIME + 1:
-        found = ", ".join(observations.names)
-        raise DataError(f"Expected the modes location, sensor and time; got {found}.")
-    known = observations.ids[TIME]
-    stamps, places = Ids.encode(checked_stamps(known)[0], known.name)
-    codes = (*observations.codes[:TIME], places[observations.codes[TIME]])
-    ids = (*observations.ids[:TIME], stamps)
-    return SensorData(Observations(codes, observations.values, ids), None, seconds=1.0)
-
-
 class Units(NamedTuple):
     """Mean and std of each sensor type over all observed cells of a dataset."""
 
@@ -132,7 +116,7 @@ class Units(NamedTuple):
     std: Floats
 
     @classmethod
-    def of(cls, data: SensorData) -> Units:
+    def of(cls, data: Panel) -> Units:
         """Measure them; a type that always reads the same keeps its own unit."""
         seen = data.observations
         kind, size = seen.codes[SENSOR], seen.shape[SENSOR]
@@ -176,7 +160,7 @@ def trimmed_mean(values: Floats, share: float = TRIM) -> float:
     return float(np.sort(values)[: len(values) - int(share * len(values) + 1e-6)].mean())
 
 
-def split_of(data: SensorData, share: float, outage: float | None, seed: int) -> Split:
+def split_of(data: Panel, share: float, outage: float | None, seed: int) -> Split:
     """Return a split into cells, or into blocks where there is an outage."""
     seen = data.observations
     if outage is None:

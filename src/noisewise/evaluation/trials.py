@@ -16,7 +16,7 @@ import numpy as np
 
 from noisewise import metrics, registry
 from noisewise.data import Observations
-from noisewise.data.sensor_data import SensorData
+from noisewise.data.panel import Panel
 from noisewise.errors import DivergedError
 from noisewise.evaluation import ratings, sensors
 from noisewise.evaluation.ranges import Settings
@@ -91,7 +91,7 @@ def rating_task(observations: Observations, *, protocol: str = "random", seed: i
 
 
 def sensor_task(
-    data: SensorData,
+    data: Panel,
     *,
     protocol: str = "cells",
     share: float | None = None,
@@ -102,7 +102,7 @@ def sensor_task(
 
     Parameters
     ----------
-    data : SensorData
+    data : Panel
         All readings, and where they were taken.
     protocol : {"cells", "blocks"}
         As for `noisewise.evaluation.sensors.evaluate`.

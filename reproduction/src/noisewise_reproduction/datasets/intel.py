@@ -24,17 +24,12 @@ from pathlib import Path
 
 import numpy as np
 
+from noisewise.data.files import Repeats
 from noisewise.data.ids import Ids
-from noisewise.data.reader import (
-    finite_pair,
-    first_line,
-    named_errors,
-    text_lines,
-    to_float,
-    to_int,
-)
-from noisewise.data.sensor_data import Coordinates, Repeats, SensorData, gather
+from noisewise.data.panel import Coordinates, Panel
+from noisewise.data.reader import named_errors, text_lines, to_float
 from noisewise.errors import DataError
+from noisewise_reproduction.datasets.readings import finite_pair, first_line, gather, to_int
 
 SENSORS = ("temperature", "humidity", "light", "voltage")
 SECONDS = 30.0
@@ -62,7 +57,7 @@ def read(
     *,
     days: tuple[str, str] | None = None,
     repeats: Repeats = "first",
-) -> SensorData:
+) -> Panel:
     r"""Read the readings of the lab.
 
     Parameters
@@ -77,7 +72,7 @@ def read(
 
     Returns
     -------
-    SensorData
+    Panel
         Its report counts lines, broken_lines, unknown_motes, missing_readings and
         repeated_readings.
 
@@ -107,7 +102,7 @@ def read(
         return _read(file, days, repeats)
 
 
-def _read(file: Path, days: tuple[str, str] | None, repeats: Repeats) -> SensorData:
+def _read(file: Path, days: tuple[str, str] | None, repeats: Repeats) -> Panel:
     motes, epochs, numbers = array("q"), array("q"), array("d")
     lines = broken = unknown = 0
     for line in text_lines(file):
@@ -147,7 +142,7 @@ def _read(file: Path, days: tuple[str, str] | None, repeats: Repeats) -> SensorD
         "missing_readings": table.size - len(row),
         "repeated_readings": repeated,
     }
-    return SensorData(seen, _coordinates(file.parent / "mote_locs.txt"), SECONDS, report)
+    return Panel(seen, _coordinates(file.parent / "mote_locs.txt"), SECONDS, report)
 
 
 def _reading(text: str) -> float:

@@ -24,17 +24,13 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from noisewise.data.files import Repeats
 from noisewise.data.ids import Codes, Ids
-from noisewise.data.reader import (
-    csv_rows,
-    finite_pair,
-    first_line,
-    named_errors,
-    text_lines,
-    to_float,
-)
-from noisewise.data.sensor_data import Coordinates, Repeats, SensorData, from_degrees, gather
+from noisewise.data.npz import from_degrees
+from noisewise.data.panel import Coordinates, Panel
+from noisewise.data.reader import csv_rows, named_errors, text_lines, to_float
 from noisewise.errors import DataError, shortened
+from noisewise_reproduction.datasets.readings import finite_pair, first_line, gather
 
 DAY, HOUR = 86_400.0, 3_600.0
 
@@ -53,7 +49,7 @@ def recognise(path: Path) -> bool:
     return bool(find(path))
 
 
-def read(path: str | PathLike[str], *, repeats: Repeats = "first") -> SensorData:
+def read(path: str | PathLike[str], *, repeats: Repeats = "first") -> Panel:
     r"""Read the readings of sites.
 
     Parameters
@@ -65,7 +61,7 @@ def read(path: str | PathLike[str], *, repeats: Repeats = "first") -> SensorData
 
     Returns
     -------
-    SensorData
+    Panel
         Sites and species are numbered in alphabetical order. The report counts lines,
         broken_lines, missing_readings and repeated_readings.
 
@@ -135,7 +131,7 @@ class _Readings:
                 self.hour.append(hour)
                 self.value.append(value)
 
-    def gather(self, coordinates: Coordinates | None, repeats: Repeats) -> SensorData:
+    def gather(self, coordinates: Coordinates | None, repeats: Repeats) -> Panel:
         """Put the readings together."""
         time, seconds = np.array(self.hour, dtype=np.int64), HOUR
         if not np.any(time % 24):
@@ -153,7 +149,7 @@ class _Readings:
             "missing_readings": self.missing,
             "repeated_readings": repeated,
         }
-        return SensorData(seen, coordinates, seconds, report)
+        return Panel(seen, coordinates, seconds, report)
 
 
 def _sorted(numbers: dict[str, int], column: array[int], name: str) -> tuple[Ids, Codes]:

@@ -10,7 +10,7 @@ name                   shape                 observed    what
 =====================  ====================  ==========  ========================================
 
 The London one has the size and the density of the tensor in the paper, which names neither sites
-nor days. ``noisewise.data.sensors.named`` makes either by its name.
+nor days. ``noisewise.data.files.named_panel`` makes either by its name.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from noisewise.data.files import read_panel
 from noisewise.data.ids import Ids
 from noisewise.data.observations import Observations
-from noisewise.data.sensor_data import LOCATION, TIME, SensorData
-from noisewise.data.sensors import read
+from noisewise.data.panel import LOCATION, TIME, Panel
 from noisewise.errors import DataError
 from noisewise_reproduction.datasets import intel, laqn
 
@@ -42,9 +42,9 @@ _DATES = "2004-03-03", "2004-03-09"  # a day more at both ends: clocks and epoch
 _SILENT = (5, 15)  # motes without a reading in these days
 
 
-def london(path: Path) -> SensorData:
+def london(path: Path) -> Panel:
     """Make ``london-paper-size``."""
-    data = read(path)
+    data = read_panel(path)
     if data.seconds != laqn.DAY:
         raise DataError(f"{path}: expected daily values; got one every {data.seconds:g} s.")
     days = np.arange(_LAST_DAY - _N_DAYS + 1, _LAST_DAY + 1)
@@ -54,10 +54,10 @@ def london(path: Path) -> SensorData:
     return _within(path, data, _cut(seen, ids, time), data.seconds)
 
 
-def intel_lab(path: Path) -> SensorData:
+def intel_lab(path: Path) -> Panel:
     """Make ``intel-2epoch``."""
     file = intel.find(path)
-    data = read(path) if file is None else intel.read(file, days=_DATES)
+    data = read_panel(path) if file is None else intel.read(file, days=_DATES)
     if data.seconds != intel.SECONDS:
         raise DataError(f"{path}: expected epochs of the lab; got steps of {data.seconds:g} s.")
     motes = np.setdiff1d(np.arange(1, intel.N_MOTES + 1), _SILENT)
@@ -84,11 +84,11 @@ def _cut(seen: Observations, ids: tuple[Ids, ...], time: NDArray[np.int64]) -> O
     return Observations(tuple(column[first] for column in codes), seen.values[first], ids)
 
 
-def _within(path: Path, data: SensorData, seen: Observations, seconds: float) -> SensorData:
+def _within(path: Path, data: Panel, seen: Observations, seconds: float) -> Panel:
     if not len(seen):
         raise DataError(f"{path}: none of its readings is of the locations and days of this name.")
     places = data.coordinates
     if places is not None:
         kept = set(seen.ids[LOCATION].labels.tolist())
         places = {place: xy for place, xy in places.items() if place in kept}
-    return SensorData(seen, places, seconds, data.report)
+    return Panel(seen, places, seconds, data.report)

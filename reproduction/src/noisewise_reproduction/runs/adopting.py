@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from noisewise.data.sensor_data import TIME
+from noisewise.data.panel import TIME
 from noisewise.errors import DataError
 from noisewise.evaluation.records import read_results
 from noisewise_reproduction.runs.run import NEUTRAL, Cell, Store

@@ -26,9 +26,8 @@ import numpy as np
 
 from noisewise import storage
 from noisewise.data import Observations
-from noisewise.data.panel import Units
-from noisewise.data.sensor_data import SENSOR, SensorData
-from noisewise.data.sensors import named
+from noisewise.data.files import named_panel
+from noisewise.data.panel import SENSOR, Panel, Units
 from noisewise.errors import DivergedError
 from noisewise.evaluation.records import as_json, where_and_when
 from noisewise.models.deviation import DTF, PTF, DeviationFactorizer
@@ -62,7 +61,7 @@ SPLITS = 5
 Parts = tuple[Observations, Observations]
 
 
-def parts(data: SensorData, share: float, seed: int) -> Parts:
+def parts(data: Panel, share: float, seed: int) -> Parts:
     """Return training and validation part of a split, in units of each type of sensor."""
     seen = data.observations
     split = share_split(seen.shape, seen.codes, share, seed)
@@ -77,7 +76,7 @@ def parts(data: SensorData, share: float, seed: int) -> Parts:
     return standardised(train), standardised(validation)
 
 
-def tasks_of(data: dict[str, SensorData], seed: int) -> dict[str, Parts]:
+def tasks_of(data: dict[str, Panel], seed: int) -> dict[str, Parts]:
     """Return the parts of every task in a split, by name."""
     return {f"{name} {share:.0%}": parts(data[name], share, seed) for name, share in TASKS}
 
@@ -118,7 +117,7 @@ def main() -> None:
     parser.add_argument("--json", type=Path, required=True)
     given = parser.parse_args()
     paths = {"london-paper-size": given.london, "intel-2epoch": given.intel}
-    data = {name: named(name, path) for name, path in paths.items()}
+    data = {name: named_panel(name, path) for name, path in paths.items()}
     tasks = tasks_of(data, seed=0)
     done = json.loads(given.json.read_text())["trials"] if given.json.exists() else {}
 

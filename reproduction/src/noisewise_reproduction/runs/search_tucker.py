@@ -21,7 +21,7 @@ from unittest import mock
 import numpy as np
 
 from noisewise import storage
-from noisewise.data import Observations, sensors
+from noisewise.data import Observations, files
 from noisewise.evaluation.records import as_json, where_and_when
 from noisewise.progress import progress
 from noisewise.splits import share_split
@@ -80,7 +80,7 @@ def main() -> None:
     parser.add_argument("--trials", type=int, default=6)
     parser.add_argument("--json", type=Path, required=True)
     given = parser.parse_args()
-    observations = sensors.named(DATA, given.data).observations
+    observations = files.named_panel(DATA, given.data).observations
     trials: list[Trial] = (
         json.loads(given.json.read_text())["trials"] if given.json.exists() else []
     )

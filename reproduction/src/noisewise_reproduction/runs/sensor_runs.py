@@ -6,7 +6,7 @@ from functools import partial
 from typing import Any
 
 from noisewise import registry
-from noisewise.data.sensor_data import SENSOR, SensorData
+from noisewise.data.panel import SENSOR, Panel
 from noisewise.evaluation import records, sensors
 from noisewise_reproduction.runs.plan import Chosen
 from noisewise_reproduction.runs.run import Cell, Numbers, defaults_of, settings_of
@@ -64,7 +64,7 @@ def judged(
     n_jobs: int,
 ) -> Numbers:
     """Measure a sensor cell: its "scores"."""
-    data: SensorData = source.sensors()
+    data: Panel = source.sensors()
 
     def make(seed: int) -> Any:
         return registry.build(

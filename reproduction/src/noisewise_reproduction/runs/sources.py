@@ -10,8 +10,8 @@ from typing import Any, Literal
 import numpy as np
 
 from noisewise.data import Ids, Observations, files
-from noisewise.data.sensor_data import TIME, SensorData
-from noisewise.data.sensors import named
+from noisewise.data.files import named_panel
+from noisewise.data.panel import TIME, Panel
 from noisewise.errors import DataError
 
 Kind = Literal["ratings", "sensors"]
@@ -48,7 +48,7 @@ class Source:
         return FILES[self.name][0]
 
     def load(self) -> Any:
-        """Return Observations with their time, or SensorData; read once in every process."""
+        """Return Observations with their time, or Panel; read once in every process."""
         return _loaded(self)
 
     def ratings(self) -> Observations:
@@ -56,9 +56,9 @@ class Source:
         seen: Observations = self.load()
         return seen
 
-    def sensors(self) -> SensorData:
+    def sensors(self) -> Panel:
         """Return the readings."""
-        data: SensorData = self.load()
+        data: Panel = self.load()
         return data
 
     @property
@@ -88,7 +88,7 @@ def find(folder: str | Path, times: int | None = None) -> dict[str, Source]:
     return found
 
 
-def busiest(data: SensorData, times: int) -> SensorData:
+def busiest(data: Panel, times: int) -> Panel:
     """Cut a tensor to the stretch of so many times that has the most readings."""
     seen = data.observations
     code, labels = seen.codes[TIME], seen.ids[TIME].labels
@@ -99,14 +99,12 @@ def busiest(data: SensorData, times: int) -> SensorData:
     part = seen.take((code >= start) & (code < start + times))
     ids = (*seen.ids[:TIME], Ids(labels[start : start + times], seen.ids[TIME].name))
     codes = (*part.codes[:TIME], (part.codes[TIME] - start).astype(np.int32))
-    return SensorData(
-        Observations(codes, part.values, ids), data.coordinates, data.seconds, data.report
-    )
+    return Panel(Observations(codes, part.values, ids), data.coordinates, data.seconds, data.report)
 
 
 @lru_cache(maxsize=len(FILES))
-def _loaded(source: Source) -> Observations | SensorData:
+def _loaded(source: Source) -> Observations | Panel:
     if source.kind == "ratings":
         return files.read(source.path, time="timestamp")
-    data = named(source.name, source.path)
+    data = named_panel(source.name, source.path)
     return data if source.times is None else busiest(data, source.times)
