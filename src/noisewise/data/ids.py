@@ -52,20 +52,6 @@ class Ids:
         """Give each id of a column its row number.
 
         Integers and floats are numbered in sorted order, all else in order of appearance.
-
-        Parameters
-        ----------
-        column : 1-d array, series or sequence
-            One id per observation.
-        name : str
-            What the ids stand for.
-
-        Returns
-        -------
-        ids : Ids
-            The distinct ids.
-        codes : ndarray of int32
-            The row number of each entry of `column`.
         """
         column = check_ids(column, name)
         if isinstance(column, list):
@@ -79,34 +65,11 @@ class Ids:
         return cls(as_objects(labels.tolist()), name), inverse.astype(np.int32)
 
     def lookup(self, column: Any) -> Codes:
-        """Return the row number of each id, -1 where it is unknown.
-
-        Parameters
-        ----------
-        column : 1-d array, series or sequence
-            Ids, known or not.
-
-        Returns
-        -------
-        ndarray of int32
-            One row number per entry of `column`.
-        """
+        """Return the row number of each id, -1 where it is unknown."""
         return self._lookup(check_ids(column, self.name))
 
     def extend(self, column: Any) -> tuple[Ids, Codes]:
         """Give each id of a column its row number; known ids keep theirs, new ones are appended.
-
-        Parameters
-        ----------
-        column : 1-d array, series or sequence
-            Ids, known or not.
-
-        Returns
-        -------
-        ids : Ids
-            The known ids, then the new ones.
-        codes : ndarray of int32
-            The row number of each entry of `column`.
 
         Examples
         --------

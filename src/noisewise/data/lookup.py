@@ -30,18 +30,6 @@ def encode_ids(X: Any, ids: Sequence[Ids]) -> tuple[Codes, ...]:
     The columns of a frame are found by their names, in any order, and columns with other names are
     left out. Those of a table without names go by position.
 
-    Parameters
-    ----------
-    X : table of ids, sparse matrix or Observations
-        As for `observe`, without values.
-    ids : sequence of Ids
-        The known ids of each mode.
-
-    Returns
-    -------
-    tuple of ndarray of int32
-        For each mode, one row number per row of `X`.
-
     Examples
     --------
     >>> from noisewise.data import observe
@@ -56,19 +44,7 @@ def encode_ids(X: Any, ids: Sequence[Ids]) -> tuple[Codes, ...]:
 
 
 def id_columns(X: Any, ids: Sequence[Ids]) -> list[Column]:
-    """Return the id columns of a table, in the order of known modes.
-
-    Parameters
-    ----------
-    X : table of ids, sparse matrix or Observations
-        As for `observe`, without values.
-    ids : sequence of Ids
-        The known ids of each mode; columns are found as `encode_ids` finds them.
-
-    Returns
-    -------
-    list of Column
-        The name and the entries of each.
+    """Return the id columns of a table, found as `encode_ids` finds them, in the order of the ids.
 
     Examples
     --------
@@ -86,22 +62,10 @@ def id_columns(X: Any, ids: Sequence[Ids]) -> list[Column]:
 def encode_cells(
     X: Any, ids: Sequence[Ids], time: str | int
 ) -> tuple[tuple[Codes, ...], NDArray[Any] | None]:
-    """Return the row numbers of a table of ids, and its times where it has any.
+    """Return the row numbers of a table of ids, and its times where it has any, as unix seconds.
 
-    Parameters
-    ----------
-    X : table of ids and maybe times, or Observations
-        As for `encode_ids`.
-    ids : sequence of Ids
-        The known ids of each mode.
-    time : str or int
-        Name or number of the column that holds times, if there is one; in a table without names, it
-        is the last of one column more than there are ids.
-
-    Returns
-    -------
-    codes, time
-        As from `encode_ids`, and unix seconds or None.
+    ``time`` is the name or number of the column that holds times, if there is one; in a table
+    without names, it is the last of one column more than there are ids.
 
     Examples
     --------
@@ -124,16 +88,8 @@ def warn_of_unknown(
 ) -> None:
     """Warn where so many ids are unknown that they are hardly those that were meant.
 
-    Parameters
-    ----------
-    X : table of ids or Observations
-        What was asked for.
-    ids : sequence of Ids
-        The known ids of each mode.
-    unseen : ndarray of bool
-        Which rows have an id that was never trained on.
-    but : sequence of int
-        Modes in which an unknown id is normal, such as time.
+    ``unseen`` tells which rows of X have an id that was never trained on; ``but`` has modes in
+    which an unknown id is normal, such as time.
     """
     if not len(unseen) or unseen.mean() <= MOST:
         return

@@ -30,16 +30,8 @@ Duplicates: TypeAlias = Literal["error", "last", "mean"]
 class Observations:
     """Checked observations as plain arrays.
 
-    Parameters
-    ----------
-    codes : tuple of ndarray of int32
-        For each mode, the row number of every observation.
-    values : ndarray of float32 or float64
-        What was observed.
-    ids : tuple of Ids
-        For each mode, the ids that the row numbers stand for.
-    time : ndarray of int64 or float64, optional
-        When it was observed, in unix seconds.
+    ``codes`` has for each mode the row number of every observation, ``ids`` the ids that the row
+    numbers stand for; ``values`` is what was observed, ``time`` when, in unix seconds.
 
     Examples
     --------
@@ -79,35 +71,13 @@ class Observations:
         return self.values.nbytes + sum(codes.nbytes for codes in self.codes)
 
     def take(self, index: NDArray[Any] | slice) -> Observations:
-        """Return some of the observations, with the same ids.
-
-        Parameters
-        ----------
-        index : array of int or bool, or slice
-            Which observations.
-
-        Returns
-        -------
-        Observations
-            In the order of `index`.
-        """
+        """Return some of the observations, by an array or a slice; with the same ids."""
         codes = tuple(codes[index] for codes in self.codes)
         time = None if self.time is None else self.time[index]
         return Observations(codes, self.values[index], self.ids, time)
 
     def decode(self, index: Any = slice(None)) -> list[tuple[Any, ...]]:
-        """Return the ids of observations as they were given.
-
-        Parameters
-        ----------
-        index : array of int or bool, or slice
-            Which observations; all of them by default.
-
-        Returns
-        -------
-        list of tuple
-            For each observation its id in every mode.
-        """
+        """Return the ids of observations as they were given, a tuple for each."""
         modes = zip(self.ids, self.codes, strict=True)
         return list(zip(*(ids.labels[codes[index]].tolist() for ids, codes in modes), strict=True))
 
@@ -144,11 +114,6 @@ def observe(
         enough then. The columns of a frame are found by the names of these ids, and others are left
         out.
 
-    Returns
-    -------
-    Observations
-        In the order of the rows of `X`.
-
     Notes
     -----
     Columns of a frame are found by their usual names, as `noisewise.read` finds them: a user and an
@@ -156,13 +121,11 @@ def observe(
     timestamp, time or date, which is left out unless `time` names it. Where there is no user and
     item, every column is an id, but for the value: the column with such a name if it is the last,
     else the last. With `y`, a column beside user and item that is named like a value is left out,
-    and one with any other name is a mode more. Where names leave a doubt, this raises.
-
-    In a table without names all columns are ids, but for the last, without `y`.
+    and one with any other name is a mode more. Where names leave a doubt, this raises. In a table
+    without names all columns are ids, but for the last, without `y`.
 
     Examples
     --------
-    >>> import numpy as np
     >>> observe(np.array([[7, 1], [7, 2], [9, 1]]), [4.5, 3.0, 5.0])
     Observations(3 of 2 user x 2 item)
     """
@@ -171,6 +134,12 @@ def observe(
         if y is not None or not (time is None or isinstance(time, str | int)):
             raise DataError("Observations hold their values and times; leave out y and time.")
         return X if ids is None else _renumber(X, ids)
+    return _observed_table(X, y, duplicates, time, ids)
+
+
+def _observed_table(
+    X: Any, y: Any, duplicates: Duplicates, time: Any, ids: Sequence[Ids] | None
+) -> Observations:
     if scipy.sparse.issparse(X) and y is not None:
         raise DataError("A sparse matrix X holds the values itself; leave out y.")
     place = time if isinstance(time, str | int) else None
@@ -180,8 +149,7 @@ def observe(
         wanted = [known.name for known in ids]
         columns, value, seconds = known_parts(X, wanted, with_value=y is None, time=place)
     time = time if place is None else seconds
-    if value is None:
-        value = Column("y", y)
+    value = Column("y", y) if value is None else value
     n_rows = len(columns[0].entries) if columns else len(X)
     values = None if y is None else check_values(y, "y")
     if len(columns) < 2:
@@ -223,29 +191,10 @@ def assemble(
     at_least: int = 2,
     place: Callable[[int, int], str] = "rows {} and {}".format,
 ) -> Observations:
-    """Put observations together from checked columns; settle duplicated cells.
+    """Put observations together from checked columns, and merge those of the same cell.
 
-    Parameters
-    ----------
-    codes : sequence of ndarray of int32
-        For each mode, the row number of every observation.
-    values : ndarray of float32 or float64
-        Finite values.
-    ids : sequence of Ids
-        For each mode, the ids that the row numbers stand for.
-    time : ndarray, optional
-        Unix seconds.
-    duplicates : {"error", "last", "mean"}
-        As for `observe`.
-    at_least : int
-        The smallest number of observations to accept, 1 or 2.
-    place : callable
-        Says in words where two observations are, for the error about duplicates.
-
-    Returns
-    -------
-    Observations
-        No cell twice.
+    ``at_least`` observations are needed, 1 or 2; ``place`` says in words where two of them are, for
+    the error about duplicates.
     """
     seen = Observations(tuple(codes), values, tuple(ids), time)
     if not len(seen):
@@ -337,19 +286,7 @@ def check_duplicates(duplicates: str) -> None:
 
 
 def group_cells(codes: Sequence[NDArray[np.int32]], shape: Sequence[int]) -> Groups | None:
-    """Group observations by cell.
-
-    Parameters
-    ----------
-    codes : sequence of ndarray of int32
-        For each mode, the row number of every observation; at least one observation.
-    shape : sequence of int
-        The number of rows in each mode.
-
-    Returns
-    -------
-    Groups or None
-        None when no cell occurs twice.
+    """Group one observation or more by cell; None when no cell occurs twice.
 
     Examples
     --------

@@ -40,12 +40,8 @@ class Column(NamedTuple):
 def take_apart(X: Any, *, with_value: bool = False) -> tuple[list[str] | None, list[Any]]:
     """Take a table apart.
 
-    Parameters
-    ----------
-    X : frame, 2-d array, list of rows or sparse matrix
-        The ids of a sparse matrix are the positions of its stored entries.
-    with_value : bool
-        Whether to return the stored entries of a sparse matrix, too, as the last column.
+    The ids of a sparse matrix are the positions of its stored entries, which come as the last
+    column ``with_value``.
 
     Returns
     -------
@@ -82,17 +78,7 @@ def _text_names(frame: Any) -> list[str] | None:
 def check_ids(column: Any, name: str) -> NDArray[Any] | list[Any]:
     """Return ids as an int64 array, a float64 array, or a list of hashable objects; none missing.
 
-    Parameters
-    ----------
-    column : 1-d array, series or sequence
-        The ids.
-    name : str
-        What errors call the column.
-
-    Returns
-    -------
-    ndarray or list
-        The same ids.
+    ``name`` is what errors call the column.
     """
     column = _from_frame(column)
     if isinstance(column, nw.Series):
@@ -130,17 +116,7 @@ def check_ids(column: Any, name: str) -> NDArray[Any] | list[Any]:
 def check_values(column: Any, name: str) -> NDArray[Any]:
     """Return values as finite float32, or as float64 where float32 is too coarse for them.
 
-    Parameters
-    ----------
-    column : 1-d array, series or sequence of numbers
-        The values.
-    name : str
-        What errors call the column.
-
-    Returns
-    -------
-    ndarray of float32 or float64
-        The values.
+    ``name`` is what errors call them.
     """
     column = _from_frame(column)
     if isinstance(column, nw.DataFrame):
