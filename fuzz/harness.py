@@ -73,12 +73,18 @@ class Target:
     valid: Sequence[bytes] = ()
 
 
+COMPILER = "numba/core/compiler"  # in a trace
+
+
 class Limits(NamedTuple):
     """What one input may take."""
 
     seconds: float = 2.0  # of computing
     waiting: float = 20.0  # seconds by the clock: a busy machine is not a finding
     memory: int = 2**30  # bytes on top of what an idle worker has
+
+
+COMPILING = Limits(seconds=60.0, waiting=300.0)
 
 
 class Result(NamedTuple):
@@ -95,6 +101,7 @@ class Chunk(NamedTuple):
 
     target: int
     items: Sequence[int | Path]
+    compiles: bool = False  # a kernel first: that takes its time, and is no fault of the input
 
 
 @dataclass
@@ -176,11 +183,13 @@ def _quiet() -> Any:
 class _Worker:
     """A process that runs chunks, as the parent sees it."""
 
-    def __init__(self, pool: _Pool, folder: Path) -> None:
+    def __init__(self, pool: _Pool, folder: Path, compiles: bool) -> None:
         folder.mkdir()
         self.folder = folder
         self.connection, theirs = FORK.Pipe()
-        args = (theirs, self.connection, folder, pool.targets, pool.seed, pool.limits)
+        limits = COMPILING if compiles else pool.limits
+        self.waiting = limits.waiting
+        args = (theirs, self.connection, folder, pool.targets, pool.seed, limits)
         self.process = FORK.Process(target=_work, args=args, daemon=True)
         self.process.start()
         theirs.close()
@@ -224,7 +233,7 @@ class _Pool:
             try:
                 while todo or workers:
                     while todo and len(workers) < jobs:
-                        workers.append(self._start(Path(folder)))
+                        workers.append(self._start(Path(folder), todo[0].compiles))
                         workers[-1].give(todo.popleft())
                     for worker in self._waited(workers):
                         self._listen(worker, workers, todo)
@@ -233,15 +242,15 @@ class _Pool:
                     worker.end()
         return self.report
 
-    def _start(self, folder: Path) -> _Worker:
+    def _start(self, folder: Path, compiles: bool) -> _Worker:
         self.started += 1
-        return _Worker(self, folder / str(self.started))
+        return _Worker(self, folder / str(self.started), compiles)
 
     def _waited(self, workers: list[_Worker]) -> list[_Worker]:
         """Workers that have something to say, or have been silent for too long."""
         ready = wait([worker.connection for worker in workers], timeout=1.0)
-        late = time.monotonic() - self.limits.waiting
-        return [w for w in workers if w.connection in ready or w.heard < late]
+        now = time.monotonic()
+        return [w for w in workers if w.connection in ready or now - w.heard > w.waiting]
 
     def _listen(self, worker: _Worker, workers: list[_Worker], todo: deque[Chunk]) -> None:
         chunk = worker.chunk
@@ -256,11 +265,16 @@ class _Pool:
             worker.done, worker.heard = worker.done + 1, time.monotonic()
             if worker.done < len(chunk.items):
                 return
-            if todo:
+            if todo and not (chunk.compiles or todo[0].compiles):
                 worker.give(todo.popleft())
                 return
         else:
-            self._count(worker, chunk, _death(worker))
+            death = _death(worker)
+            if death.outcome == "hang" and COMPILER in death.detail and not chunk.compiles:
+                again = [chunk.items[worker.done]]
+                todo.appendleft(Chunk(chunk.target, again, compiles=True))
+            else:
+                self._count(worker, chunk, death)
             rest = chunk.items[worker.done + 1 :]
             if rest:
                 todo.appendleft(Chunk(chunk.target, rest))

@@ -296,8 +296,9 @@ def to_floats(column: Sequence[str]) -> NDArray[np.float64]:
     [1.0, 2.5, 1000.0]
     """
     text = "".join(column)
-    to_number = float if text.isascii() and "_" not in text else to_float
-    return np.fromiter(map(to_number, column), np.float64, len(column))
+    if text.isascii() and text.isprintable() and "_" not in text:
+        return np.fromiter(map(float, column), np.float64, len(column))
+    return np.fromiter(map(to_float, column), np.float64, len(column))
 
 
 def to_float(text: str) -> float:
