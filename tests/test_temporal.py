@@ -409,7 +409,7 @@ def test_the_record_has_every_sweep(fitted):
     assert curve["epoch"] == list(range(1, 81))
     assert curve["train_rmse"][-1] < 0.7 * curve["train_rmse"][0]
     assert fitted.convergence_["predictions (median)"]["rhat"] < 1.3
-    assert {"length", "amplitude", "noise"} <= fitted.convergence_.keys()
+    assert {"timescale", "amplitude", "noise"} <= fitted.convergence_.keys()
 
 
 def test_a_rank_of_zero_leaves_biases_and_drift(cells):
@@ -492,8 +492,8 @@ def test_predict_refuses_what_is_no_table_of_ids(fitted):
 
 
 DAMAGE = {
-    "a length of zero": ("series.lengths", lambda t: 0 * t),
-    "too few series": ("series.amplitudes", lambda t: t[:, 1:]),
+    "a timescale of zero": ("draws.timescales", lambda t: 0 * t),
+    "too few series": ("draws.amplitudes", lambda t: t[:, 1:]),
     "observations in no order": ("codes", lambda t: t[:, ::-1].copy()),
     "observations that cannot be": ("codes", lambda t: t + 1000),
     "too few values": ("values", lambda t: t[1:]),

@@ -188,7 +188,7 @@ def noisy_series(model: TemporalFactorizer, *, n: int | None = 20, fewest: int =
     known = model.noise_by_series_
     eligible = np.flatnonzero(known["observations"] >= max(fewest, 1))
     known = {name: column[eligible] for name, column in known.items()}
-    grouping, units = model._arrangement.grouping, model._arrangement.units
+    grouping, units = model._encoder.grouping, model._encoder.units
     types = grouping.types[eligible]
     names = [ids.name for mode, ids in enumerate(model.ids_) if mode != grouping.time]
     stays = np.exp(-_usual_gap(model) / known["memory"])

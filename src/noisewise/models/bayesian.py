@@ -28,10 +28,11 @@ from noisewise.data import (
     warn_of_unknown,
 )
 from noisewise.engine.arrays import Codes, Floats, Moments, standardised
-from noisewise.engine.gibbs.data import Model
+from noisewise.engine.gibbs.chain import Chain, EvenSchedule, convergence
 from noisewise.engine.gibbs.fold_in import fold_in
-from noisewise.engine.gibbs.posterior import Posterior, Side
-from noisewise.engine.gibbs.sampler import Chain, Sampling, Schedule, convergence
+from noisewise.engine.gibbs.rating_posterior import RatingPosterior, Side
+from noisewise.engine.gibbs.sampler import RatingSampler
+from noisewise.engine.gibbs.spec import Spec
 from noisewise.engine.gibbs.storage import pack, unpack
 from noisewise.engine.threads import one_blas_thread
 from noisewise.engine.training import Callback, EpochInfo, Training, train
@@ -159,7 +160,7 @@ class BayesianFactorizer(Learner, Rowwise):
         either(number(above=0.0), None), "Write it after so many minutes.", default=5.0
     )
 
-    factors_: Posterior = learned("The draws that were kept.")
+    factors_: RatingPosterior = learned("The draws that were kept.")
     convergence_: dict[str, dict[str, float]] = learned(
         "Split R-hat and effective sample size of a few summaries, and of predictions."
     )
@@ -211,11 +212,11 @@ class BayesianFactorizer(Learner, Rowwise):
             value_range = range_of(self.value_range, observations)
         stages = [_stage(chain) for chain in range(self.chains)]
         checkpoints = self._checkpoints(stages, observations, len(observations), validation)
-        schedule = Schedule(self.sweeps, self.burn_in, -(-self.samples // self.chains))
-        done: list[Training[Chain]] = []
+        schedule = EvenSchedule(self.sweeps, self.burn_in, -(-self.samples // self.chains))
+        done: list[Training[Chain[Any]]] = []
         for chain in range(self.chains):
             sampling = prepare(
-                self._model(observations.n_modes, seed, chain), observations, validation,
+                self._spec(observations.n_modes, seed, chain), observations, validation,
                 value_range, schedule, self._threads(),
             )  # fmt: skip
             checkpoint = checkpoints.get(_stage(chain))
@@ -224,7 +225,7 @@ class BayesianFactorizer(Learner, Rowwise):
                 break
         check_draws(done, self.burn_in)
         chains = [run.state for run in done if run.state.n_kept]  # one cut short may have none
-        self.factors_ = sampling.pooled(chains)
+        self.factors_ = sampling.posterior(chains)
         self.ids_, self.value_range_, self.calibration_ = observations.ids, value_range, None
         names = list(sampling.summaries(chains[0].draw))
         self.convergence_ = convergence(chains, names, self.burn_in)
@@ -233,7 +234,7 @@ class BayesianFactorizer(Learner, Rowwise):
         self._note_columns(X)
         self.seconds_ = clock.perf_counter() - started
         if done[-1].interrupted:
-            many = self.chains * schedule.kept_by(self.sweeps)
+            many = self.chains * schedule.room
             interrupted(self, draws_worth(done, self.chains * self.sweeps, many))
         self._warn_unless_converged()
         for checkpoint in checkpoints.values():
@@ -298,24 +299,24 @@ class BayesianFactorizer(Learner, Rowwise):
         time = None if isinstance(X, Observations) else self.time
         return observe(X, y, duplicates="last", ids=self.ids_, time=time)
 
-    def _model(self, n_modes: int, seed: int, chain: int = 0) -> Model:
+    def _spec(self, n_modes: int, seed: int, chain: int = 0) -> Spec:
         rank = self.deviation_rank if self.deviation == "lowrank" else NOISE_RANK[self.deviation]
-        sets = n_modes == 2 if self.implicit == "auto" else bool(self.implicit)
-        return Model(self.rank, rank, self.likelihood, sets, self.time is not None, seed, chain)
+        implicit = n_modes == 2 if self.implicit == "auto" else bool(self.implicit)
+        return Spec(self.rank, rank, self.likelihood, implicit, self.time is not None, seed, chain)
 
     def _sampled(
         self,
-        sampling: Sampling,
+        sampling: RatingSampler,
         chain: int,
         checkpoint: Checkpoint | None,
         callbacks: Sequence[Callback],
-    ) -> Training[Chain]:
+    ) -> Training[Chain[Any]]:
         """Run one chain."""
 
-        def settled(info: EpochInfo, state: Chain) -> bool:
+        def settled(info: EpochInfo, state: Chain[Any]) -> bool:
             if self.tolerance is None or state.n_kept < FEWEST_DRAWS:
                 return False
-            return sampling.unsettled(state) < self.tolerance
+            return sampling.mean_error(state) < self.tolerance
 
         label = "sample" if self.chains == 1 else f"chain {chain + 1} of {self.chains}"
         with one_blas_thread():
@@ -355,7 +356,7 @@ class BayesianFactorizer(Learner, Rowwise):
 
     def _fold(self, mode: int, codes: Codes, values: Floats) -> Side:
         scale = self.factors_.scale
-        if not self.factors_.model.ordinal:
+        if not self.factors_.spec.ordinal:
             z = standardised(values, scale.location, scale.scale)
             return fold_in(self.factors_, mode, codes, z)
         places = np.searchsorted(scale.levels, values)
@@ -381,8 +382,8 @@ class BayesianFactorizer(Learner, Rowwise):
     def _unpack(self, path: str | Path, header: dict[str, Any], tensors: storage.Tensors) -> None:
         shape = tuple(map(len, self.ids_))
         entry = header["posterior"]
-        model = self._model(len(shape), storage.take_seed(path, entry))
-        self.factors_ = unpack(path, model, entry, tensors, shape)
+        spec = self._spec(len(shape), storage.take_seed(path, entry))
+        self.factors_ = unpack(path, spec, entry, tensors, shape)
         self.seen_ = Seen.unpack(path, tensors, shape) if "seen.starts" in tensors else None
         self.n_features_in_ = len(shape)
         self.learning_curve_ = dict(header["record"]["learning_curve"])
