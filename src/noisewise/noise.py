@@ -191,9 +191,7 @@ def noisy_series(model: TemporalFactorizer, *, n: int | None = 20, fewest: int =
     grouping, units = model._encoder.grouping, model._encoder.units
     types = grouping.types[eligible]
     names = [ids.name for mode, ids in enumerate(model.ids_) if mode != grouping.time]
-    stays = np.exp(-_usual_gap(model) / known["memory"])
-    white_std = np.sqrt(known["noise_std"] ** 2 + (1.0 - stays) * known["drift_std"] ** 2)
-    drift_std = np.sqrt(stays) * known["drift_std"]
+    white_std, drift_std = _white_and_drift(known, _usual_gap(model))
     scale = np.sqrt(units.variance[types])
     white, drift = (
         unusual(std / scale, types, known["observations"]) for std in (white_std, drift_std)
@@ -201,13 +199,9 @@ def noisy_series(model: TemporalFactorizer, *, n: int | None = 20, fewest: int =
     noise = np.hypot(np.maximum(white, 0.0), np.maximum(drift, 0.0))
     order = np.argsort(-noise, kind="stable")[:n]
     columns = {name: known[name] for name in names} | {
-        "noise": noise,
-        "white": white,
-        "drift": drift,
-        "white_std": white_std,
-        "drift_std": drift_std,
-        "observations": known["observations"],
-    }
+        "noise": noise, "white": white, "drift": drift, "white_std": white_std,
+        "drift_std": drift_std, "observations": known["observations"],
+    }  # fmt: skip
     return {name: column[order] for name, column in columns.items()}
 
 
@@ -296,6 +290,13 @@ def _check_many(n: int | None) -> None:
     """Raise unless so many rows can be listed; None lists all."""
     if n is not None and n < 1:
         raise SettingError(f"n must be 1 or more, or None for all; got {n!r}.")
+
+
+def _white_and_drift(known: Table, gap: float) -> tuple[npt.NDArray[Any], npt.NDArray[Any]]:
+    """Return the std of what is gone after a gap in time, and of what stays."""
+    stays = np.exp(-gap / known["memory"])
+    white = np.sqrt(known["noise_std"] ** 2 + (1.0 - stays) * known["drift_std"] ** 2)
+    return white, np.sqrt(stays) * known["drift_std"]
 
 
 def _spread(away: npt.NDArray[Any]) -> float:
