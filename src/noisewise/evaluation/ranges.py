@@ -1,0 +1,201 @@
+"""Ranges that settings are searched in: numbers between two ends, or a few choices.
+
+``ranges.toml`` has those of every model. A range is written alike there, in a file of tuning, and
+as words on the command line:
+
+=================================================  =============================
+TOML or JSON                                       words
+=================================================  =============================
+``{low = 0.001, high = 0.1, log = true}``          ``l2=0.001:0.1:log``
+``{low = 1, high = 6, int = true}``                ``warmup=1:6``
+``{choices = ["uniform", "distance"]}``            ``weights=uniform,distance``
+=================================================  =============================
+
+In words, numbers without a point make a range of whole numbers.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, fields
+from typing import Any
+
+import numpy as np
+
+from noisewise import registry
+from noisewise.errors import SettingError
+
+ROUNDING = 1e-9  # relative: far above what machines differ by, far below what matters
+
+Settings = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Numbers:
+    """Numbers from ``low`` to ``high``: evenly, or evenly on a log scale; all, or whole ones."""
+
+    low: float
+    high: float
+    log: bool = False
+    int: bool = False
+
+    def __post_init__(self) -> None:
+        ends = (self.low, self.high)
+        if not all(isinstance(end, int | float) and math.isfinite(end) for end in ends):
+            raise SettingError(f"A range has two finite numbers as its ends; got {ends}.")
+        if not self.low < self.high or (self.log and self.low <= 0):
+            least = "above 0, and " if self.log else ""
+            raise SettingError(f"The ends of a range must be {least}in order; got {ends}.")
+        if self.int and any(end != int(end) for end in ends):
+            raise SettingError(f"A range of whole numbers has whole ends; got {ends}.")
+
+    def draw(self, rng: np.random.Generator) -> float:
+        """Draw a number.
+
+        Examples
+        --------
+        >>> rng = np.random.default_rng(0)
+        >>> Numbers(1, 6, int=True).draw(rng), round(Numbers(0.01, 1.0, log=True).draw(rng), 3)
+        (6, 0.035)
+        """
+        if self.int and not self.log:
+            return int(rng.integers(int(self.low), int(self.high), endpoint=True))
+        if not self.log:
+            return float(rng.uniform(self.low, self.high))
+        beyond = self.high + 1 if self.int else self.high
+        drawn = math.exp(rng.uniform(math.log(self.low), math.log(beyond)))
+        return min(int(drawn), int(self.high)) if self.int else drawn
+
+
+@dataclass(frozen=True)
+class Choices:
+    """A few values, each as likely as the others."""
+
+    choices: tuple[Any, ...]
+
+    def __post_init__(self) -> None:
+        if not self.choices:
+            raise SettingError("A range of choices needs one at least; got none.")
+
+    def draw(self, rng: np.random.Generator) -> Any:
+        """Draw one of them."""
+        return self.choices[int(rng.integers(len(self.choices)))]
+
+
+Range = Numbers | Choices
+Space = dict[str, Range]
+
+
+def draw(space: Space, seed: int, number: int) -> Settings:
+    """Draw the settings of a trial, which depend on nothing but seed and number of the trial.
+
+    Examples
+    --------
+    >>> space = {"rank": Choices((8, 16, 32)), "l2": Numbers(0.01, 0.1, log=True)}
+    >>> draw(space, seed=0, number=4) == draw(space, seed=0, number=4)
+    True
+    """
+    rng = np.random.default_rng([seed, number])
+    return {name: one.draw(rng) for name, one in space.items()}
+
+
+def same_settings(one: Any, other: Any) -> bool:
+    """Return whether settings are the same, but for the last digits of numbers.
+
+    Another machine may round a logarithm differently, so that a draw is only nearly the same there.
+
+    Examples
+    --------
+    >>> same_settings({"rank": 8, "l2": 0.05830521755139319}, {"rank": 8, "l2": 0.0583052175513932})
+    True
+    >>> same_settings({"rank": 8, "l2": 0.05830}, {"rank": 8, "l2": 0.05831})
+    False
+    """
+    if isinstance(one, dict) and isinstance(other, dict):
+        return one.keys() == other.keys() and all(same_settings(one[k], other[k]) for k in one)
+    if isinstance(one, list | tuple) and isinstance(other, list | tuple):
+        return len(one) == len(other) and all(map(same_settings, one, other))
+    if isinstance(one, float) and isinstance(other, float):
+        return math.isclose(one, other, rel_tol=ROUNDING)
+    return bool(one == other)
+
+
+def space_of(kind: registry.Kind, model: str) -> Space:
+    """Return the ranges of a model, as the ``ranges.toml`` of its package has them.
+
+    Parameters
+    ----------
+    kind : {"ratings", "sensors"}
+        What the model is for; "bayes" names two.
+    model : str
+        Its name on the command line.
+
+    Examples
+    --------
+    >>> space_of("sensors", "fast")["sweeps"]
+    Choices(choices=(40, 80))
+    """
+    return as_space(registry.ranges(kind, model))
+
+
+def as_space(entries: Mapping[str, Any]) -> Space:
+    """Read ranges as TOML or JSON has them."""
+    space: Space = {}
+    for name, entry in entries.items():
+        kind = Choices if isinstance(entry, dict) and "choices" in entry else Numbers
+        known = {field.name for field in fields(kind)}
+        if not isinstance(entry, dict) or not set(entry) <= known:
+            raise SettingError(
+                f"The range of {name} must be {{low, high, log, int}} or {{choices}}; got {entry}."
+            )
+        try:
+            space[name] = kind(**{key: as_tuples(value) for key, value in entry.items()})
+        except TypeError as error:
+            raise SettingError(f"The range of {name} is not whole: {error}.") from None
+    return space
+
+
+def as_plain(space: Space) -> dict[str, Any]:
+    """Undo ``as_space``."""
+    return {name: asdict(one) for name, one in space.items()}
+
+
+def as_tuples(value: Any) -> Any:
+    """Return what JSON holds with tuples for lists, as models take it."""
+    return tuple(map(as_tuples, value)) if isinstance(value, list | tuple) else value
+
+
+def parse_range(word: str) -> tuple[str, Range]:
+    """Read a range from words.
+
+    Examples
+    --------
+    >>> parse_range("l2=0.01:0.1:log")
+    ('l2', Numbers(low=0.01, high=0.1, log=True, int=False))
+    >>> parse_range("rank=8,16,32")
+    ('rank', Choices(choices=(8, 16, 32)))
+    """
+    name, equals, text = word.partition("=")
+    if not (name.strip() and equals and text):
+        raise SettingError(
+            f"--range takes NAME=LOW:HIGH, NAME=LOW:HIGH:log or NAME=A,B,C; got {word!r}."
+        )
+    ends = text.split(":")
+    if len(ends) == 1:
+        return name.strip(), Choices(tuple(as_tuples(value_of(part)) for part in text.split(",")))
+    low, high = value_of(ends[0]), value_of(ends[1])
+    numbers = all(isinstance(end, int | float) for end in (low, high))
+    if not numbers or len(ends) > 3 or ends[2:] not in ([], ["log"]):
+        raise SettingError(f"A range of numbers is LOW:HIGH or LOW:HIGH:log; got {text!r}.")
+    whole = isinstance(low, int) and isinstance(high, int)
+    return name.strip(), Numbers(low, high, log=len(ends) == 3, int=whole)
+
+
+def value_of(text: str) -> Any:
+    """Read a number, true, false, null, or a word."""
+    try:
+        return json.loads(text)
+    except ValueError:
+        return text.strip()
