@@ -16,7 +16,7 @@ from typing import Any
 
 from noisewise.evaluation import comparison, sensors
 from noisewise.evaluation.comparison import split_ratio, summarise
-from noisewise.evaluation.ranges import same_settings
+from noisewise.evaluation.trials import same_settings
 from noisewise.evaluation.records import as_json
 from noisewise_reproduction.runs import training_time as time
 from noisewise_reproduction.runs import command

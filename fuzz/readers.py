@@ -35,13 +35,13 @@ from fuzz.mutating import (
     table_changed,
 )
 from noisewise.cli import app
+from noisewise.cli.impute import fill_file
 from noisewise.data import Ids, files, movielens
 from noisewise.data.files import read_cells
 from noisewise.errors import NoisewiseError
 from noisewise.evaluation import comparison
 from noisewise.evaluation.records import read_results
-from noisewise.evaluation.tuned import best_settings
-from noisewise.filling import fill_file
+from noisewise.evaluation.tuning import best_settings
 
 CSV = (",", ",", ",", ";", "\t")
 RATINGS = "user,item,rating,time\n1,a,3,978300760\n1,b,4.5,2001-01-01\n2,a,5,978302109\n7,c,1,3\n"

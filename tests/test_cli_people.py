@@ -19,10 +19,8 @@ import noisewise
 from noisewise import DeviationFactorizer
 from noisewise import progress as bars
 from noisewise.cli import app
-from noisewise.cli.checks import writable
-from noisewise.cli.shared import parsed
-from noisewise.cli.tables import aligned
-from noisewise.cli.wording import in_options
+from noisewise.cli.options import parsed, writable
+from noisewise.cli.output import aligned, in_options
 from noisewise.errors import DataError
 from noisewise.models import bayesian, load
 
@@ -171,7 +169,7 @@ def test_a_table_with_another_ending_is_refused_in_a_sentence(folder, capsys, na
 
 
 def test_parquet_without_pyarrow_names_the_extra(folder, capsys, monkeypatch):
-    monkeypatch.setattr("noisewise.cli.tables.find_spec", lambda name: None)
+    monkeypatch.setattr("noisewise.cli.output.find_spec", lambda name: None)
     words = ["predict", folder / "model.nw", folder / "ratings.csv", "--out", folder / "b.parquet"]
     assert run(*words) == 2
     assert "pip install 'noisewise[parquet]'" in capsys.readouterr().err

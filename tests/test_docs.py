@@ -134,7 +134,7 @@ def examples():
 def parse(words, monkeypatch):
     """Parse a command line at the root of the project, with all checks of its options."""
     monkeypatch.chdir(ROOT)
-    monkeypatch.setattr("noisewise.cli.checks.os.access", lambda *_: True)
+    monkeypatch.setattr("noisewise.cli.options.os.access", lambda *_: True)
     monkeypatch.setattr("noisewise.storage.check_writable", lambda path: None)
     command = typer.main.get_command(app)
     shared = {name for option in command.params for name in option.opts + option.secondary_opts}

@@ -9,8 +9,8 @@ import pytest
 from test_cli import run
 from test_report import Elements
 
+from noisewise.cli.impute import fill_file
 from noisewise.errors import DataError, SettingError
-from noisewise.filling import fill_file
 
 PLACES, STEPS = 5, 120
 

@@ -15,19 +15,23 @@ import numpy as np
 import pytest
 
 from noisewise.engine import threads
-from noisewise.engine.gibbs import sweep
-from noisewise.engine.gibbs.data import Model, Problem
-from noisewise.engine.gibbs.draw import CUT_WIDTH, PATHS, Draw, first_draw
-from noisewise.engine.gibbs.steps import rescaling as scale
+from noisewise.engine.gibbs.data import Data
+from noisewise.engine.gibbs.draw import CUT_WIDTH, EFFECTS, RatingDraw, first_draw
+from noisewise.engine.gibbs.spec import Spec
+from noisewise.engine.gibbs.steps import ordinal, temporal
+from noisewise.engine.gibbs.steps.implicit import feature_part
 from noisewise.engine.gibbs.steps.noise import SHAPE
 from noisewise.engine.gibbs.steps.normal_wishart import (
     MEAN_WEIGHT,
     SCALE_RATE,
     SCALE_SHAPE,
+    SCALES_FROM,
     freedom,
 )
-from noisewise.engine.gibbs.steps.rescaling import PATH_PRIOR, feature_part
-from noisewise.engine.gibbs.sweep import SCALES_FROM, SPREAD_RATE, SPREAD_SHAPE, Sweeper
+from noisewise.engine.gibbs.steps.ordinal import SPREAD_RATE, SPREAD_SHAPE, Levels
+from noisewise.engine.gibbs.steps.temporal import SETTINGS_PRIOR
+from noisewise.engine.gibbs.sweep import Sweep, rating_steps
+from noisewise.engine.gibbs.workspace import Workspace
 from noisewise.engine.threads import one_blas_thread
 
 SWEEPS = 2  # from a draw of the prior: the second starts from what the first one left
@@ -35,13 +39,13 @@ LEVELS, ANCHOR = 4, 2
 FARTHEST = 4.5  # standard errors
 
 Array = np.ndarray
-ARRAYS = [field.name for field in fields(Draw) if field.name != "epoch"]
+ARRAYS = [field.name for field in fields(RatingDraw) if field.name != "epoch"]
 
 
 class Case(NamedTuple):
     noise_rank: int
     likelihood: str = "gaussian"
-    sets: bool = False
+    implicit: bool = False
     time: bool = False
     rank: int = 2
     shape: tuple[int, ...] = (6, 7)
@@ -50,8 +54,8 @@ class Case(NamedTuple):
     centre_spread: float = 1.0  # of the prior of the mean log width
 
     @property
-    def model(self) -> Model:
-        return Model(self.rank, self.noise_rank, self.likelihood, self.sets, self.time, seed=5)
+    def spec(self) -> Spec:
+        return Spec(self.rank, self.noise_rank, self.likelihood, self.implicit, self.time, seed=5)
 
 
 CASES = {
@@ -59,21 +63,20 @@ CASES = {
     "noise of rank one": Case(1),
     "noise of rank two": Case(2),
     "three modes": Case(3, shape=(5, 4, 4), n=30),
-    "sets": Case(0, sets=True),
+    "implicit": Case(0, implicit=True),
     "time": Case(1, time=True, rank=1, shape=(4, 5), n=48),
     "levels": Case(0, "ordinal", centre_spread=0.2),
     "levels and noise": Case(2, "ordinal"),
-    "everything": Case(2, "ordinal", sets=True, time=True, rank=1),
+    "everything": Case(2, "ordinal", implicit=True, time=True, rank=1),
 }
 
 
 @pytest.mark.parametrize("name", CASES)
 def test_sweeps_leave_the_joint_distribution_alone(name, monkeypatch):
     monkeypatch.setattr(threads, "TASKS", 1)  # fewer calls for the few rows here
-    monkeypatch.setattr(scale, "PATH_VARIANCE", 1.0)  # so that paths show behind the noise
+    monkeypatch.setattr(temporal, "EFFECT_VARIANCE", 1.0)  # so that effects show behind noise
     case = CASES[name]
-    for module in (scale, sweep):
-        monkeypatch.setattr(module, "CENTRE_SPREAD", case.centre_spread)
+    monkeypatch.setattr(ordinal, "CENTRE_SPREAD", case.centre_spread)
     far = {key: z for key, z in z_scores(case).items() if not abs(z) < FARTHEST}
     assert not far
 
@@ -100,7 +103,7 @@ def z_scores(case: Case) -> dict[str, float]:
     return found
 
 
-def is_tame(draw: Draw) -> Array:
+def is_tame(draw: RatingDraw) -> Array:
     """Which draws single precision can tell apart; that is a summary like any other.
 
     The prior is wide: in one of a thousand draws, rows are so long that noise of size 1 drowns in
@@ -109,7 +112,7 @@ def is_tame(draw: Draw) -> Array:
     return (np.abs(draw.factors).max(axis=(1, 2)) < 1e3) & (np.abs(draw.biases).max(axis=1) < 1e3)
 
 
-def observed_cells(case: Case, rng: np.random.Generator) -> Problem:
+def observed_cells(case: Case, rng: np.random.Generator) -> Data:
     """Cells at random times, some of them at the same time; one row has none.
 
     Cells are different unless there are too few; sets need them to be.
@@ -119,15 +122,15 @@ def observed_cells(case: Case, rng: np.random.Generator) -> Problem:
     chosen = rng.choice(many, case.n, replace=case.n > many)
     codes = tuple(code.astype(np.int32) for code in np.unravel_index(chosen, seen))
     time = rng.integers(case.n, size=case.n) if case.time else None
-    return Problem.arrange(codes, np.zeros(case.n, dtype=np.float32), case.shape, time)[0]
+    return Data.arrange(codes, np.zeros(case.n, dtype=np.float32), case.shape, time)[0]
 
 
-def prior_draws(case: Case, cells: Problem, rng: np.random.Generator) -> Draw:
+def prior_draws(case: Case, cells: Data, rng: np.random.Generator) -> RatingDraw:
     """Draw everything unknown from its prior, many times; draws are the first axis."""
     many, D, last = case.draws, case.rank + 1, cells.n_modes - 1
-    one = first_draw(case.model, cells, LEVELS)
+    one = first_draw(case.spec, cells, LEVELS)
     draw = replace(one, **{name: np.stack([getattr(one, name)] * many) for name in ARRAYS})
-    draw.steps[:, 0], draw.steps[:, 1:] = 1.5, 1.0
+    draw.proposals[:, 0], draw.proposals[:, 1:] = 1.5, 1.0
     draw.strengths[:] = rng.gamma(1.0, size=draw.strengths.shape)
     if case.likelihood == "gaussian":
         level = rng.gamma(1.0, size=draw.level.shape)
@@ -145,7 +148,7 @@ def prior_draws(case: Case, cells: Problem, rng: np.random.Generator) -> Draw:
         inverse = np.linalg.inv(root)
         draw.centres[:, mode] = normals(rng, 1, inverse)[:, 0] / math.sqrt(MEAN_WEIGHT)
         own = normals(rng, rows, inverse) + draw.centres[:, mode, None]
-        if case.sets:
+        if case.implicit:
             weights = normals(rng, cells.shape[1 - mode], inverse)
             weights /= np.sqrt(draw.strengths[:, mode, None, None])
             draw.features[:, feature_part(cells, mode)] = weights
@@ -157,7 +160,7 @@ def prior_draws(case: Case, cells: Problem, rng: np.random.Generator) -> Draw:
             gammas = rng.gamma(SHAPE, size=(many, rows, case.noise_rank))
             draw.noise[:, part] = (SHAPE - 1.0) * level / gammas
     if case.time:
-        draw_prior_paths(draw, cells, rng)
+        draw_prior_effects(draw, cells, rng)
     middle = math.log(CUT_WIDTH)
     draw.width_centre[:] = rng.normal(middle, case.centre_spread, draw.width_centre.shape)
     gammas = rng.gamma(SPREAD_SHAPE, size=draw.width_spread.shape)
@@ -167,23 +170,25 @@ def prior_draws(case: Case, cells: Problem, rng: np.random.Generator) -> Draw:
     return draw
 
 
-def draw_prior_paths(draw: Draw, cells: Problem, rng: np.random.Generator) -> None:
-    for number, (mode, centre) in enumerate(PATHS):
-        middle = [math.log(centre / (1.0 - centre)), math.log(scale.PATH_VARIANCE)]
-        draw.path_settings[:, number] = rng.normal(middle, PATH_PRIOR, (len(draw.paths), 2))
+def draw_prior_effects(draw: RatingDraw, cells: Data, rng: np.random.Generator) -> None:
+    for number, (mode, centre) in enumerate(EFFECTS):
+        middle = [math.log(centre / (1.0 - centre)), math.log(temporal.EFFECT_VARIANCE)]
+        draw.temporal_settings[:, number] = rng.normal(
+            middle, SETTINGS_PRIOR, (len(draw.temporal), 2)
+        )
         phi, variance = phi_and_variance(draw, number)
         for sequence in np.split(cells.index[mode], cells.starts[mode][1:-1]):
             value = np.sqrt(variance) * rng.standard_normal(len(phi))
             for n in sequence:
-                draw.paths[:, number, n] = value
+                draw.temporal[:, number, n] = value
                 steps = np.sqrt(variance * (1.0 - phi**2)) * rng.standard_normal(len(phi))
                 value = phi * value + steps
 
 
-def draw_data(draw: Draw, case: Case, cells: Problem, rng: np.random.Generator) -> Array:
+def draw_data(draw: RatingDraw, case: Case, cells: Data, rng: np.random.Generator) -> Array:
     """Draw values, or levels by way of hidden values, given everything unknown."""
     mean, variance = moments(draw, cells)
-    draw.fitted[:] = mean - draw.paths.sum(axis=1)
+    draw.fitted[:] = mean - draw.temporal.sum(axis=1)
     values = rng.normal(mean, np.sqrt(variance)).astype(np.float32)
     if case.likelihood == "gaussian":
         return values
@@ -192,23 +197,25 @@ def draw_data(draw: Draw, case: Case, cells: Problem, rng: np.random.Generator) 
     return (values[:, :, None] > cuts).sum(axis=2).astype(np.int32)
 
 
-def swept(start: Draw, data: Array, case: Case, cells: Problem) -> Draw:
+def swept(start: RatingDraw, data: Array, case: Case, cells: Data) -> RatingDraw:
     """Sweep over each of the draws, given its data."""
     end = replace(start, **{name: getattr(start, name).copy() for name in ARRAYS})
-    sweeper = Sweeper(case.model, cells, ANCHOR)
-    given = sweeper.levels if case.likelihood == "ordinal" else cells.values
+    work = Workspace(case.spec, cells)
+    steps = rating_steps(work, ANCHOR)
+    sweep = Sweep(work, steps)
+    given = next((step.levels for step in steps if isinstance(step, Levels)), cells.values)
     with one_blas_thread():
         for number in range(case.draws):
             given[:] = data[number]
             epoch = SCALES_FROM + SWEEPS * number  # no random number is used twice
-            draw = Draw(epoch, **{name: getattr(end, name)[number] for name in ARRAYS})
+            draw = RatingDraw(epoch, **{name: getattr(end, name)[number] for name in ARRAYS})
             for _ in range(SWEEPS):
                 if np.isfinite(draw.biases.sum()):  # see is_tame
-                    sweeper(draw)
+                    sweep(draw)
     return end
 
 
-def summaries(draw: Draw, data: Array, case: Case, cells: Problem) -> dict[str, Array]:
+def summaries(draw: RatingDraw, data: Array, case: Case, cells: Data) -> dict[str, Array]:
     """Summaries of unknowns and data; many of them have a known distribution, given the rest."""
     seen: dict[str, Array] = {}
     for mode in range(cells.n_modes):
@@ -223,7 +230,7 @@ def summaries(draw: Draw, data: Array, case: Case, cells: Problem) -> dict[str, 
         seen[f"scale of biases {mode}"] = np.log(draw.scales[:, mode, -1])
         seen[f"centre {mode}"] = mean_square(draw.centres[:, [mode]], precision)
         away = rows - draw.centres[:, [mode]]
-        if case.sets:
+        if case.implicit:
             features = draw.features[:, feature_part(cells, mode)]
             away -= incidence(cells, mode) @ features
             strength = draw.strengths[:, mode]
@@ -245,28 +252,30 @@ def summaries(draw: Draw, data: Array, case: Case, cells: Problem) -> dict[str, 
     seen["residuals"] = clipped((hidden - mean) ** 2 / variance)
     seen["mean and data"] = np.tanh(hidden * mean).mean(axis=1)
     if case.time:
-        seen |= summaries_of_paths(draw, cells)
+        seen |= summaries_of_effects(draw, cells)
     if case.likelihood == "ordinal":
         seen |= summaries_of_levels(draw, data, cells)
     return seen
 
 
-def summaries_of_paths(draw: Draw, cells: Problem) -> dict[str, Array]:
+def summaries_of_effects(draw: RatingDraw, cells: Data) -> dict[str, Array]:
     seen = {}
-    for number, (mode, _) in enumerate(PATHS):
+    for number, (mode, _) in enumerate(EFFECTS):
         phi, variance = phi_and_variance(draw, number)
         starts = cells.starts[mode]
-        path = draw.paths[:, number, cells.index[mode]] / np.sqrt(variance)[:, None]
-        steps = (path[:, 1:] - phi[:, None] * path[:, :-1]) / np.sqrt(1.0 - phi**2)[:, None]
+        effect = draw.temporal[:, number, cells.index[mode]] / np.sqrt(variance)[:, None]
+        steps = (effect[:, 1:] - phi[:, None] * effect[:, :-1]) / np.sqrt(1.0 - phi**2)[:, None]
         first = np.unique(starts[:-1][np.diff(starts) > 0])
-        seen[f"phi {number}"], seen[f"path variance {number}"] = draw.path_settings[:, number].T
-        seen[f"starts of paths {number}"] = clipped(path[:, first] ** 2)
-        seen[f"steps of paths {number}"] = clipped(np.delete(steps, first[1:] - 1, axis=1) ** 2)
-        seen[f"path {number}"] = log_mean(draw.paths[:, number] ** 2)
+        seen[f"phi {number}"], seen[f"effect variance {number}"] = draw.temporal_settings[
+            :, number
+        ].T
+        seen[f"starts of effects {number}"] = clipped(effect[:, first] ** 2)
+        seen[f"steps of effects {number}"] = clipped(np.delete(steps, first[1:] - 1, axis=1) ** 2)
+        seen[f"effect {number}"] = log_mean(draw.temporal[:, number] ** 2)
     return seen
 
 
-def summaries_of_levels(draw: Draw, data: Array, cells: Problem) -> dict[str, Array]:
+def summaries_of_levels(draw: RatingDraw, data: Array, cells: Data) -> dict[str, Array]:
     mean, variance = moments(draw, cells)
     cuts = cut_points(draw)[:, cells.places[0]]
     ends = [np.take_along_axis(cuts, data[:, :, None] + k, axis=2)[..., 0] for k in (0, 1)]
@@ -283,16 +292,16 @@ def summaries_of_levels(draw: Draw, data: Array, cells: Problem) -> dict[str, Ar
     }
 
 
-def moments(draw: Draw, cells: Problem) -> tuple[Array, Array]:
+def moments(draw: RatingDraw, cells: Data) -> tuple[Array, Array]:
     """Mean and variance of every observation."""
     products = draw.factors[:, cells.places].astype(np.float64).prod(axis=1).sum(axis=2)
-    mean = products + draw.biases[:, cells.places].sum(axis=1) + draw.paths.sum(axis=1)
+    mean = products + draw.biases[:, cells.places].sum(axis=1) + draw.temporal.sum(axis=1)
     if draw.noise.shape[2] == 0:
         return mean, np.broadcast_to(draw.level, mean.shape)
     return mean, draw.noise[:, cells.places].astype(np.float64).prod(axis=1).sum(axis=2)
 
 
-def cut_points(draw: Draw) -> Array:
+def cut_points(draw: RatingDraw) -> Array:
     """Ends of the levels of every user; the one at the anchor is 0."""
     apart = np.cumsum(np.exp(draw.widths), axis=2)
     inner = np.concatenate([np.zeros_like(apart[..., :1]), apart], axis=2)
@@ -301,7 +310,7 @@ def cut_points(draw: Draw) -> Array:
     return np.concatenate([-end, inner, end], axis=2)
 
 
-def incidence(cells: Problem, mode: int) -> Array:
+def incidence(cells: Data, mode: int) -> Array:
     """What every feature counts for every row of a mode."""
     seen = np.zeros((cells.shape[mode], cells.shape[1 - mode]))
     own, other = (cells.places[m] - cells.firsts[m] for m in (mode, 1 - mode))
@@ -309,8 +318,8 @@ def incidence(cells: Problem, mode: int) -> Array:
     return seen / np.sqrt(np.maximum(seen.sum(axis=1, keepdims=True), 1.0))
 
 
-def phi_and_variance(draw: Draw, number: int) -> tuple[Array, Array]:
-    logit, log_variance = draw.path_settings[:, number].T
+def phi_and_variance(draw: RatingDraw, number: int) -> tuple[Array, Array]:
+    logit, log_variance = draw.temporal_settings[:, number].T
     return 1.0 / (1.0 + np.exp(-logit)), np.exp(log_variance)
 
 

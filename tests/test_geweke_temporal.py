@@ -9,39 +9,44 @@ import pytest
 from test_geweke import FARTHEST, Array, clipped, log_mean, mean_square, normals
 
 from noisewise.engine import threads
-from noisewise.engine.gibbs import series_data as timetable
-from noisewise.engine.gibbs.data import Model
-from noisewise.engine.gibbs.series_data import Timetable
-from noisewise.engine.gibbs.series_draw import Draw, first_draw
-from noisewise.engine.gibbs.series_sweep import ALL_FROM, DriftSweeper, Lengths
-from noisewise.engine.gibbs.steps import ou as memory
+from noisewise.engine.gibbs import data as series_data
+from noisewise.engine.gibbs.data import SeriesData
+from noisewise.engine.gibbs.draw import SeriesDraw, first_series_draw
+from noisewise.engine.gibbs.spec import Spec
+from noisewise.engine.gibbs.steps import ou
 from noisewise.engine.gibbs.steps.noise import SHAPE
 from noisewise.engine.gibbs.steps.normal_wishart import MEAN_WEIGHT
-from noisewise.engine.gibbs.steps.ou import AMPLITUDE_SHAPE, NOISE_SHAPE
+from noisewise.engine.gibbs.steps.ou import AMPLITUDE_SHAPE, NOISE_SHAPE, Timescales
+from noisewise.engine.gibbs.sweep import Sweep, series_steps
+from noisewise.engine.gibbs.workspace import SERIES_FROM, SeriesWorkspace
 from noisewise.engine.threads import one_blas_thread
 
 SWEEPS = 3  # from a draw of the prior: later ones start from what the first one left
-LENGTHS = Lengths(0.3, 30.0)
+TIMESCALES = Timescales(0.3, 30.0)
 RATE, LEVEL = 1.0, 0.5  # of the priors of amplitudes and noise, so that both show
-ARRAYS = [field.name for field in fields(Draw) if field.name != "epoch"]
+ARRAYS = [field.name for field in fields(SeriesDraw) if field.name != "epoch"]
 
 
 class Case(NamedTuple):
     noise_rank: int = 0
     rank: int = 1
-    shape: tuple[int, ...] = (3, 2, 30)  # series of some length, or they say little of their memory
+    shape: tuple[int, ...] = (
+        3,
+        2,
+        30,
+    )  # long enough to tell of timescales
     n: int = 110
-    shortest: int = 32  # moments in a stretch
+    shortest: int = 32  # rows of time in a block
     draws: int = 1000
 
     @property
-    def model(self) -> Model:
-        return Model(self.rank, self.noise_rank, "gaussian", sets=False, time=False, seed=5)
+    def spec(self) -> Spec:
+        return Spec(self.rank, self.noise_rank, "gaussian", implicit=False, time=False, seed=5)
 
 
 CASES = {
     "noise of series": Case(draws=1500),
-    "stretches side by side": Case(shortest=5),
+    "blocks side by side": Case(shortest=5),
     "two factors": Case(rank=2, shape=(3, 3, 9), n=45),
     "two modes": Case(shape=(4, 25), n=70),
     "four modes": Case(shape=(2, 2, 2, 12), n=48),
@@ -53,9 +58,9 @@ CASES = {
 def test_sweeps_leave_the_joint_distribution_alone(name, monkeypatch):
     case = CASES[name]
     monkeypatch.setattr(threads, "TASKS", 1)  # fewer calls for the few rows here
-    monkeypatch.setattr(timetable, "SHORTEST", case.shortest)
-    monkeypatch.setattr(memory, "AMPLITUDE_RATE", RATE)
-    monkeypatch.setattr(memory, "NOISE_LEVEL", LEVEL)
+    monkeypatch.setattr(series_data, "SHORTEST", case.shortest)
+    monkeypatch.setattr(ou, "AMPLITUDE_RATE", RATE)
+    monkeypatch.setattr(ou, "NOISE_LEVEL", LEVEL)
     far = {key: z for key, z in z_scores(case).items() if not abs(z) < FARTHEST}
     assert not far
 
@@ -66,7 +71,7 @@ def z_scores(case: Case) -> dict[str, float]:
     table = make_table(case, rng)
     start = prior_draws(case, table, rng)
     mean, variance = moments(start, table)
-    start.fitted[:] = mean - start.courses
+    start.fitted[:] = mean - start.paths
     data = rng.normal(mean, np.sqrt(variance)).astype(np.float32)
     end = swept(start, data, case, table)
     before, after = (summaries(draw, data, case, table) for draw in (start, end))
@@ -84,25 +89,25 @@ def z_scores(case: Case) -> dict[str, float]:
     return found
 
 
-def is_tame(draw: Draw) -> Array:
+def is_tame(draw: SeriesDraw) -> Array:
     """Which draws single precision can tell apart; see test_geweke.py."""
     rows = np.abs(draw.factors).max(axis=(1, 2)) + np.abs(draw.biases).max(axis=1)
     return (rows < 300.0) & (draw.amplitudes.max(axis=1) < 1e4)
 
 
-def make_table(case: Case, rng: np.random.Generator) -> Timetable:
+def make_table(case: Case, rng: np.random.Generator) -> SeriesData:
     """Cells at irregular times; one row has none."""
     seen = (case.shape[0] - 1, *case.shape[1:])
     chosen = rng.choice(math.prod(seen), min(case.n, math.prod(seen)), replace=False)
     codes = tuple(code.astype(np.int32) for code in np.unravel_index(chosen, seen))
     stamps = np.cumsum(rng.exponential(1.0, case.shape[-1]))
-    return Timetable.arrange(codes, np.zeros(len(chosen), np.float32), case.shape, stamps)
+    return SeriesData.of(codes, np.zeros(len(chosen), np.float32), case.shape, stamps)
 
 
-def prior_draws(case: Case, table: Timetable, rng: np.random.Generator) -> Draw:
-    """Draw everything unknown from its prior, many times; draws are the first axis."""
-    many, D, cells = case.draws, case.rank + 1, table.problem
-    one = first_draw(case.model, table, *LENGTHS)
+def prior_draws(case: Case, table: SeriesData, rng: np.random.Generator) -> SeriesDraw:
+    """SeriesDraw everything unknown from its prior, many times; draws are the first axis."""
+    many, D, cells = case.draws, case.rank + 1, table
+    one = first_series_draw(case.spec, table, *TIMESCALES)
     draw = replace(one, **{name: np.stack([getattr(one, name)] * many) for name in ARRAYS})
     if case.noise_rank:
         draw.level[:] = rng.gamma(1.0, size=draw.level.shape)
@@ -122,36 +127,35 @@ def prior_draws(case: Case, table: Timetable, rng: np.random.Generator) -> Draw:
     gammas = rng.gamma(NOISE_SHAPE, size=draw.variances.shape)
     draw.variances[:] = (NOISE_SHAPE - 1.0) * LEVEL / gammas
     draw.amplitudes[:] = RATE / rng.gamma(AMPLITUDE_SHAPE, size=draw.amplitudes.shape)
-    draw.lengths[:] = np.exp(rng.uniform(*np.log(LENGTHS), draw.lengths.shape))
-    fade, fresh = transitions(draw, table)
-    steps = np.sqrt(fresh * draw.amplitudes[:, table.series.which]) * rng.standard_normal(
-        fade.shape
-    )
+    draw.timescales[:] = np.exp(rng.uniform(*np.log(TIMESCALES), draw.timescales.shape))
+    phi, fresh = transitions(draw, table)
+    steps = np.sqrt(fresh * draw.amplitudes[:, table.series.which]) * rng.standard_normal(phi.shape)
     for n in range(len(cells)):
-        before = draw.courses[:, n - 1] if n else 0.0
-        draw.courses[:, n] = fade[:, n] * before + steps[:, n]
+        before = draw.paths[:, n - 1] if n else 0.0
+        draw.paths[:, n] = phi[:, n] * before + steps[:, n]
     return draw
 
 
-def swept(start: Draw, data: Array, case: Case, table: Timetable) -> Draw:
+def swept(start: SeriesDraw, data: Array, case: Case, table: SeriesData) -> SeriesDraw:
     """Sweep over each of the draws, given its data."""
     end = replace(start, **{name: getattr(start, name).copy() for name in ARRAYS})
-    sweeper = DriftSweeper(case.model, table, LENGTHS)
+    work = SeriesWorkspace(case.spec, table)
+    sweep = Sweep(work, series_steps(work, TIMESCALES))
     with one_blas_thread():
         for number in range(case.draws):
-            table.problem.values[:] = data[number]
-            epoch = ALL_FROM + 1 + SWEEPS * number  # no random number is used twice
-            draw = Draw(epoch, **{name: getattr(end, name)[number] for name in ARRAYS})
+            table.values[:] = data[number]
+            epoch = SERIES_FROM + 1 + SWEEPS * number  # no random number is used twice
+            draw = SeriesDraw(epoch, **{name: getattr(end, name)[number] for name in ARRAYS})
             for _ in range(SWEEPS):
                 if np.isfinite(draw.biases.sum()):  # see is_tame
-                    sweeper(draw)
+                    sweep(draw)
     return end
 
 
-def summaries(draw: Draw, data: Array, case: Case, table: Timetable) -> dict[str, Array]:
+def summaries(draw: SeriesDraw, data: Array, case: Case, table: SeriesData) -> dict[str, Array]:
     """Summaries of unknowns and data; many of them have a known distribution, given the rest."""
     seen: dict[str, Array] = {}
-    cells = table.problem
+    cells = table
     for mode in range(cells.n_modes):
         part, precision = cells.part(mode), draw.precisions[:, mode]
         rows = [draw.factors[:, part, : case.rank], draw.biases[:, part, None]]
@@ -170,35 +174,37 @@ def summaries(draw: Draw, data: Array, case: Case, table: Timetable) -> dict[str
         seen["inverse variances"] = (1.0 / draw.variances).mean(axis=1)
     else:
         seen["level"] = np.log(draw.level).mean(axis=1)
-    seen["lengths"] = np.log(draw.lengths).mean(axis=1)
-    seen["length of the first"] = np.log(draw.lengths[:, 0])
+    seen["timescales"] = np.log(draw.timescales).mean(axis=1)
+    seen["timescale of the first"] = np.log(draw.timescales[:, 0])
     seen["amplitudes"] = np.log(draw.amplitudes).mean(axis=1)
-    seen["lengths and amplitudes"] = (np.log(draw.lengths) * np.log(draw.amplitudes)).mean(axis=1)
-    fade, fresh = transitions(draw, table)
-    before = np.roll(draw.courses, 1, axis=1)
+    seen["timescales and amplitudes"] = (np.log(draw.timescales) * np.log(draw.amplitudes)).mean(
+        axis=1
+    )
+    phi, fresh = transitions(draw, table)
+    before = np.roll(draw.paths, 1, axis=1)
     spread = fresh * draw.amplitudes[:, table.series.which]
-    seen["steps"] = clipped((draw.courses - fade * before) ** 2 / spread)
-    seen["starts"] = clipped(draw.courses[:, table.series.starts[:-1]] ** 2 / draw.amplitudes)
-    seen["courses"] = log_mean(draw.courses**2)
+    seen["steps"] = clipped((draw.paths - phi * before) ** 2 / spread)
+    seen["starts"] = clipped(draw.paths[:, table.series.starts[:-1]] ** 2 / draw.amplitudes)
+    seen["paths"] = log_mean(draw.paths**2)
     mean, variance = moments(draw, table)
     seen["mean"] = log_mean(mean**2)
     seen["residuals"] = clipped((data - mean) ** 2 / variance)
     seen["mean and data"] = np.tanh(data * mean).mean(axis=1)
-    seen["courses and data"] = np.tanh(data * draw.courses).mean(axis=1)
+    seen["paths and data"] = np.tanh(data * draw.paths).mean(axis=1)
     return seen
 
 
-def moments(draw: Draw, table: Timetable) -> tuple[Array, Array]:
+def moments(draw: SeriesDraw, table: SeriesData) -> tuple[Array, Array]:
     """Mean and variance of every observation."""
-    places = table.problem.places
+    places = table.places
     products = draw.factors[:, places].astype(np.float64).prod(axis=1).sum(axis=2)
-    mean = products + draw.biases[:, places].sum(axis=1) + draw.courses
+    mean = products + draw.biases[:, places].sum(axis=1) + draw.paths
     if draw.noise.shape[2] == 0:
         return mean, draw.variances[:, table.series.which]
     return mean, draw.noise[:, places].astype(np.float64).prod(axis=1).sum(axis=2)
 
 
-def transitions(draw: Draw, table: Timetable) -> tuple[Array, Array]:
-    """How much of a course is left at the next observation, and how much is fresh."""
-    steps = table.gaps / draw.lengths[:, table.series.which]
+def transitions(draw: SeriesDraw, table: SeriesData) -> tuple[Array, Array]:
+    """How much of a state_space is left at the next observation, and how much is fresh."""
+    steps = table.gaps / draw.timescales[:, table.series.which]
     return np.exp(-steps), -np.expm1(-2.0 * steps)

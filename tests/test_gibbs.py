@@ -12,28 +12,41 @@ from numba import njit
 from scipy import special, stats
 
 from noisewise import BayesianFactorizer, observe
-from noisewise.engine import normal, random, threads
-from noisewise.engine.gibbs.data import Model, Problem
+from noisewise.engine import normal, random, state_space, threads
+from noisewise.engine.gibbs.chain import EvenSchedule
+from noisewise.engine.gibbs.data import Data, Timeline
 from noisewise.engine.gibbs.diagnostics import effective_size, split_rhat
-from noisewise.engine.gibbs.draw import CUT_WIDTH, PATH_VARIANCE, PATHS, START_STD, Draw, first_draw
-from noisewise.engine.gibbs.sampler import Schedule
-from noisewise.engine.gibbs.snapshot import gap_variance, gaps, path_variance, snapshot
-from noisewise.engine.gibbs.steps import implicit as sets
-from noisewise.engine.gibbs.steps import noise, ordinal, rows
-from noisewise.engine.gibbs.steps import rescaling as scale
-from noisewise.engine.gibbs.steps import temporal as paths
-from noisewise.engine.gibbs.steps.normal_wishart import MEAN_WEIGHT, freedom
-from noisewise.engine.gibbs.steps.rescaling import CENTRE_SPREAD, PATH_PRIOR, feature_part
-from noisewise.engine.gibbs.sweep import SCALES_FROM, Sweeper
-from noisewise.engine.gibbs.timeline import Timeline
+from noisewise.engine.gibbs.draw import (
+    CUT_WIDTH,
+    EFFECT_VARIANCE,
+    EFFECTS,
+    START_STD,
+    RatingDraw,
+    first_draw,
+)
+from noisewise.engine.gibbs.rating_posterior import rating_snapshot
+from noisewise.engine.gibbs.spec import Spec
+from noisewise.engine.gibbs.steps import implicit, noise, ordinal, rescaling, rows
+from noisewise.engine.gibbs.steps.implicit import feature_part
+from noisewise.engine.gibbs.steps.normal_wishart import MEAN_WEIGHT, SCALES_FROM, freedom
+from noisewise.engine.gibbs.steps.ordinal import CENTRE_SPREAD
+from noisewise.engine.gibbs.steps.temporal import (
+    SETTINGS_PRIOR,
+    effect_variance,
+    gap_variance,
+    gaps,
+)
+from noisewise.engine.gibbs.sweep import Sweep, rating_steps
+from noisewise.engine.gibbs.workspace import Workspace
 from noisewise.engine.random import generator, key
 from noisewise.models.sampled import prepare
 
 DRAWS = 4000
-ARRAYS = [field.name for field in fields(Draw) if field.name != "epoch"]
+ANCHOR = 2
+ARRAYS = [field.name for field in fields(RatingDraw) if field.name != "epoch"]
 
 
-def make_problem(shape=(6, 8), n=40, seed=0, n_levels=0):
+def make_data(shape=(6, 8), n=40, seed=0, n_levels=0):
     """Cells at random, some of them at the same time; no cell twice unless there are too few."""
     rng = np.random.default_rng(seed)
     many = math.prod(shape)
@@ -41,19 +54,20 @@ def make_problem(shape=(6, 8), n=40, seed=0, n_levels=0):
     codes = tuple(code.astype(np.int32) for code in np.unravel_index(chosen, shape))
     values = rng.integers(n_levels, size=n) if n_levels else rng.normal(size=n)
     time = rng.integers(n // 2, size=n)
-    arranged, order = Problem.arrange(codes, values.astype(np.float32), shape, time)
+    arranged, order = Data.arrange(codes, values.astype(np.float32), shape, time)
     return arranged, time[order]
 
 
-def make_sweeper(likelihood="ordinal", rank=3, n_jobs=1, burn_in=0, **size):
-    """A sweeper with everything switched on, and a draw that all parts have joined."""
-    model = Model(rank, 2, likelihood, sets=True, time=True, seed=3)
-    problem, _ = make_problem(n_levels=5 if likelihood == "ordinal" else 0, **size)
-    sweeper = Sweeper(model, problem, anchor=2, n_jobs=n_jobs, burn_in=burn_in)
-    draw = first_draw(model, problem, n_levels=5)
+def make_sweep(likelihood="ordinal", rank=3, n_jobs=1, burn_in=0, **size):
+    """A sweep with everything switched on, and a draw that all parts have joined."""
+    spec = Spec(rank, 2, likelihood, implicit=True, time=True, seed=3)
+    data, _ = make_data(n_levels=5 if likelihood == "ordinal" else 0, **size)
+    work = Workspace(spec, data, n_jobs, burn_in)
+    sweep = Sweep(work, rating_steps(work, anchor=ANCHOR))
+    draw = first_draw(spec, data, n_levels=5)
     for _ in range(SCALES_FROM + 2):
-        sweeper(draw)
-    return sweeper, draw
+        sweep(draw)
+    return sweep, draw
 
 
 def assert_standard_normal(z):
@@ -117,11 +131,11 @@ def test_no_two_places_have_the_same_numbers():
 
 
 def test_chains_and_seeds_start_apart_and_not_where_a_users_own_numbers_do():
-    problem, _ = make_problem()
+    data, _ = make_data()
     models = [
-        Model(3, 2, "gaussian", True, False, seed, chain) for seed in (0, 1) for chain in (0, 1)
+        Spec(3, 2, "gaussian", True, False, seed, chain) for seed in (0, 1) for chain in (0, 1)
     ]
-    starts = [first_draw(model, problem).factors[:, :3].ravel() for model in models]
+    starts = [first_draw(model, data).factors[:, :3].ravel() for model in models]
     own = np.random.default_rng(0).normal(0.0, START_STD, len(starts[0])).astype(np.float32)
     assert len(np.unique([*starts, own], axis=0)) == 5
 
@@ -164,9 +178,9 @@ def test_factorise_agrees_with_cholesky(size):
 @pytest.mark.parametrize("sums", [np.float32, np.float64])
 def test_rows_are_drawn_from_their_regression(shape, with_effects, sums):
     rng = np.random.default_rng(1)
-    problem, _ = make_problem(shape, n=1200)  # so that a row takes more than one chunk
-    assert rows.CHUNK < problem.starts[0][1] < 2 * rows.CHUNK
-    rank, first, n = 2, problem.firsts[0], len(problem)
+    data, _ = make_data(shape, n=1200)  # so that a row takes more than one chunk
+    assert rows.CHUNK < data.starts[0][1] < 2 * rows.CHUNK
+    rank, first, n = 2, data.firsts[0], len(data)
     factors = np.zeros((sum(shape), 16), dtype=np.float32)
     factors[:, :rank] = rng.normal(size=(sum(shape), rank))
     biases = rng.normal(size=sum(shape)).astype(np.float32)
@@ -179,14 +193,14 @@ def test_rows_are_drawn_from_their_regression(shape, with_effects, sums):
     drawn = np.empty((DRAWS, 2, rank + 1))
     for number in range(DRAWS):
         rows.draw_rows(
-            np.array([1, 0], dtype=np.int32), problem.starts[0], problem.index[0],
-            problem.others[0], factors, biases, first, root, target, centre, effects, precision,
+            np.array([1, 0], dtype=np.int32), data.starts[0], data.index[0],
+            data.others[0], factors, biases, first, root, target, centre, effects, precision,
             rank, key(0, number), np.empty(0, dtype=sums), fitted,
         )  # fmt: skip
         drawn[number] = np.column_stack([factors[:2, :rank], biases[:2]])
     for row in (0, 1):
-        seen = problem.index[0][problem.starts[0][row] : problem.starts[0][row + 1]]
-        others = problem.others[0][:, seen]
+        seen = data.index[0][data.starts[0][row] : data.starts[0][row + 1]]
+        others = data.others[0][:, seen]
         X = np.column_stack([factors[others, :rank].prod(axis=0), np.ones(len(seen))])
         mean = centre + (effects[row] if with_effects else 0.0)
         weighted = X * root[seen, None].astype(np.float64) ** 2
@@ -199,11 +213,11 @@ def test_rows_are_drawn_from_their_regression(shape, with_effects, sums):
 
 
 def test_roots_are_of_the_sum_over_factors_of_products():
-    problem, _ = make_problem((3, 4, 5), n=30)
+    data, _ = make_data((3, 4, 5), n=30)
     factors = np.random.default_rng(0).gamma(4.0, size=(12, 3)).astype(np.float32)
     got = np.empty(30, dtype=np.float32)
-    noise.roots(problem.places, factors, got)
-    expected = factors[problem.places].prod(axis=0).sum(axis=1) ** -0.5
+    noise.roots(data.places, factors, got)
+    expected = factors[data.places].prod(axis=0).sum(axis=1) ** -0.5
     np.testing.assert_allclose(got, expected, rtol=1e-5)
 
 
@@ -225,7 +239,7 @@ def test_likelihood_of_path_settings_is_that_of_a_dense_normal(n):
     _, _, index, residual, path, root = job
     phi, variance = np.array([0.8, 0.99, 0.5]), np.array([0.3, 5.0, 500.0])
     got = np.zeros((1, 3))
-    paths.log_likelihood(*job, phi, variance, got)
+    state_space.ar1_log_likelihood(*job, phi, variance, got)
     seen, weight = (residual + path)[index].astype(np.float64), root[index].astype(np.float64) ** 2
     for option in range(3):
         dense = covariance_of_path(phi[option], variance[option], np.arange(n))
@@ -241,7 +255,7 @@ def test_paths_are_drawn_from_their_dense_conditional():
     seen, weight = (residual + path)[index].astype(np.float64), root[index].astype(np.float64) ** 2
     drawn = np.empty((DRAWS, n))
     for number in range(DRAWS):
-        paths.draw_paths(*job, phi, variance, key(0, number))
+        state_space.draw_ar1(*job, phi, variance, key(0, number))
         drawn[number] = path[index]
         np.testing.assert_allclose((residual + path)[index], seen, atol=1e-3)
     dense = covariance_of_path(phi, variance, np.arange(n))
@@ -252,42 +266,44 @@ def test_paths_are_drawn_from_their_dense_conditional():
 
 @pytest.mark.parametrize("mode", [0, 1])
 def test_gaps_are_expected_half_way_between_neighbours(mode):
-    sweeper, draw = make_sweeper()
-    problem, starts = sweeper.problem, sweeper.problem.starts[mode]
-    draw.path_settings[:, 0] = [0.5, 3.0, 1.0]
-    got = gaps(draw, problem, mode)
-    assert len(got) == len(problem) + problem.shape[mode]
-    for row in range(problem.shape[mode]):
+    sweep, draw = make_sweep()
+    data, starts = sweep.work.data, sweep.work.data.starts[mode]
+    draw.temporal_settings[:, 0] = [0.5, 3.0, 1.0]
+    got = gaps(draw, data, mode)
+    assert len(got) == len(data) + data.shape[mode]
+    for row in range(data.shape[mode]):
         n = starts[row + 1] - starts[row]
-        seen = problem.index[mode][starts[row] : starts[row + 1]]
+        seen = data.index[mode][starts[row] : starts[row + 1]]
         expected, between = np.zeros(n + 1), np.zeros(n + 1)
-        for number, (own, _) in enumerate(PATHS):
+        for number, (own, _) in enumerate(EFFECTS):
             if own != mode:
                 continue
-            logit, log_variance = draw.path_settings[number]
+            logit, log_variance = draw.temporal_settings[number]
             times = np.concatenate([np.arange(n) + 0.5, np.arange(n + 1)])  # what is known first
             dense = covariance_of_path(special.expit(logit), math.exp(log_variance), times)
             weights = dense[n:, :n] @ np.linalg.inv(dense[:n, :n])
-            expected += weights @ draw.paths[number, seen]
+            expected += weights @ draw.temporal[number, seen]
             between += np.diag(dense[n:, n:] - weights @ dense[:n, n:])
         np.testing.assert_allclose(got[starts[row] + row :][: n + 1], expected, atol=1e-5)
-        np.testing.assert_allclose(between[1:-1], gap_variance(draw.path_settings, mode), rtol=1e-5)
-    own = [number for number, path in enumerate(PATHS) if path[0] == mode]
-    total = np.exp(draw.path_settings[own, 1]).sum()
-    assert path_variance(draw.path_settings, mode) == pytest.approx(total)
+        np.testing.assert_allclose(
+            between[1:-1], gap_variance(draw.temporal_settings, mode), rtol=1e-5
+        )
+    own = [number for number, path in enumerate(EFFECTS) if path[0] == mode]
+    total = np.exp(draw.temporal_settings[own, 1]).sum()
+    assert effect_variance(draw.temporal_settings, mode) == pytest.approx(total)
 
 
 def test_timeline_finds_the_gap_that_counting_finds():
-    problem, time = make_problem((4, 5), n=16)
-    timeline = Timeline.of(problem, time)
+    data, time = make_data((4, 5), n=16)
+    timeline = Timeline.of(data, time)
     cells = np.indices((4, 5, 12)).reshape(3, -1)
     codes, when = tuple(cells[:2].astype(np.int32)), cells[2] - 2
-    seen = problem.places - np.array(problem.firsts)[:, None]
+    seen = data.places - np.array(data.firsts)[:, None]
     for mode, found in enumerate(timeline.gaps(codes, when)):
         for n, (own, other) in enumerate(zip(codes[mode], codes[1 - mode], strict=True)):
             pairs = zip(time, seen[1 - mode], seen[mode], strict=True)
             before = sum((t, o) < (when[n], other) for t, o, i in pairs if i == own)
-            assert found[n] == problem.starts[mode][own] + own + before
+            assert found[n] == data.starts[mode][own] + own + before
     after_all = timeline.gaps(codes, np.full(len(when), 99))
     np.testing.assert_array_equal(timeline.gaps(codes, None), after_all)
 
@@ -361,49 +377,49 @@ def test_hidden_values_are_truncated_normals(spread):
         assert stats.kstest(drawn[:, n], expected.cdf).pvalue > 1e-5
 
 
-def log_prior(draw, model, problem):
+def log_prior(draw, spec, data):
     """Log density of all that a scale moves, by scipy."""
-    D, total = model.rank + 1, 0.0
+    D, total = spec.rank + 1, 0.0
     for mode, precision in enumerate(draw.precisions):
-        part, covariance = problem.part(mode), np.linalg.inv(precision)
-        features = draw.features[feature_part(problem, mode)]
-        own = np.column_stack([draw.factors[part, : model.rank], draw.biases[part]])
+        part, covariance = data.part(mode), np.linalg.inv(precision)
+        features = draw.features[feature_part(data, mode)]
+        own = np.column_stack([draw.factors[part, : spec.rank], draw.biases[part]])
         away = own - draw.effects[part] - draw.centres[mode]
-        free = freedom(D, problem.shape[mode])
+        free = freedom(D, data.shape[mode])
         total += stats.wishart(free, np.diag(1.0 / draw.scales[mode])).logpdf(precision)
         total += stats.multivariate_normal(cov=covariance).logpdf(away).sum()
         covariances = covariance / MEAN_WEIGHT, covariance / draw.strengths[mode]
         for normals, cov in zip((draw.centres[[mode]], features), covariances, strict=True):
             total += stats.multivariate_normal(cov=cov).logpdf(normals).sum()
-    for number, (mode, centre) in enumerate(PATHS):
-        settings = draw.path_settings[number]
-        middle = [special.logit(centre), np.log(PATH_VARIANCE)]
-        total += stats.norm(middle, PATH_PRIOR).logpdf(settings).sum()
-        for seen in np.split(problem.index[mode], problem.starts[mode][1:-1]):
+    for number, (mode, centre) in enumerate(EFFECTS):
+        settings = draw.temporal_settings[number]
+        middle = [special.logit(centre), np.log(EFFECT_VARIANCE)]
+        total += stats.norm(middle, SETTINGS_PRIOR).logpdf(settings).sum()
+        for seen in np.split(data.index[mode], data.starts[mode][1:-1]):
             if len(seen):
                 phi, variance = special.expit(settings[0]), np.exp(settings[1])
                 dense = covariance_of_path(phi, variance, np.arange(len(seen)))
-                total += stats.multivariate_normal(cov=dense).logpdf(draw.paths[number, seen])
+                total += stats.multivariate_normal(cov=dense).logpdf(draw.temporal[number, seen])
     total += stats.norm(draw.width_centre, draw.width_spread).logpdf(draw.widths).sum()
     return total + stats.norm(np.log(CUT_WIDTH), CENTRE_SPREAD).logpdf(draw.width_centre).sum()
 
 
 @pytest.mark.parametrize("at", [-0.4, 0.9])
 def test_scaling_changes_density_times_volume_as_the_move_reckons(at):
-    sweeper, draw = make_sweeper(rank=2)
-    model, problem = sweeper.model, sweeper.problem
+    sweep, draw = make_sweep(rank=2)
+    spec, data = sweep.work.spec, sweep.work.data
     scaled = draw.copy()
-    scale._scale(scaled, model, problem, at)
-    volume = at * draw.paths.size
-    for moved in (1, model.rank + 1):  # biases; of the last mode, factors too
-        volume += at * moved * (sum(problem.shape) + 1 - (model.rank + 2))
-    expected = log_prior(scaled, model, problem) - log_prior(draw, model, problem) + volume
-    after, before = (scale._log_prior(draw, model, problem, x) for x in (at, 0.0))
+    rescaling._scale(scaled, spec, data, at)
+    volume = at * draw.temporal.size
+    for moved in (1, spec.rank + 1):  # biases; of the last mode, factors too
+        volume += at * moved * (sum(data.shape) + 1 - (spec.rank + 2))
+    expected = log_prior(scaled, spec, data) - log_prior(draw, spec, data) + volume
+    after, before = (rescaling._log_prior(draw, spec, data, x) for x in (at, 0.0))
     assert after - before == pytest.approx(expected, rel=1e-4)
     np.testing.assert_allclose(scaled.fitted, math.exp(at) * draw.fitted, rtol=1e-5)
     cuts = np.empty((2, 6))
     for k, some in enumerate((draw, scaled)):
-        ordinal.cut_points(some.widths[0], sweeper.anchor, cuts[k])
+        ordinal.cut_points(some.widths[0], ANCHOR, cuts[k])
     np.testing.assert_allclose(cuts[1, 1:-1], math.exp(at) * cuts[0, 1:-1])
 
 
@@ -416,7 +432,7 @@ def test_newton_steps_sample_the_density_that_they_look_at(shape):
             value = math.exp(x + jump)
             return shape * (x + jump) - value, shape - value, -value
 
-        x += scale._newton_step(look, rng)
+        x += rescaling._newton_step(look, rng)
         drawn[number] = x
     thinned = np.exp(drawn[:: int(2 * len(drawn) / effective_size(drawn[None]))])
     assert len(thinned) > 1000
@@ -452,11 +468,11 @@ def test_chains_apart_are_seen_by_rhat_and_effective_size():
 @pytest.mark.parametrize("likelihood", ["gaussian", "ordinal"])
 def test_sweeps_change_every_number_of_a_draw(likelihood, monkeypatch):
     for move in ("move_signal", "move_all"):  # they change all numbers, and could hide a lost write
-        monkeypatch.setattr(scale, move, lambda *_: None)
-    sweeper, draw = make_sweeper(likelihood, burn_in=100)
+        monkeypatch.setattr(rescaling, move, lambda *_: None)
+    sweep, draw = make_sweep(likelihood, burn_in=100)
     before = draw.copy()
     for _ in range(10):  # proposals are refused now and then
-        sweeper(draw)
+        sweep(draw)
     for name in ARRAYS:
         new, old = getattr(draw, name), getattr(before, name)
         if name == "factors":
@@ -464,7 +480,7 @@ def test_sweeps_change_every_number_of_a_draw(likelihood, monkeypatch):
             new, old = new[:, :3], old[:, :3]
         if likelihood == "ordinal" and name == "level":
             np.testing.assert_array_equal(new, 0.5)
-        elif likelihood == "gaussian" and name == "steps":
+        elif likelihood == "gaussian" and name == "proposals":
             assert new[0] == old[0]
             assert (new[1:] != old[1:]).all()
         else:
@@ -472,8 +488,8 @@ def test_sweeps_change_every_number_of_a_draw(likelihood, monkeypatch):
 
 
 def test_what_follows_from_a_draw_follows_it_through_sweeps_and_moves_of_the_scale():
-    sweeper, draw = make_sweeper()
-    problem, places = sweeper.problem, sweeper.problem.places
+    sweep, draw = make_sweep()
+    data, places = sweep.work.data, sweep.work.data.places
 
     def check():
         products = draw.factors[places].prod(axis=0).sum(axis=1)
@@ -481,23 +497,23 @@ def test_what_follows_from_a_draw_follows_it_through_sweeps_and_moves_of_the_sca
             draw.fitted, products + draw.biases[places].sum(axis=0), atol=1e-4
         )
         variance = draw.noise[places].prod(axis=0).sum(axis=1)
-        np.testing.assert_allclose(sweeper.root, variance**-0.5, rtol=1e-5)
+        np.testing.assert_allclose(sweep.work.root, variance**-0.5, rtol=1e-5)
         for mode in (0, 1):
-            own, other = (places[m] - problem.firsts[m] for m in (mode, 1 - mode))
-            expected = np.zeros((problem.shape[mode], 4))
-            weights = draw.features[feature_part(problem, mode)][other]
-            np.add.at(expected, own, weights * problem.shares[mode][own, None])
-            np.testing.assert_allclose(draw.effects[problem.part(mode)], expected, atol=1e-4)
+            own, other = (places[m] - data.firsts[m] for m in (mode, 1 - mode))
+            expected = np.zeros((data.shape[mode], 4))
+            weights = draw.features[feature_part(data, mode)][other]
+            np.add.at(expected, own, weights * data.shares[mode][own, None])
+            np.testing.assert_allclose(draw.effects[data.part(mode)], expected, atol=1e-4)
 
-    moved = 0
+    moved, (precisions, rescaled) = 0, sweep.steps[:2]
     for _ in range(5):
         before = draw.noise.copy()
-        sweeper._set_roots(draw)
-        sweeper._move_scale(draw, draw.paths.sum(axis=0))
+        precisions(draw)
+        rescaled(draw)
         moved += not np.array_equal(draw.noise, before)
         check()
-        sweeper(draw)
-        sweeper._set_roots(draw)
+        sweep(draw)
+        precisions(draw)
         check()
     assert moved > 1
 
@@ -505,8 +521,8 @@ def test_what_follows_from_a_draw_follows_it_through_sweeps_and_moves_of_the_sca
 @pytest.mark.parametrize("likelihood", ["gaussian", "ordinal"])
 def test_a_chain_has_the_same_bits_for_any_number_of_threads(likelihood, monkeypatch):
     monkeypatch.setattr(threads, "CHUNK", 100)  # so that there is work for each of them
-    size = {"shape": (40, 50), "n": 800, "rank": sets.BLOCK + 8}
-    one, *others = (make_sweeper(likelihood, n_jobs=n, burn_in=5, **size)[1] for n in (1, 2, 4))
+    size = {"shape": (40, 50), "n": 800, "rank": implicit.BLOCK + 8}
+    one, *others = (make_sweep(likelihood, n_jobs=n, burn_in=5, **size)[1] for n in (1, 2, 4))
     for other in others:
         for name in ARRAYS:
             np.testing.assert_array_equal(getattr(other, name), getattr(one, name), err_msg=name)
@@ -517,21 +533,21 @@ def test_half_precision_moves_a_prediction_by_a_thousandth_of_its_std(likelihood
     y = world.y if likelihood == "gaussian" else np.clip(np.round(world.y), 1, 5)
     cells = np.column_stack([world.X, np.arange(len(y))])
     observations = observe(cells[:6000], y[:6000], time=2)
-    model = Model(8, 2, likelihood, sets=True, time=True, seed=0)
-    sampling = prepare(model, observations, None, None, Schedule(20, 10, 1), 1)
+    spec = Spec(8, 2, likelihood, implicit=True, time=True, seed=0)
+    sampling = prepare(spec, observations, None, None, EvenSchedule(20, 10, 1), 1)
     chain = sampling.start()
     for _ in range(20):
         sampling.step(chain)
     draw = chain.draw
-    rounded = snapshot(draw, model, sampling.problem)
+    rounded = rating_snapshot(draw, spec, sampling.data)
     exact = rounded | {
         "factors": draw.factors[:, :8], "biases": draw.biases, "noise": draw.noise,
-        "widths": draw.widths, "gaps0": gaps(draw, sampling.problem, 0),
-        "gaps1": gaps(draw, sampling.problem, 1),
+        "widths": draw.widths, "gaps0": gaps(draw, sampling.data, 0),
+        "gaps1": gaps(draw, sampling.data, 1),
     }  # fmt: skip
     codes, time = observations.codes, observations.time
     got, expected = (
-        sampling.posterior({name: array[None] for name, array in kept.items()}).moments(
+        sampling.as_posterior({name: array[None] for name, array in kept.items()}).moments(
             codes, time=time
         )
         for kept in (rounded, exact)

@@ -13,14 +13,14 @@ import pyarrow.parquet as pq
 import pytest
 from noisewise_reproduction.datasets import intel, laqn
 
+from noisewise.cli.impute import fill_file
 from noisewise.data import Ids, files
 from noisewise.data.files import read, read_cells
 from noisewise.data.gapped import read_gapped
 from noisewise.data.reader import SETTING
 from noisewise.errors import DataError, SettingError, listed
 from noisewise.evaluation.records import read_results
-from noisewise.evaluation.tuned import best_settings, read_tuned
-from noisewise.filling import fill_file
+from noisewise.evaluation.tuning import best_settings, read_tuned
 
 USERS, ITEMS = Ids.encode([1, 2], "user")[0], Ids.encode(["a", "b"], "item")[0]
 LAB = "2004-02-28 00:59:16.02785 3 1 19.9884 37.0933 45.08 2.69964\n"

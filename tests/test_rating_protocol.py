@@ -6,7 +6,7 @@ import pytest
 from noisewise import DataError, SettingError, metrics, observe, registry
 from noisewise.evaluation import comparison, ratings
 from noisewise.evaluation.comparison import split_ratio
-from noisewise.evaluation.trials import rating_task
+from noisewise.evaluation.ratings import rating_task
 
 SMALL = {"rank": 2, "epochs": 4, "n_jobs": 1}
 

@@ -16,11 +16,11 @@ from noisewise.data import observe
 from noisewise.data.panel import Panel
 from noisewise.data.synthetic import make_ratings
 from noisewise.errors import DataError, DivergedError, MissingExtraError, SettingError
-from noisewise.evaluation import ranges, records, trials
-from noisewise.evaluation.ranges import Choices, Numbers, draw, parse_range, space_of
-from noisewise.evaluation.trials import rating_task, run_trial, sensor_task
-from noisewise.evaluation.tune import Budget, tune
-from noisewise.evaluation.tuned import best_settings, read_tuned
+from noisewise.evaluation import records, trials
+from noisewise.evaluation.ratings import rating_task
+from noisewise.evaluation.sensors import sensor_task
+from noisewise.evaluation.trials import Choices, Numbers, draw, parse_range, run_trial, space_of
+from noisewise.evaluation.tuning import Budget, best_settings, read_tuned, tune
 from noisewise.models import load
 from noisewise.settings import rules_of
 from noisewise.splits import rating_split
@@ -155,7 +155,7 @@ def test_models_take_turns_and_get_the_same_number_of_trials(task, tmp_path, mon
         order.append(model)
         return real(task, model, *rest)
 
-    monkeypatch.setattr("noisewise.evaluation.tune.run_trial", noted)
+    monkeypatch.setattr("noisewise.evaluation.tuning.run_trial", noted)
     result = search(task, "biased-mf", "dmf", trials=3)
     assert order == ["biased-mf", "dmf"] * 3
     assert {len(one["trials"]) for one in result["models"].values()} == {3}
@@ -163,7 +163,7 @@ def test_models_take_turns_and_get_the_same_number_of_trials(task, tmp_path, mon
 
 def test_minutes_are_a_budget_too_and_earlier_ones_count(task, tmp_path, monkeypatch):
     monkeypatch.setattr(
-        "noisewise.evaluation.tune.run_trial",
+        "noisewise.evaluation.tuning.run_trial",
         lambda task, model, settings, *_: {"settings": settings, "rmse": 1.0, "seconds": 30.0},
     )
     options = {"fixed": QUICK, "ranges": SMALL, "path": tmp_path / "tuned.json"}
@@ -208,7 +208,7 @@ def test_a_trial_that_diverges_is_noted_and_the_search_goes_on(task, monkeypatch
 
 def test_bayesian_search_learns_also_from_trials_that_diverged():
     pytest.importorskip("optuna")
-    from noisewise.evaluation.suggest import suggest
+    from noisewise.evaluation.trials import suggest
 
     space = {"x": Numbers(0.0, 1.0), "kind": Choices(((1, 2), "b")), "n": Numbers(1, 9, int=True)}
     done = []
@@ -426,7 +426,7 @@ def test_a_wrong_range_is_a_sentence(word, sentence):
 )  # fmt: skip
 def test_a_wrong_entry_of_a_table_is_a_sentence(entry):
     with pytest.raises(SettingError):
-        ranges.as_space({"rank": entry})
+        trials.as_space({"rank": entry})
 
 
 def test_draws_stay_in_their_range_and_reach_both_ends():

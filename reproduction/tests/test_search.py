@@ -9,7 +9,7 @@ import pytest
 from noisewise_reproduction.runs import search
 
 from noisewise import SettingError, observe, registry
-from noisewise.evaluation.ranges import same_settings
+from noisewise.evaluation.trials import same_settings
 from noisewise.settings import check
 from noisewise.splits import rating_split
 

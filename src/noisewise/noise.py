@@ -68,7 +68,7 @@ def noisy_ids(model: Rowwise, *, mode: int | str = 0, n: int | None = 20, fewest
             "noisy_series for sensors."
         )
     model = as_it_is(model)
-    m = model.mode_number(mode)
+    m = model._mode(mode)
     noise = np.sqrt(model.factors_.noise_by_row(m)) * model.std_scale_
     counts = model.factors_.counts[m]
     eligible = np.flatnonzero(counts >= max(fewest, 1))
@@ -102,7 +102,7 @@ def noisy_observations(model: Rowwise, X: Any, y: Any = None, *, n: int | None =
     check_is_fitted(model)
     _check_many(n)
     model = as_it_is(model)
-    observations = model.observed(X, y)
+    observations = model._observed_again(X, y)
     mean, std = model.predict(observations, return_std=True)
     surprise = (observations.values - mean) / std
     order = np.argsort(-np.abs(surprise), kind="stable")[:n]
@@ -121,7 +121,7 @@ def noise_model(
     y: Any = None,
     *,
     time: int | str = -1,
-    sensor: int | str | None = "auto",
+    group: int | str | None = "auto",
     random_state: Any = None,
     n_jobs: int | None = -1,
     verbose: bool | None = None,
@@ -135,11 +135,11 @@ def noise_model(
     ----------
     X, y : as for ``TemporalFactorizer.fit``
         Readings.
-    time, sensor, random_state, n_jobs, verbose
+    time, group, random_state, n_jobs, verbose
         As for ``TemporalFactorizer``.
     """
     model = TemporalFactorizer(
-        **JUDGE, time=time, sensor=sensor, random_state=random_state, n_jobs=n_jobs, verbose=verbose
+        **JUDGE, time=time, group=group, random_state=random_state, n_jobs=n_jobs, verbose=verbose
     )
     return model.fit(X, y)
 
@@ -188,12 +188,10 @@ def noisy_series(model: TemporalFactorizer, *, n: int | None = 20, fewest: int =
     known = model.noise_by_series_
     eligible = np.flatnonzero(known["observations"] >= max(fewest, 1))
     known = {name: column[eligible] for name, column in known.items()}
-    grouping, units = model.encoder_.grouping, model.encoder_.units
+    grouping, units = model._encoder.grouping, model._encoder.units
     types = grouping.types[eligible]
     names = [ids.name for mode, ids in enumerate(model.ids_) if mode != grouping.time]
-    stays = np.exp(-_usual_gap(model) / known["memory"])
-    white_std = np.sqrt(known["noise_std"] ** 2 + (1.0 - stays) * known["drift_std"] ** 2)
-    drift_std = np.sqrt(stays) * known["drift_std"]
+    white_std, drift_std = _white_and_drift(known, _usual_gap(model))
     scale = np.sqrt(units.variance[types])
     white, drift = (
         unusual(std / scale, types, known["observations"]) for std in (white_std, drift_std)
@@ -201,13 +199,9 @@ def noisy_series(model: TemporalFactorizer, *, n: int | None = 20, fewest: int =
     noise = np.hypot(np.maximum(white, 0.0), np.maximum(drift, 0.0))
     order = np.argsort(-noise, kind="stable")[:n]
     columns = {name: known[name] for name in names} | {
-        "noise": noise,
-        "white": white,
-        "drift": drift,
-        "white_std": white_std,
-        "drift_std": drift_std,
-        "observations": known["observations"],
-    }
+        "noise": noise, "white": white, "drift": drift, "white_std": white_std,
+        "drift_std": drift_std, "observations": known["observations"],
+    }  # fmt: skip
     return {name: column[order] for name, column in columns.items()}
 
 
@@ -296,6 +290,13 @@ def _check_many(n: int | None) -> None:
     """Raise unless so many rows can be listed; None lists all."""
     if n is not None and n < 1:
         raise SettingError(f"n must be 1 or more, or None for all; got {n!r}.")
+
+
+def _white_and_drift(known: Table, gap: float) -> tuple[npt.NDArray[Any], npt.NDArray[Any]]:
+    """Return the std of what is gone after a gap in time, and of what stays."""
+    stays = np.exp(-gap / known["memory"])
+    white = np.sqrt(known["noise_std"] ** 2 + (1.0 - stays) * known["drift_std"] ** 2)
+    return white, np.sqrt(stays) * known["drift_std"]
 
 
 def _spread(away: npt.NDArray[Any]) -> float:

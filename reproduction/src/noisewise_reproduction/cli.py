@@ -7,8 +7,8 @@ from typing import Annotated
 
 import typer
 
-from noisewise.cli.checks import folder_to_write, to_write
-from noisewise.cli.shared import Stopped
+from noisewise.cli.options import folder_to_write, to_write
+from noisewise.cli.output import Stopped
 from noisewise_reproduction.page import evidence
 from noisewise_reproduction.runs import command
 

@@ -1,27 +1,30 @@
-"""All commands, in the order in which help lists them."""
+"""All commands in the order in which help lists them, and those of public datasets."""
 
 from __future__ import annotations
 
 import functools
+import sys
 import warnings
 from collections.abc import Callable
+from dataclasses import asdict
 from importlib.metadata import version
-from typing import Annotated, Any
+from pathlib import Path
+from typing import Annotated, Any, Literal
 
 import typer
 from typer.core import TyperGroup
 
 from noisewise import progress as bars
 from noisewise import registry
-from noisewise.cli import data
 from noisewise.cli.evaluate import compare, evaluate
 from noisewise.cli.impute import impute
 from noisewise.cli.noise import noise
+from noisewise.cli.options import Json, folder_to_write, grouped
+from noisewise.cli.output import Stopped, aligned, in_options, say, tell
 from noisewise.cli.ratings import demo, fit, predict, recommend
-from noisewise.cli.shared import Stopped, say
 from noisewise.cli.tune import tune
-from noisewise.cli.wording import in_options
-from noisewise.errors import NoisewiseError
+from noisewise.data import fetch as fetching
+from noisewise.errors import NoisewiseError, SettingError
 
 INTERRUPTED = 130  # the exit code that shells expect after Ctrl-C
 
@@ -53,7 +56,7 @@ class _Commands(TyperGroup):
         if own is not None or cmd_name not in registry.commands():
             return own
         alone = typer.Typer(add_completion=False, rich_markup_mode="markdown")
-        alone.command(cmd_name)(_stoppable(_command_of_package(cmd_name)))
+        alone.command(cmd_name)(_stoppable(grouped(_command_of_package(cmd_name))))
         return typer.main.get_command(alone)
 
 
@@ -79,8 +82,13 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 for command in (demo, fit, predict, recommend, impute, noise, evaluate, compare, tune):
-    app.command()(_stoppable(command))
-app.add_typer(data.app, name="data")
+    app.command()(_stoppable(grouped(command)))
+data = typer.Typer(
+    help="Public datasets: what there is, on what terms, and how to get it.",
+    no_args_is_help=True,
+    rich_markup_mode="markdown",
+)
+app.add_typer(data, name="data")
 
 
 def main() -> None:
@@ -115,3 +123,59 @@ def _common(
     if show:
         print(version("noisewise"))
         raise typer.Exit
+
+
+@data.command("list")
+def listed(report: Json = None) -> None:
+    """List public datasets that noisewise reads as they come.
+
+    Example: `noisewise data list`
+    """
+    known = fetching.sources().values()
+    table = {
+        "name": [source.name for source in known],
+        "MB": [f"{source.megabytes:.0f}" if source.files else "by hand" for source in known],
+        "checksum": ["published" if source.is_checked else "none" for source in known],
+    }
+    what = ["what", *(source.what for source in known)]
+    lines = zip(aligned(table).splitlines(), what, strict=True)
+    text = "\n".join(f"{start}  {end}" for start, end in lines)
+    tell(text, [asdict(source) for source in known], report)
+
+
+@data.command()
+def fetch(
+    name: Annotated[str, typer.Argument(help="As `noisewise data list` has it.")],
+    to: Annotated[Path, folder_to_write(help="Folder to put it in.")] = Path("data"),
+    accept_licence: Annotated[
+        bool, typer.Option("--accept-licence", help="Agree to the licence that is shown.")
+    ] = False,
+    accept_unchecked: Annotated[
+        bool, typer.Option("--accept-unchecked", help="Take files without a published checksum.")
+    ] = False,
+    site: Annotated[
+        list[str], typer.Option(help="laqn: the code of a site; may be given often.")
+    ] = [],  # noqa: B006 - typer reads the default, nobody changes it
+    report: Json = None,
+) -> None:
+    """Download a public dataset, after its licence was agreed to, and check it.
+
+    Example: `noisewise data fetch ml-1m --to data`
+    """
+    source = fetching.find(name)
+    if site:
+        source = source.at(site)
+    accepted = {"licence": accept_licence, "unchecked": accept_unchecked}
+
+    def agree(kind: Literal["licence", "unchecked"], sentence: str) -> bool:
+        print(sentence, file=sys.stderr)
+        if accepted[kind]:
+            return True
+        if not sys.stdin.isatty():
+            raise SettingError(f"Nobody is there to agree; pass --accept-{kind} if you do.")
+        return input("Type yes to go on: ").strip().lower() == "yes"
+
+    found = fetching.fetch(source, to, agree=agree)
+    lines = [f"{sha256}  {path}" for path, sha256 in found.items()]
+    text = "\n".join(["sha256", *lines, f"Give noisewise {to / source.read}."])
+    tell(text, {str(path): sha256 for path, sha256 in found.items()}, report)

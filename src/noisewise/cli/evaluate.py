@@ -4,59 +4,56 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
 from noisewise import registry
-from noisewise.cli.checks import choice
-from noisewise.cli.shared import (
+from noisewise.cli.options import (
     ALL_MODELS,
     RATING_MODELS,
     SENSOR_MODELS,
     Data,
-    Dataset,
-    Duplicated,
-    Format,
-    IdColumns,
     Json,
     Settings,
-    Stopped,
+    Tensor,
+    TimedColumns,
     Tuned,
-    ValueColumn,
+    choice,
     chosen,
-    read,
-    readings,
     refuse,
-    say,
-    tell,
     time_of,
 )
-from noisewise.cli.tables import aligned
+from noisewise.cli.output import Stopped, aligned, say, tell
 from noisewise.data import Observations
-from noisewise.data.panel import Panel
-from noisewise.documents import is_number
 from noisewise.errors import DataError, SettingError
-from noisewise.evaluation import comparison, ratings, records, sensors
+from noisewise.evaluation import comparison, ratings, sensors
 from noisewise.evaluation.comparison import Result
-from noisewise.evaluation.records import Record, read_results
+from noisewise.evaluation.records import Record, data_of, is_number, read_results
+
+RATING_SCORES = ("rmse", "nll", "log_loss", "spearman", "auc", "coverage90", "epochs", "seconds")
+SENSOR_SCORES = ("mse", "median_se", "nll", "coverage90", "seconds")
+NOT_ALIKE = "Results can only be compared over the same data and the same splits."
+
+ModelName = Annotated[
+    str | None,
+    choice(
+        ALL_MODELS,
+        "--model",
+        help=f"Ratings: {', '.join(RATING_MODELS)}; dmf, unless another is named. "
+        f"Sensors: {', '.join(SENSOR_MODELS)}; auto, unless another is named.",
+    ),
+]
 
 
-def evaluate(
-    data: Data,
-    model: Annotated[
-        str | None,
-        choice(
-            ALL_MODELS,
-            help=f"Ratings: {', '.join(RATING_MODELS)}; dmf, unless another is named. "
-            f"Sensors: {', '.join(SENSOR_MODELS)}; auto, unless another is named.",
-        ),
-    ] = None,
-    settings: Settings = [],  # noqa: B006 - typer reads the default, nobody changes it
-    tuned: Tuned = None,
-    splits: Annotated[int, typer.Option("--splits", "--repeats", help="How many splits.")] = 5,
-    seed: Annotated[int, typer.Option(help="The first split's seed.")] = 0,
+@dataclass(frozen=True, kw_only=True)
+class Splits(Tensor):
+    """Which splits a model is measured on, and against which result it is tested."""
+
+    splits: Annotated[int, typer.Option("--splits", "--repeats", help="How many splits.")] = 5
+    seed: Annotated[int, typer.Option(help="The first split's seed.")] = 0
     protocol: Annotated[
         str | None,
         choice(
@@ -65,29 +62,39 @@ def evaluate(
             "get the rating 3), time (later ratings) or user. Sensors: cells (single readings; the "
             "default) or blocks (outages).",
         ),
-    ] = None,
-    dataset: Dataset = None,
+    ] = None
     share: Annotated[
         str | None,
         typer.Option(
             help="Sensors: percentage of all cells that train, or several, as 5,10,15,20; of "
             "blocks, the percentage that is hidden (20)."
         ),
-    ] = None,
-    outage: Annotated[
-        float | None,
-        typer.Option(
-            help="Sensors, blocks: seconds that an outage lasts; known for a named dataset."
-        ),
-    ] = None,
-    id: IdColumns = [],  # noqa: B006
-    value: ValueColumn = None,
-    time: Annotated[str | None, typer.Option(help="Ratings: the column with the time.")] = None,
-    format: Format = None,
-    duplicates: Duplicated = "error",
+    ] = None
     against: Annotated[
         Path | None, typer.Option(help="A result of the same splits to test against, in pairs.")
-    ] = None,
+    ] = None
+
+    def shares(self, protocol: str) -> list[float]:
+        """Read percentages such as 5,10,15."""
+        if self.share is None and protocol == "blocks":
+            return [sensors.OUTAGE_SHARE]
+        try:
+            return [float(part) / 100 for part in (self.share or "").split(",")]
+        except ValueError:
+            raise SettingError(
+                "--share takes percentages, one or more, such as 15 or 5,10,15,20; got "
+                f"{self.share!r}."
+            ) from None
+
+
+def evaluate(
+    data: Data,
+    model: ModelName = None,
+    settings: Settings = [],  # noqa: B006 - typer reads the default, nobody changes it
+    tuned: Tuned = None,
+    *,
+    over: Splits,
+    columns: TimedColumns,
     report: Json = None,
 ) -> None:
     """Measure a model, as `fit` makes it, on ratings or readings that it has not seen.
@@ -100,55 +107,18 @@ def evaluate(
 
     Example: `noisewise evaluate intel.npz --dataset intel-2epoch --model bayes --protocol blocks`
     """
-    if dataset is not None or protocol in sensors.PROTOCOLS:
-        refuse("is for ratings; sensors have their time as the last id", time=time)
-        if dataset is not None:
-            refuse("is not for a named dataset, whose columns are known", id=id, value=value)
-        readout = readings(data, dataset, id, value, duplicates, format)
-        kind = protocol or "cells"
+    if over.dataset is not None or over.protocol in sensors.PROTOCOLS:
+        refuse("is for ratings; sensors have their time as the last id", time=columns.time)
+        if over.dataset is not None:
+            refuse("is not for a named dataset, whose columns are known", id=columns.id,
+                   value=columns.value)  # fmt: skip
         named, own = chosen(settings, tuned, model, "sensors")
-        name = named or "auto"
-        record = _record(name, readout.observations, report)
-        with _kept_in(record):
-            _measure_sensors(
-                readout, name, own, kind, _shares(share, kind),
-                _outage(kind, outage, dataset), splits, seed, record,
-            )  # fmt: skip
-        tell(*_sensors_told(record, against), report)
+        _on_sensors(data, named or "auto", own, over, columns, report)
         return
-    refuse("is for sensors: add --dataset, or --protocol cells or blocks", share=share,
-           outage=outage)  # fmt: skip
-    if protocol == "time" and time is None:
-        time = "timestamp"
+    refuse("is for sensors: add --dataset, or --protocol cells or blocks", share=over.share,
+           outage=over.outage)  # fmt: skip
     named, own = chosen(settings, tuned, model, "ratings")
-    observations = read(data, id, value, duplicates, time or time_of(own), format)
-    name, kind = named or "dmf", protocol or "random"
-    record = _record(name, observations, report)
-    with _kept_in(record):
-        result = ratings.evaluate(
-            observations,
-            name,
-            own,
-            splits=splits,
-            seed=seed,
-            protocol=kind,
-            verbose=own.get("verbose"),
-            earlier=record.under(kind),
-            after_split=record.keep,
-        )
-    keys = ("rmse", "nll", "log_loss", "spearman", "auc", "coverage90", "epochs", "seconds")
-    text = aligned(_by_split(result, [key for key in keys if key in result["mean"]]))
-    if against is not None:
-        other = _under(kind, read_results(against))
-        test = comparison.compare(result, other).paired
-        result["against"] = {"model": other["model"], "metric": "rmse", **test._asdict()}
-        text += (
-            f"\nrmse minus that of {other['model']}: {test.difference:+.4f} "
-            f"(95 % {test.low:+.4f} to {test.high:+.4f}), lower on {test.wins} of {test.n}, "
-            f"paired t p = {test.t_pvalue:.2g}"
-        )
-    record.keep(result)
-    tell(text, record.content, report)
+    _on_ratings(data, named or "dmf", own, over, columns, report)
 
 
 def compare(
@@ -165,12 +135,84 @@ def compare(
     Example: `noisewise compare dtf.json ptf.json --metric nll`
     """
     rows = _compared(read_results(first), read_results(second), metric)
-    tell(aligned({key: [row[key] for row in rows] for key in rows[0]}), rows, report)
+    tell(_in_columns(rows), rows, report)
+
+
+def _on_ratings(
+    data: Path,
+    model: str,
+    settings: dict[str, Any],
+    over: Splits,
+    columns: TimedColumns,
+    report: Path | None,
+) -> None:
+    protocol = over.protocol or "random"
+    time = columns.time or ("timestamp" if protocol == "time" else time_of(settings))
+    observations = columns.read(data, time)
+    record = _record(model, observations, report)
+    with _kept_in(record):
+        result = ratings.evaluate(
+            observations, model, settings, splits=over.splits, seed=over.seed, protocol=protocol,
+            verbose=settings.get("verbose"), earlier=record.under(protocol),
+            after_split=record.keep,
+        )  # fmt: skip
+    text = aligned(_by_split(result, [key for key in RATING_SCORES if key in result["mean"]]))
+    if over.against is not None:
+        other = _under(protocol, read_results(over.against))
+        test = comparison.compare(result, other).paired
+        result["against"] = {"model": other["model"], "metric": "rmse", **test._asdict()}
+        text += (
+            f"\nrmse minus that of {other['model']}: {test.difference:+.4f} "
+            f"(95 % {test.low:+.4f} to {test.high:+.4f}), lower on {test.wins} of {test.n}, "
+            f"paired t p = {test.t_pvalue:.2g}"
+        )
+    record.keep(result)
+    tell(text, record.content, report)
+
+
+def _on_sensors(
+    data: Path,
+    model: str,
+    settings: dict[str, Any],
+    over: Splits,
+    columns: TimedColumns,
+    report: Path | None,
+) -> None:
+    readings = columns.readings(data, over.dataset)
+    protocol = over.protocol or "cells"
+    shares, outage = over.shares(protocol), over.outage_under(protocol)
+    if protocol == "blocks" and outage is None:
+        raise SettingError("--protocol blocks needs --outage, in seconds, such as 7200.")
+
+    def build(seed: int) -> Any:
+        return registry.build(
+            "sensors", model, settings, coordinates=readings.coordinates, random_state=seed,
+            n_jobs=-1,
+        )  # fmt: skip
+
+    record = _record(model, readings.observations, report)
+    with _kept_in(record):
+        for share in shares:
+            result = sensors.evaluate(
+                readings, build, protocol=protocol, share=share, outage=outage, name=model,
+                repeats=over.splits, seed=over.seed, verbose=settings.get("verbose"),
+                earlier=record.under(sensors.protocol_of(protocol, share, outage)),
+                after_split=record.keep,
+            )  # fmt: skip
+            record.keep(result)
+    tables = []
+    for result in record.results:
+        table = _by_split(result, SENSOR_SCORES)
+        label = [_label(result["protocol"])] * len(table["seed"])
+        tables.append(aligned({"protocol": label, **table}))
+    if over.against is not None:
+        tables.append(_in_columns(_compared(record.results, read_results(over.against))))
+    tell("\n\n".join(tables), record.content, report)
 
 
 def _record(model: str, observations: Observations, report: Path | None) -> Record:
     """Results of a model so far, in the file of --json if there is one."""
-    about = {"model": model, "data": records.data_of(observations)}
+    about = {"model": model, "data": data_of(observations)}
     record = Record(about, None if str(report) == "-" else report)
     many = sum(len(result["splits"]) for result in record.results)
     if many:
@@ -197,63 +239,20 @@ def _under(protocol: str, results: list[Result]) -> Result:
     for result in results:
         if result["protocol"] == protocol:
             return result
-    raise DataError("Results can only be compared over the same data and the same splits.")
+    raise DataError(NOT_ALIKE)
 
 
-def _measure_sensors(
-    data: Panel,
-    model: str,
-    settings: dict[str, Any],
-    kind: str,
-    shares: list[float],
-    outage: float | None,
-    repeats: int,
-    seed: int,
-    record: Record,
-) -> None:
-    def build(number: int) -> Any:
-        return registry.build(
-            "sensors", model, settings, coordinates=data.coordinates, random_state=number, n_jobs=-1
-        )
-
-    for share in shares:
-        result = sensors.evaluate(
-            data,
-            build,
-            protocol=kind,
-            share=share,
-            outage=outage,
-            repeats=repeats,
-            seed=seed,
-            name=model,
-            earlier=record.under(sensors.protocol_of(kind, share, outage)),
-            after_split=record.keep,
-            verbose=settings.get("verbose"),
-        )
-        record.keep(result)
-
-
-def _sensors_told(record: Record, against: Path | None) -> tuple[str, Any]:
-    """Return what to print and what to write of results on sensors."""
-    keys = ("mse", "median_se", "nll", "coverage90", "seconds")
-    parts = []
-    for result in record.results:
-        table = _by_split(result, keys)
-        label = [_label(result["protocol"])] * len(table["seed"])
-        parts.append(aligned({"protocol": label, **table}))
-    if against is not None:
-        rows = _compared(record.results, read_results(against), None)
-        parts.append(aligned({key: [row[key] for row in rows] for key in rows[0]}))
-    return "\n\n".join(parts), record.content
+def _in_columns(rows: list[dict[str, Any]]) -> str:
+    return aligned({key: [row[key] for row in rows] for key in rows[0]})
 
 
 def _compared(
-    first: list[Result], second: list[Result], metric: str | None
+    first: list[Result], second: list[Result], metric: str | None = None
 ) -> list[dict[str, Any]]:
     """Compare results under each protocol that both have."""
     pairs = [(a, b) for a in first for b in second if a["protocol"] == b["protocol"]]
     if not pairs:
-        raise DataError("Results can only be compared over the same data and the same splits.")
+        raise DataError(NOT_ALIKE)
     rows = []
     for a, b in pairs:
         chosen = metric or comparison.usual_metric(a)
@@ -290,23 +289,3 @@ def _label(protocol: Any) -> str:
     if not isinstance(protocol, dict):
         return str(protocol)
     return f"{protocol['kind']} {100 * protocol['share']:g} %"
-
-
-def _shares(text: str | None, kind: str) -> list[float]:
-    """Read percentages such as 5,10,15."""
-    if text is None and kind == "blocks":
-        return [sensors.OUTAGE_SHARE]
-    try:
-        return [float(part) / 100 for part in (text or "").split(",")]
-    except ValueError:
-        raise SettingError(
-            f"--share takes percentages, one or more, such as 15 or 5,10,15,20; got {text!r}."
-        ) from None
-
-
-def _outage(kind: str, outage: float | None, dataset: str | None) -> float | None:
-    if kind == "blocks" and outage is None:
-        if dataset is None:
-            raise SettingError("--protocol blocks needs --outage, in seconds, such as 7200.")
-        return registry.tensor(dataset).outage
-    return outage

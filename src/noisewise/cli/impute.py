@@ -2,53 +2,69 @@
 
 from __future__ import annotations
 
+import time as clock
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict
+from functools import partial
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any, Literal, cast
 
+import numpy as np
 import typer
 
-from noisewise.cli.checks import choice, to_write
-from noisewise.cli.shared import (
+from noisewise.cli.options import (
     Duplicated,
     Json,
-    LocationColumn,
-    ReadingColumn,
-    SensorColumn,
-    Separator,
+    Layout,
     Settings,
-    TimeColumn,
+    choice,
     parsed,
-    say,
-    tell,
+    to_write,
 )
-from noisewise.filling import fill_file
-from noisewise.imputer import methods
+from noisewise.cli.output import say, tell
+from noisewise.data import Observations, frames
+from noisewise.data.columns import find_ids
+from noisewise.data.gapped import kind_of, read_gapped
+from noisewise.data.panel import Units
+from noisewise.data.tables import check_values
+from noisewise.data.tables_with_holes import Floats, LabelledArray, Roles
+from noisewise.errors import DataError, SettingError
+from noisewise.imputer import DeviationImputer, methods
+from noisewise.models.auto import AutoFactorizer
+from noisewise.noise import noise_model, noisy_series
+from noisewise.progress import progress
+from noisewise.report.canvas import require_matplotlib
+from noisewise.report.page import Table
+from noisewise.report.series import NoisySeries, Trace, check_most, series_page
+from noisewise.storage import write_bytes
 
 METHODS = methods()
+UNREAD = dict.fromkeys(("noise", "white", "drift", "white_std", "drift_std"), np.nan)
+
+Duplicates = Literal["error", "last", "mean"]
+Noise = dict[tuple[Any, ...], dict[str, Any]]
+
+File = Annotated[
+    Path,
+    typer.Argument(help="CSV or TSV (also .gz), Parquet or NetCDF, with gaps.", show_default=False),
+]
+Out = Annotated[
+    Path,
+    to_write(
+        help="The filled file, in the format and layout of FILE. Long: beside the values stand "
+        "VALUE_std and VALUE_imputed (1 where a gap was filled). Wide: stds are in a second "
+        "file of the same layout, OUT with .std before its suffix. NetCDF: beside every "
+        "variable stand NAME_std and NAME_imputed."
+    ),
+]
 
 
 def impute(
-    file: Annotated[
-        Path,
-        typer.Argument(
-            help="CSV or TSV (also .gz), Parquet or NetCDF, with gaps.", show_default=False
-        ),
-    ],
-    out: Annotated[
-        Path,
-        to_write(
-            help="The filled file, in the format and layout of FILE. Long: beside the values stand "
-            "VALUE_std and VALUE_imputed (1 where a gap was filled). Wide: stds are in a second "
-            "file of the same layout, OUT with .std before its suffix. NetCDF: beside every "
-            "variable stand NAME_std and NAME_imputed."
-        ),
-    ],
+    file: File,
+    out: Out,
     method: Annotated[str, choice(METHODS, help=f"One of {', '.join(METHODS)}.")] = "auto",
-    time: TimeColumn = None,
-    location: LocationColumn = None,
-    sensor: SensorColumn = None,
-    value: ReadingColumn = None,
-    separator: Separator = None,
+    *,
+    layout: Layout,
     complete: Annotated[
         bool,
         typer.Option(
@@ -78,22 +94,9 @@ def impute(
     --out filled.csv --method bayes`
     """
     result = fill_file(
-        file,
-        out,
-        method=method,
-        settings=parsed(settings),
-        duplicates=duplicates,  # type: ignore[arg-type]
-        page=page,
-        most=most,
-        seed=seed,
-        say=say,
-        time=time,
-        location=location,
-        sensor=sensor,
-        value=value,
-        separator=separator,
-        complete=complete,
-    )
+        file, out, method=method, settings=parsed(settings), duplicates=cast(Any, duplicates),
+        page=page, most=most, seed=seed, say=say, complete=complete, **asdict(layout),
+    )  # fmt: skip
     left = f", {result['left']:,} could not be filled" if result["left"] else ""
     text = (
         f"{result['filled']:,} gaps were filled by {result['chosen']!r}{left}, "
@@ -101,3 +104,215 @@ def impute(
     )
     text += f"\nLook at {page}." if page is not None else ""
     tell(text, result, report)
+
+
+def fill_file(
+    path: str | Path,
+    out: str | Path,
+    *,
+    method: str = "auto",
+    settings: Mapping[str, Any] | None = None,
+    duplicates: Duplicates = "error",
+    page: str | Path | None = None,
+    most: int = 24,
+    seed: int = 0,
+    say: Callable[[str], object] = lambda line: None,
+    **layout: Any,
+) -> dict[str, Any]:
+    """Fill the gaps of a file and write it in the same layout, with the std beside.
+
+    Parameters
+    ----------
+    path, out : path
+        The file with gaps, and the one to write.
+    method, settings, duplicates
+        As for ``DeviationImputer``.
+    page : path, optional
+        Where to write a page of all series.
+    most : int
+        Series to draw on it.
+    seed : int
+        The same one gives the same bits.
+    say : callable
+        Called with a line of text when a step begins.
+    **layout
+        Columns, as for ``read_gapped``.
+
+    Returns
+    -------
+    dict
+        JSON-ready: files, method, what was chosen, and counts of readings and gaps.
+    """
+    path, out = Path(path), Path(out)
+    _check(path, out, page, most)
+    started = clock.perf_counter()
+    say(f"Reading {path}")
+    gapped = read_gapped(path, **layout)
+    as_cells = partial(_cells, roles=Roles(**gapped.options, duplicates=duplicates))
+    cells = as_cells(gapped.table)
+    holes = np.isnan(cells.values)
+    if not holes.any():
+        raise DataError(
+            f"{path} has no gap to fill: all of {holes.size:,} cells have a reading. If a long "
+            "table lacks rows, ask for them to be added."
+        )
+    imputer = DeviationImputer(
+        method, **gapped.options, duplicates=duplicates, settings=settings, random_state=seed
+    )
+    say(f"Fitting {method} to {holes.size - holes.sum():,} readings")
+    imputer.fit(gapped.table)
+    say(f"Filling {holes.sum():,} gaps")
+    filled, std = imputer.transform(gapped.table, return_std=True)
+    written = gapped.write(out, filled, std)
+    left = int(np.isnan(as_cells(filled).values).sum())
+    report = {
+        "file": str(path), "written": [str(file) for file in written], "method": method,
+        "chosen": imputer.chosen_, "readings": int(holes.size - holes.sum()),
+        "filled": int(holes.sum()) - left, "left": left,
+    }  # fmt: skip
+    if page is not None:
+        say(f"Drawing {page}")
+        entries = _entries(cells, as_cells(filled).values, as_cells(std).values, duplicates, seed)
+        html = series_page(
+            f"{path.name}, filled",
+            entries,
+            lead=_lead(report, len(entries)),
+            method=_method(imputer),
+            most=most,
+            progress=partial(progress, desc="draw", unit="series"),
+            foot=f"Made by noisewise from {path.name} with seed {seed}.",
+        )
+        write_bytes(page, html.encode())
+        report["page"] = str(page)
+    return report | {"seconds": clock.perf_counter() - started}
+
+
+def read_readings(
+    path: str | Path, duplicates: Duplicates = "error", **layout: Any
+) -> tuple[Observations, int | None]:
+    """Read what a file with gaps has, the way ``fill_file`` does.
+
+    Parameters
+    ----------
+    path : path
+        The file.
+    duplicates : {"error", "last", "mean"}
+        What to do about a cell that is given more than once.
+    **layout
+        Columns, as for ``read_gapped``.
+
+    Returns
+    -------
+    observations, group
+        The readings, with time as the last mode; and which mode is the type of sensor, None if all
+        are of one type.
+    """
+    gapped = read_gapped(path, **layout)
+    check_sensors(path, gapped.names)
+    cells = _cells(gapped.table, Roles(**gapped.options, duplicates=duplicates))
+    seen = cells.observed(duplicates)
+    if len(seen) < 2:
+        raise DataError(f"{path} has {len(seen)} readings; at least 2 are needed.")
+    return Observations(seen.codes, check_values(seen.values, "value"), seen.ids), cells.sensor
+
+
+def check_sensors(path: str | Path, names: Sequence[str]) -> None:
+    """Raise if columns are those of ratings."""
+    if find_ids(list(names), ["user", "item"]) is not None:
+        raise DataError(f"{path} holds ratings: fit a model to them, and show its noise.")
+
+
+def _check(path: Path, out: Path, page: str | Path | None, most: int) -> None:
+    """Raise for what would only fail after the work."""
+    if kind_of(out) != kind_of(path):
+        raise SettingError(f"The result has the format of {path}; name it so, and not {out}.")
+    if out.exists() and path.exists() and out.samefile(path):
+        raise SettingError(f"{path} is kept as it is: write to another file than {out}.")
+    for file in (out, *([] if page is None else [Path(page)])):
+        if not file.resolve().parent.is_dir():
+            raise SettingError(f"There is no folder {file.resolve().parent} to write to.")
+    if page is not None:
+        check_most(most)
+        require_matplotlib()
+
+
+def _cells(table: Any, roles: Roles) -> LabelledArray:
+    if frames.is_xarray(table):
+        return frames.read_xarray(table, roles)
+    return frames.read_frame(cast(Any, frames.as_frame(table)), roles)
+
+
+def _noise(cells: LabelledArray, seen: Observations, seed: int) -> Noise:
+    """Noise of every series that was read, by its ids, as ``noisy_series`` has it.
+
+    Readings are judged in units of their type, as a model computes in float32.
+    """
+    units, types = _units(seen, cells.sensor)
+    scores = (seen.values - units.mean[types]) / np.sqrt(units.variance[types])
+    known = Observations(seen.codes, scores.astype(np.float32), seen.ids)
+    table = noisy_series(noise_model(known, group=cells.sensor, random_state=seed), n=None)
+    names = [mode.ids.name for mode in cells.modes[:-1]]
+    rows = zip(*table.values(), strict=True)
+    found = [dict(zip(table, row, strict=True)) for row in rows]
+    return {tuple(row[name] for name in names): row for row in found}
+
+
+def _units(seen: Observations, group: int | None) -> tuple[Units, Any]:
+    types = np.zeros(len(seen), np.int64) if group is None else seen.codes[group]
+    return Units.of(seen.values, types, 1 if group is None else len(seen.ids[group])), types
+
+
+def _entries(
+    cells: LabelledArray, filled: Floats, std: Floats, duplicates: Duplicates, seed: int
+) -> list[NoisySeries]:
+    """Take a table apart into its series."""
+    noise = _noise(cells, cells.observed(duplicates), seed)
+    whole = cells.cells(np.arange(cells.values.size))
+    units, _ = _units(cells.observed("last"), cells.sensor)
+    keys, which = np.unique(np.column_stack(whole.codes[:-1]), axis=0, return_inverse=True)
+    when = whole.ids[-1].labels[whole.codes[-1]].astype(np.float64)
+    order = np.lexsort([when, which.ravel()])
+    starts = np.searchsorted(which.ravel()[order], np.arange(1, len(keys)))
+    found = []
+    for key, rows in zip(keys, np.split(order, starts), strict=True):
+        ids = tuple(mode.ids.labels[k] for mode, k in zip(cells.modes, key, strict=False))
+        value = cells.values.ravel()[rows]
+        hole = np.isnan(value)
+        mean, spread = (np.where(hole, part.ravel()[rows], np.nan) for part in (filled, std))
+        name = " ".join(map(str, ids))
+        trace = Trace(name, when[rows], value, mean, spread, cells.clock == "dates")
+        sensor = "readings" if cells.sensor is None else str(ids[cells.sensor])
+        scale = np.sqrt(units.variance[0 if cells.sensor is None else key[cells.sensor]])
+        own = noise.get(ids, UNREAD)
+        found.append(
+            NoisySeries(
+                trace, sensor, own["noise"], own["white"], own["drift"],
+                scale * own["white_std"], scale * own["drift_std"],
+            )
+        )  # fmt: skip
+    return found
+
+
+def _lead(report: dict[str, Any], n_series: int) -> str:
+    left = "" if not report["left"] else f" {report['left']:,} could not be filled."
+    return (
+        f"{n_series:,} series with {report['readings']:,} readings; {report['filled']:,} gaps were "
+        f"filled by {report['chosen']!r}.{left}"
+    )
+
+
+def _method(imputer: DeviationImputer) -> list[str | Table]:
+    """Say how the method was chosen, if it was."""
+    model = imputer.model_
+    if not isinstance(model, AutoFactorizer) or not model.scores_:
+        return []
+    rows = [
+        [name, f"{one['cells']:.3g}", f"{one['blocks']:.3g}", f"{one['score']:.2f}"]
+        for name, one in sorted(model.scores_.items(), key=lambda item: item[1]["score"])
+    ]
+    head = ["method", "single readings", "outages", "score"]
+    words = (
+        "Mean squared error on readings that were held out, in units of each type's variance. The "
+        "lowest score is the best: errors over those of the best, weighted by the gaps there are."
+    )
+    return [Table(head, rows, words)]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -9,29 +10,24 @@ import numpy as np
 import typer
 
 from noisewise import storage
-from noisewise.cli.checks import picture_to_write, to_write
-from noisewise.cli.shared import (
+from noisewise.cli.impute import check_sensors, read_readings
+from noisewise.cli.options import (
+    Columns,
     Dataset,
     Duplicated,
     Format,
     IdColumns,
     Json,
-    LocationColumn,
-    ReadingColumn,
-    SensorColumn,
-    Separator,
-    TimeColumn,
-    read,
+    Layout,
+    picture_to_write,
     refuse,
-    say,
-    tell,
+    to_write,
 )
-from noisewise.cli.tables import aligned, records
+from noisewise.cli.output import aligned, records, say, tell
 from noisewise.data import Observations, files
 from noisewise.data.files import FORMATS
 from noisewise.data.gapped import KINDS
 from noisewise.errors import SettingError
-from noisewise.filling import check_sensors, read_readings
 from noisewise.models import load
 from noisewise.models.auto import AutoFactorizer
 from noisewise.models.rows import Rowwise
@@ -44,6 +40,66 @@ from noisewise.noise import (
     noisy_places,
     noisy_series,
 )
+from noisewise.report import figures
+from noisewise.report.series import noise_parts
+
+
+@dataclass(frozen=True, kw_only=True)
+class Ranking:
+    """What is ranked, how much of it is listed, and where it is drawn."""
+
+    mode: Annotated[
+        str,
+        typer.Option(help="Name or number of the mode to rank: 0 users, 1 items; 0 locations."),
+    ] = "0"
+    n: Annotated[int, typer.Option("-n", help="How many.")] = 20
+    fewest: Annotated[int, typer.Option(help="Leave out what has fewer observations.")] = 5
+    plot: Annotated[Path | None, picture_to_write(help="Also draw a picture, .png or .svg.")] = None
+
+    @property
+    def ranked_mode(self) -> int | str:
+        """The mode, by number if it is one."""
+        return int(self.mode) if self.mode.isdigit() else self.mode
+
+    def draw(self, drawing: figures.Drawing) -> None:
+        """Write a picture."""
+        if self.plot is not None:
+            storage.write_bytes(self.plot, figures.render(drawing, self.plot.suffix[1:]))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Readings(Layout):
+    """How readings of sensors are read: as `impute` does, or with an id column per mode."""
+
+    id: IdColumns = field(default_factory=list)
+    format: Format = None
+    dataset: Dataset = None
+    duplicates: Duplicated = "error"
+
+    @property
+    def layout(self) -> dict[str, str | None]:
+        """What only tables with gaps have, by the names of options."""
+        names = ("time", "location", "sensor", "separator")
+        return {name: getattr(self, name) for name in names}
+
+    def read(self, path: Path) -> tuple[Observations, Any]:
+        """Read sensors, time as the last id; and say which mode is the sensor."""
+        if self.dataset is not None:
+            refuse("is not for a named dataset, whose columns are known", **self.layout)
+            return files.named_panel(self.dataset, path).observations, "auto"
+        suffix = Path(path.name.removesuffix(".gz")).suffix.lower()
+        published = path.is_dir() or (path.is_file() and files.is_panel(path))
+        if self.id or self.format is not None or published or suffix not in KINDS:
+            words = "is not for readings with --id, nor for files whose columns are known"
+            refuse(words, **self.layout)
+            seen = self.columns(self.duplicates).read(path)
+            check_sensors(path, seen.names)
+            return seen, "auto"
+        return read_readings(path, self.duplicates, value=self.value, **self.layout)  # type: ignore[arg-type]
+
+    def columns(self, duplicates: str) -> Columns:
+        """Return the columns of a table with an id column per mode."""
+        return Columns(id=self.id, value=self.value, format=self.format, duplicates=duplicates)
 
 
 def noise(
@@ -54,30 +110,15 @@ def noise(
             show_default=False,
         ),
     ],
-    mode: Annotated[
-        str,
-        typer.Option(help="Name or number of the mode to rank: 0 users, 1 items; 0 locations."),
-    ] = "0",
-    n: Annotated[int, typer.Option("-n", help="How many.")] = 20,
-    fewest: Annotated[int, typer.Option(help="Leave out what has fewer observations.")] = 5,
+    *,
+    ranking: Ranking,
     data: Annotated[
         Path | None, typer.Option(help="Ratings: rank these instead of users or items.")
     ] = None,
-    id: IdColumns = [],  # noqa: B006 - typer reads the default, nobody changes it
-    value: ReadingColumn = None,
-    time: TimeColumn = None,
-    location: LocationColumn = None,
-    sensor: SensorColumn = None,
-    separator: Separator = None,
-    format: Format = None,
-    dataset: Dataset = None,
-    duplicates: Duplicated = "error",
+    readings: Readings,
     seed: Annotated[int, typer.Option(help="Readings: the same seed gives the same bits.")] = 0,
     save: Annotated[
         Path | None, to_write(help="Readings: keep the model they are judged by.")
-    ] = None,
-    plot: Annotated[
-        Path | None, picture_to_write(help="Also draw a picture, .png or .svg.")
     ] = None,
     report: Json = None,
 ) -> None:
@@ -92,40 +133,35 @@ def noise(
 
     Example: `noisewise noise intel.npz --dataset intel-2epoch -n 5`
     """
-    of_mode = int(mode) if mode.isdigit() else mode
-    if data is None and (dataset is not None or format is not None or _is_data(source)):
-        layout = {"time": time, "location": location, "sensor": sensor, "separator": separator}
-        seen, sensor = _readings(source, dataset, id, value, duplicates, format, layout)
+    named = readings.dataset is not None or readings.format is not None
+    if data is None and (named or _is_data(source)):
+        seen, group = readings.read(source)
         say(f"Judging {seen!r}")
-        judge = noise_model(seen, sensor=sensor, random_state=seed)
+        judge = noise_model(seen, group=group, random_state=seed)
         if save is not None:
             judge.save(save)
-        _tell_sensors(judge, of_mode, n, fewest, plot, report)
+        _tell_sensors(judge, ranking, report)
         return
-    refuse(
-        "is for readings of sensors, not for a model", dataset=dataset, save=save, time=time,
-        location=location, sensor=sensor, separator=separator,
-    )  # fmt: skip
+    refuse("is for readings of sensors, not for a model", dataset=readings.dataset, save=save,
+           **readings.layout)  # fmt: skip
     model: Any = load(source)
     if isinstance(model, AutoFactorizer):
         model = model.model_
     if isinstance(model, TemporalFactorizer):
         refuse("is for ratings", data=data)
-        _tell_sensors(model, of_mode, n, fewest, plot, report)
+        _tell_sensors(model, ranking, report)
         return
     if not isinstance(model, Rowwise):
         raise SettingError(
             f"{source} holds a {type(model).__name__}, which does not tell who is noisy."
         )
     if data is not None:
-        refuse("is for users or items, not for single ratings", plot=plot)
-        table = noisy_observations(model, read(data, id, value, "last", format=format), n=n)
+        refuse("is for users or items, not for single ratings", plot=ranking.plot)
+        table = noisy_observations(model, readings.columns("last").read(data), n=ranking.n)
     else:
-        table = noisy_ids(model, mode=of_mode, n=n, fewest=fewest)
-        if plot is not None:
-            from noisewise.report import figures
-
-            storage.write_bytes(plot, figures.render(figures.noisy_ids(table), plot.suffix[1:]))
+        table = noisy_ids(model, mode=ranking.ranked_mode, n=ranking.n, fewest=ranking.fewest)
+        if ranking.plot is not None:
+            ranking.draw(figures.noisy_ids(table))
     plain = _plain(table)
     tell(aligned(plain), records(plain), report)
 
@@ -135,47 +171,13 @@ def _is_data(path: Path) -> bool:
     return path.is_dir() or suffix in FORMATS or suffix in KINDS
 
 
-def _readings(
-    path: Path,
-    dataset: str | None,
-    ids: list[str],
-    value: str | None,
-    duplicates: str,
-    format: str | None,
-    layout: dict[str, str | None],
-) -> tuple[Observations, Any]:
-    """Read sensors, time as the last id; and say which mode is their type."""
-    if dataset is not None:
-        refuse("is not for a named dataset, whose columns are known", **layout)
-        return files.named_panel(dataset, path).observations, "auto"
-    suffix = Path(path.name.removesuffix(".gz")).suffix.lower()
-    published = path.is_dir() or (path.is_file() and files.is_panel(path))
-    if ids or format is not None or published or suffix not in KINDS:
-        refuse("is not for readings with --id, nor for files whose columns are known", **layout)
-        seen = read(path, ids, value, duplicates, format=format)
-        check_sensors(path, seen.names)
-        return seen, "auto"
-    return read_readings(path, duplicates, value=value, **layout)  # type: ignore[arg-type]
-
-
-def _tell_sensors(
-    model: TemporalFactorizer,
-    mode: int | str,
-    n: int,
-    fewest: int,
-    plot: Path | None,
-    report: Path | None,
-) -> None:
-    places = noisy_places(model, mode=mode, n=n, fewest=fewest)
-    series = noisy_series(model, n=n, fewest=fewest)
-    if plot is not None:
-        from noisewise.report import canvas
-        from noisewise.report.series import noise_parts
-
+def _tell_sensors(model: TemporalFactorizer, ranking: Ranking, report: Path | None) -> None:
+    places = noisy_places(model, mode=ranking.ranked_mode, n=ranking.n, fewest=ranking.fewest)
+    series = noisy_series(model, n=ranking.n, fewest=ranking.fewest)
+    if ranking.plot is not None:
         ids = [series[own.name].tolist() for own in model.ids_ if own.name in series]
         names = [" ".join(map(str, row)) for row in zip(*ids, strict=True)]
-        drawing = noise_parts({**series, "series": np.array(names, dtype=object)})
-        storage.write_bytes(plot, canvas.render(drawing, plot.suffix[1:]))
+        ranking.draw(noise_parts({**series, "series": np.array(names, dtype=object)}))
     tables = {"places": _plain(places), "series": _plain(series)}
     text = "\n\n".join(aligned(table) for table in tables.values())
     tell(text, {what: records(table) for what, table in tables.items()}, report)

@@ -8,25 +8,21 @@ from typing import Annotated, Any
 import typer
 
 from noisewise import registry
-from noisewise.cli.checks import choice, folder_to_write, table_to_write, to_write
-from noisewise.cli.shared import (
+from noisewise.cli.options import (
     RATING_MODELS,
+    Columns,
     Data,
-    Duplicated,
-    Format,
-    IdColumns,
     Json,
     Settings,
-    Stopped,
     Tuned,
-    ValueColumn,
+    choice,
     chosen,
-    read,
-    say,
-    tell,
+    folder_to_write,
+    table_to_write,
     time_of,
+    to_write,
 )
-from noisewise.cli.tables import as_text, records, write_table
+from noisewise.cli.output import Stopped, as_text, records, say, tell, write_table
 from noisewise.data.files import read_cells
 from noisewise.data.text import typed
 from noisewise.errors import FitInterrupted, SettingError, printable
@@ -67,10 +63,8 @@ def fit(
     model: ModelName = None,
     settings: Settings = [],  # noqa: B006 - typer reads the default, nobody changes it
     tuned: Tuned = None,
-    id: IdColumns = [],  # noqa: B006
-    value: ValueColumn = None,
-    format: Format = None,
-    duplicates: Duplicated = "error",
+    *,
+    columns: Columns,
     seed: Annotated[int, typer.Option(help="The same seed gives the same bits.")] = 0,
     checkpoint: Annotated[
         Path | None, to_write(help="Keep training in this file; go on from it if it is there.")
@@ -88,10 +82,12 @@ def fit(
     """
     named, own = chosen(settings, tuned, model, "ratings")
     name, own = named or "bayes", {"random_state": seed, **own}
-    observations = read(data, id, value, duplicates, time_of(own), format)
+    observations = columns.read(data, time_of(own))
+    if checkpoint is not None:
+        own["checkpoint"] = str(checkpoint)
     fitted = registry.build("ratings", name, own)
     try:
-        fitted.fit(observations, checkpoint=checkpoint)
+        fitted.fit(observations)
     except FitInterrupted as stop:
         fitted.save(out)
         raise Stopped(f"{stop} It is in {out}.{_goes_on(checkpoint)}") from None

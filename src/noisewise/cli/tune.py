@@ -4,80 +4,90 @@ from __future__ import annotations
 
 import json
 import shlex
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
-from noisewise import registry
-from noisewise.cli.checks import choice, to_write
-from noisewise.cli.shared import (
+from noisewise.cli.options import (
     ALL_MODELS,
     RATING_MODELS,
     SENSOR_MODELS,
     Data,
-    Dataset,
-    Duplicated,
-    Format,
-    IdColumns,
     Json,
     Settings,
-    Stopped,
-    ValueColumn,
+    Tensor,
+    TimedColumns,
+    choice,
     parsed,
-    read,
-    readings,
     refuse,
-    tell,
     time_of,
+    to_write,
 )
-from noisewise.cli.tables import aligned
+from noisewise.cli.output import Stopped, aligned, tell
 from noisewise.evaluation import ratings, sensors
 from noisewise.evaluation.comparison import Result
-from noisewise.evaluation.ranges import parse_range
-from noisewise.evaluation.trials import (
-    RATING_METRICS,
-    SENSOR_METRICS,
-    Task,
-    rating_task,
-    sensor_task,
-)
-from noisewise.evaluation.tune import DEFAULT, METHODS, Budget
-from noisewise.evaluation.tune import tune as search
-from noisewise.evaluation.tuned import error
+from noisewise.evaluation.trials import Task, parse_range
+from noisewise.evaluation.tuning import DEFAULT, METHODS, Budget, error
+from noisewise.evaluation.tuning import tune as search
+
+Models = Annotated[
+    list[str],
+    choice(
+        ALL_MODELS,
+        "--model",
+        help=f"Ratings: {', '.join(RATING_MODELS)}. Sensors: {', '.join(SENSOR_MODELS)}. May be "
+        "given often: all get the same budget.",
+        show_default=False,
+    ),
+]
+Out = Annotated[
+    Path | None, to_write(help="Keep all trials in this JSON; go on from it if it is there.")
+]
 
 
-def tune(
-    data: Data,
-    model: Annotated[
-        list[str],
-        choice(
-            ALL_MODELS,
-            help=f"Ratings: {', '.join(RATING_MODELS)}. Sensors: {', '.join(SENSOR_MODELS)}. May "
-            "be given often: all get the same budget.",
-            show_default=False,
-        ),
-    ],
-    out: Annotated[
-        Path | None,
-        to_write(help="Keep all trials in this JSON; go on from it if it is there."),
-    ] = None,
+@dataclass(frozen=True, kw_only=True)
+class Search:
+    """How settings are looked for, where, and for how long."""
+
     trials: Annotated[
         int | None, typer.Option(help="Trials of each model.", show_default=str(DEFAULT.trials))
-    ] = None,
+    ] = None
     minutes: Annotated[
         float | None, typer.Option(help="Instead of --trials: minutes that each model gets.")
-    ] = None,
-    method: Annotated[str, choice(METHODS, help=f"One of {', '.join(METHODS)}.")] = "random",
+    ] = None
+    method: Annotated[str, choice(METHODS, help=f"One of {', '.join(METHODS)}.")] = "random"
     metric: Annotated[
         str | None,
         choice(
-            tuple(dict.fromkeys(RATING_METRICS + SENSOR_METRICS)),
+            tuple(dict.fromkeys(ratings.METRICS + sensors.METRICS)),
             help="What to rank by. Ratings: rmse (the default) or nll. Sensors: mse (the default), "
             "trimmed_mse, median_se or nll.",
             metavar="METRIC",
         ),
-    ] = None,
+    ] = None
+    seed: Annotated[int, typer.Option(help="Which split; and draws settings.")] = 0
+    settings: Settings = field(default_factory=list)
+    ranges: Annotated[
+        list[str],
+        typer.Option(
+            "--range", help="Where to look: l2=0.01:0.1:log, warmup=1:6 or rank=8,16; often."
+        ),
+    ] = field(default_factory=list)
+
+    @property
+    def budget(self) -> Budget:
+        """What each model gets."""
+        if self.trials is None and self.minutes is None:
+            return DEFAULT
+        return Budget(self.trials, self.minutes)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Validation(Tensor):
+    """What settings are judged by."""
+
     validation: Annotated[
         str | None,
         choice(
@@ -85,16 +95,7 @@ def tune(
             help="Ratings: random (random ones; the default), time (later ones) or user. Sensors: "
             "cells (single readings; the default) or blocks (outages).",
         ),
-    ] = None,
-    seed: Annotated[int, typer.Option(help="Which split; and draws settings.")] = 0,
-    settings: Settings = [],  # noqa: B006 - typer reads the default, nobody changes it
-    ranges: Annotated[
-        list[str],
-        typer.Option(
-            "--range", help="Where to look: l2=0.01:0.1:log, warmup=1:6 or rank=8,16; often."
-        ),
-    ] = [],  # noqa: B006
-    dataset: Dataset = None,
+    ] = None
     share: Annotated[
         float | None,
         typer.Option(
@@ -102,18 +103,17 @@ def tune(
             "left for test (20).",
             show_default="90 of what is observed",
         ),
-    ] = None,
-    outage: Annotated[
-        float | None,
-        typer.Option(
-            help="Sensors, blocks: seconds that an outage lasts; known for a named dataset."
-        ),
-    ] = None,
-    id: IdColumns = [],  # noqa: B006
-    value: ValueColumn = None,
-    time: Annotated[str | None, typer.Option(help="Ratings: the column with the time.")] = None,
-    format: Format = None,
-    duplicates: Duplicated = "error",
+    ] = None
+
+
+def tune(
+    data: Data,
+    model: Models,
+    out: Out = None,
+    *,
+    how: Search,
+    judged: Validation,
+    columns: TimedColumns,
     jobs: Annotated[int, typer.Option(help="Threads; -1 uses all cores.")] = -1,
     report: Json = None,
 ) -> None:
@@ -126,33 +126,12 @@ def tune(
 
     Example: `noisewise tune intel.npz --dataset intel-2epoch --model fast --validation blocks`
     """
-    fixed = parsed(settings)
-    budget = DEFAULT if trials is None and minutes is None else Budget(trials, minutes)
-    task: Task
-    only_sensors = any(name in SENSOR_MODELS and name not in RATING_MODELS for name in model)
-    if dataset is not None or validation in sensors.PROTOCOLS or only_sensors:
-        refuse("is for ratings; sensors have their time as the last id", time=time)
-        kind = validation or "cells"
-        if kind == "blocks" and outage is None and dataset is not None:
-            outage = registry.tensor(dataset).outage
-        task = sensor_task(
-            readings(data, dataset, id, value, duplicates, format),
-            protocol=kind,
-            share=None if share is None else share / 100,
-            outage=outage,
-            seed=seed,
-        )
-    else:
-        refuse("is for sensors: add --dataset, or --validation cells or blocks", share=share,
-               outage=outage)  # fmt: skip
-        kind = validation or "random"
-        column = time or time_of(fixed) or ("timestamp" if kind == "time" else None)
-        observations = read(data, id, value, duplicates, column, format)
-        task = rating_task(observations, protocol=kind, seed=seed)
+    fixed, budget = parsed(how.settings), how.budget
+    task = _task(data, model, fixed, how.seed, judged, columns)
     try:
         result = search(
-            task, model, budget=budget, method=method, metric=metric, seed=seed, fixed=fixed,
-            ranges=dict(map(parse_range, ranges)), path=out, n_jobs=jobs,
+            task, model, budget=budget, method=how.method, metric=how.metric, seed=how.seed,
+            fixed=fixed, ranges=dict(map(parse_range, how.ranges)), path=out, n_jobs=jobs,
         )  # fmt: skip
     except KeyboardInterrupt:
         if out is None or not out.exists():
@@ -161,6 +140,32 @@ def tune(
             f"Stopped; finished trials are in {out}, and the same command goes on from there."
         ) from None
     tell(_told(result, out), result, report)
+
+
+def _task(
+    data: Path,
+    models: list[str],
+    fixed: dict[str, Any],
+    seed: int,
+    judged: Validation,
+    columns: TimedColumns,
+) -> Task:
+    """Read what settings are judged on: sensors where anything says so, else ratings."""
+    only_sensors = any(name in SENSOR_MODELS and name not in RATING_MODELS for name in models)
+    if judged.dataset is not None or judged.validation in sensors.PROTOCOLS or only_sensors:
+        refuse("is for ratings; sensors have their time as the last id", time=columns.time)
+        protocol = judged.validation or "cells"
+        outage = judged.outage_under(protocol)
+        share = None if judged.share is None else judged.share / 100
+        return sensors.sensor_task(
+            columns.readings(data, judged.dataset), protocol=protocol, share=share, outage=outage,
+            seed=seed,
+        )  # fmt: skip
+    refuse("is for sensors: add --dataset, or --validation cells or blocks", share=judged.share,
+           outage=judged.outage)  # fmt: skip
+    protocol = judged.validation or "random"
+    time = columns.time or time_of(fixed) or ("timestamp" if protocol == "time" else None)
+    return ratings.rating_task(columns.read(data, time), protocol=protocol, seed=seed)
 
 
 def _told(result: Result, out: Path | None) -> str:

@@ -1,12 +1,12 @@
-"""The course of a series: an Ornstein-Uhlenbeck process over real time, seen through noise.
+"""Gaussian processes of one hidden number, seen through noise: the package's Kalman filter.
 
-    x(t) ~ N(0, amplitude),   corr(x(s), x(t)) = exp(-|s - t| / length),   residual_n = x(t_n) + e_n
+    x_n = phi_n x_(n-1) + N(0, innovation_n),   residual_n = x_n + N(0, noise_n)
 
-where every observation has a variance of its own, ``noise_n``. Kalman's filter goes forwards, and a
-smoother or a sampler goes backwards, over the observed times only. Two numbers say how x goes on
-from one observation to the next, ``x_n = fade_n x_(n-1) + N(0, drift_n)``; the first of a series
-has a fade of zero, so that series need not be told apart. What is known of x moves by ``gain_n``
-times the surprise.
+An Ornstein-Uhlenbeck process over real time has ``x(t) ~ N(0, amplitude)`` and
+``corr(x(s), x(t)) = exp(-|s - t| / timescale)``, however irregular its times; AR(1) takes one step
+per observation. The filter goes forwards, and a smoother or a sampler goes backwards, over the
+observed times only. The first observation of a series has a phi of zero, so that series need not be
+told apart. What is known of x moves by ``gain_n`` times the surprise.
 """
 
 # mypy: allow-untyped-defs, allow-untyped-calls, allow-untyped-decorators
@@ -25,113 +25,224 @@ _U = np.uintp
 _ONE = np.uintp(1)
 
 
+@njit(inline="always")
+def _given_next(mean, variance, phi, innovation, after, after_variance):
+    """Return mean and variance of x once the next x is known, up to a variance."""
+    ahead = np.float64(phi) * phi * variance + innovation
+    weight = phi * variance / ahead
+    mean = mean + weight * (after - phi * mean)
+    return mean, variance * innovation / ahead + weight * weight * after_variance
+
+
+@njit(inline="always")
+def _filter(start, end, residual, phi, gain, out):
+    """Fill in the mean of x given all residuals up to its own."""
+    mean = 0.0
+    for k in range(start, end):
+        n = _U(k)
+        mean *= phi[n]
+        mean += gain[n] * (residual[n] - mean)
+        out[n] = mean
+
+
 @njit(nogil=True, error_model="numpy", cache=True)
-def set_gains(chosen, starts, gaps, noise, lengths, amplitudes, fade, drift, gain):
-    """Fill in how x goes on, and the filter's gain."""
+def set_gains(chosen, starts, gaps, noise, timescales, amplitudes, phi, innovations, gain):
+    """Fill in how an Ornstein-Uhlenbeck process goes on, and the filter's gain."""
     for row in chosen:
         s = _U(row)
-        amplitude, spread = amplitudes[s], 0.0
-        gap, phi, fresh = -1.0, 0.0, 1.0
+        amplitude, variance = amplitudes[s], 0.0
+        gap, f, fresh = -1.0, 0.0, 1.0
         for k in range(starts[s], starts[s + _ONE]):
             n = _U(k)
             if gaps[n] != gap:  # they are mostly alike, and an exponential is slow
                 gap = gaps[n]
-                phi, fresh = math.exp(-gap / lengths[s]), -math.expm1(-2.0 * gap / lengths[s])
-            spread = phi * phi * spread + amplitude * fresh
-            full = spread + noise[n]
-            fade[n], drift[n] = phi, amplitude * fresh
-            gain[n] = spread / full
-            spread *= noise[n] / full
+                f, fresh = math.exp(-gap / timescales[s]), -math.expm1(-2.0 * gap / timescales[s])
+            variance = f * f * variance + amplitude * fresh
+            full = variance + noise[n]
+            phi[n], innovations[n] = f, amplitude * fresh
+            gain[n] = variance / full
+            variance *= noise[n] / full
 
 
 @njit(nogil=True, error_model="numpy", cache=True)
-def draw_courses(chosen, starts, residual, noise, fade, drift, gain, key, courses):
+def log_likelihood(first, last, gaps, residual, noise, timescale, amplitude, factor):
+    """Log density of the residuals of a series, up to a constant; ``factor`` is on the noise."""
+    mean, variance, total, logs, scale = 0.0, 0.0, 0.0, 0.0, 1.0
+    gap, f, fresh = -1.0, 0.0, 1.0
+    for k in range(first, last):
+        n = _U(k)
+        if gaps[n] != gap:  # they are mostly alike, and an exponential is slow
+            gap = gaps[n]
+            f, fresh = math.exp(-gap / timescale), -math.expm1(-2.0 * gap / timescale)
+        mean *= f
+        variance = f * f * variance + amplitude * fresh
+        full = variance + factor * noise[n]
+        inverse = 1.0 / full
+        e = residual[n] - mean
+        total += e * e * inverse
+        scale *= full  # one logarithm for many
+        if scale < 1e-200 or scale > 1e200:
+            logs += math.log(scale)
+            scale = 1.0
+        mean += variance * inverse * e
+        variance *= factor * noise[n] * inverse
+    return -0.5 * (total + logs + math.log(scale))
+
+
+@njit(nogil=True, error_model="numpy", cache=True)
+def draw_paths(chosen, starts, residual, noise, phi, innovations, gain, key, paths):
     """Draw x at every observation of the chosen series, given residuals."""
     for row in chosen:
         s = _U(row)
         state = stream(key, s)
-        _filter(starts[s], starts[s + _ONE], residual, fade, gain, courses)
+        _filter(starts[s], starts[s + _ONE], residual, phi, gain, paths)
         value, spare, has_spare = 0.0, 0.0, False
         for back in range(starts[s + _ONE] - starts[s]):
             n = _U(starts[s + _ONE] - 1 - back)
-            mean, spread = np.float64(courses[n]), np.float64(gain[n]) * noise[n]
+            mean, variance = np.float64(paths[n]), np.float64(gain[n]) * noise[n]
             if back:
-                mean, spread = _knowing_next(
-                    mean, spread, fade[n + _ONE], drift[n + _ONE], value, 0.0
+                mean, variance = _given_next(
+                    mean, variance, phi[n + _ONE], innovations[n + _ONE], value, 0.0
                 )
             if has_spare:
                 z, has_spare = spare, False
             else:
                 state, z, spare = normal_pair(state)
                 has_spare = True
-            value = mean + math.sqrt(spread) * z
-            courses[n] = value
+            value = mean + math.sqrt(variance) * z
+            paths[n] = value
 
 
 @njit(nogil=True, error_model="numpy", cache=True)
-def smooth(chosen, starts, residual, noise, fade, drift, gain, before, means, spreads):
+def smooth(chosen, starts, residual, noise, phi, innovations, gain, filtered, means, variances):
     """Fill in the mean of x given residuals up to its own, and mean and variance given all."""
     for row in chosen:
         s = _U(row)
-        _filter(starts[s], starts[s + _ONE], residual, fade, gain, before)
-        mean, spread = 0.0, 0.0
+        _filter(starts[s], starts[s + _ONE], residual, phi, gain, filtered)
+        mean, variance = 0.0, 0.0
         for back in range(starts[s + _ONE] - starts[s]):
             n = _U(starts[s + _ONE] - 1 - back)
-            after, after_spread = mean, spread
-            mean, spread = np.float64(before[n]), np.float64(gain[n]) * noise[n]
+            after, after_variance = mean, variance
+            mean, variance = np.float64(filtered[n]), np.float64(gain[n]) * noise[n]
             if back:
-                mean, spread = _knowing_next(
-                    mean, spread, fade[n + _ONE], drift[n + _ONE], after, after_spread
+                mean, variance = _given_next(
+                    mean, variance, phi[n + _ONE], innovations[n + _ONE], after, after_variance
                 )
-            means[n], spreads[n] = mean, spread
+            means[n], variances[n] = mean, variance
 
 
 @njit(nogil=True, error_model="numpy", cache=True)
 def between(
-    which, when, right, starts, time, lengths, amplitudes, before, before_spreads, means, spreads,
-    out, out_spread,
+    which, when, right, starts, time, timescales, amplitudes, filtered, filtered_variances, means,
+    variances, out, out_variance,
 ):  # fmt: skip
-    """Fill in mean and variance of x at any times.
+    """Fill in mean and variance of an Ornstein-Uhlenbeck process at any times.
 
     Parameters
     ----------
     which, when, right : int64[:], float64[:], int64[:]
         Series and time of what is asked for, and the first observation that is not before it.
-    before, before_spreads, means, spreads : float[:]
+    filtered, filtered_variances, means, variances : float[:]
         What is known of x at every observation, from those up to it and from all.
     """
     for cell in range(len(which)):
         c, s = _U(cell), _U(which[cell])
-        length, amplitude = lengths[s], amplitudes[s]
+        timescale, amplitude = timescales[s], amplitudes[s]
         n = _U(right[c])
-        mean, spread = 0.0, np.float64(amplitude)
+        mean, variance = 0.0, np.float64(amplitude)
         if right[c] > starts[s]:
-            gap = (when[c] - time[n - _ONE]) / length
-            mean = math.exp(-gap) * before[n - _ONE]
-            spread = math.exp(-2.0 * gap) * before_spreads[n - _ONE]
-            spread -= amplitude * math.expm1(-2.0 * gap)
-        if right[c] < starts[s + _ONE] and spread > 0.0:
-            gap = (time[n] - when[c]) / length
-            drift = -amplitude * math.expm1(-2.0 * gap)
-            mean, spread = _knowing_next(mean, spread, math.exp(-gap), drift, means[n], spreads[n])
-        out[c], out_spread[c] = mean, spread
+            gap = (when[c] - time[n - _ONE]) / timescale
+            mean = math.exp(-gap) * filtered[n - _ONE]
+            variance = math.exp(-2.0 * gap) * filtered_variances[n - _ONE]
+            variance -= amplitude * math.expm1(-2.0 * gap)
+        if right[c] < starts[s + _ONE] and variance > 0.0:
+            gap = (time[n] - when[c]) / timescale
+            innovation = -amplitude * math.expm1(-2.0 * gap)
+            mean, variance = _given_next(
+                mean, variance, math.exp(-gap), innovation, means[n], variances[n]
+            )
+        out[c], out_variance[c] = mean, variance
 
 
-@njit(inline="always")
-def _filter(start, end, residual, fade, gain, out):
-    """Fill in the mean of x given all residuals up to its own."""
-    mean = 0.0
-    for k in range(start, end):
-        n = _U(k)
-        mean *= fade[n]
-        mean += gain[n] * (residual[n] - mean)
-        out[n] = mean
+@njit(nogil=True, error_model="numpy", cache=True)
+def between_neighbours(n, bound, phi, innovations, paths):
+    """Mean and variance of x at an observation, given x at its neighbours; a bound one is known."""
+    if bound[n]:
+        return np.float64(paths[n]), 0.0
+    mean, variance = 0.0, np.float64(innovations[n])
+    if phi[n] > 0.0:
+        mean = np.float64(phi[n]) * paths[n - _ONE]
+    f, after = np.float64(phi[n + _ONE]), np.float64(innovations[n + _ONE])
+    if f > 0.0:
+        ahead = f * f * variance + after
+        mean += f * variance / ahead * (paths[n + _ONE] - f * mean)
+        variance *= after / ahead
+    return mean, variance
 
 
-@njit(inline="always")
-def _knowing_next(mean, spread, fade, drift, after, after_spread):
-    """Return mean and variance of x once the next x is known, up to a variance."""
-    ahead = np.float64(fade) * fade * spread + drift
-    weight = fade * spread / ahead
-    mean = mean + weight * (after - fade * mean)
-    return mean, spread * drift / ahead + weight * weight * after_spread
+@njit(nogil=True, error_model="numpy", cache=True)
+def ar1_log_likelihood(chosen, starts, index, residual, effect, root, phi, variance, out):
+    """Fill in, for the chosen rows, the log-likelihood of each pair of phi and variance of AR(1).
+
+    Residuals are less the effect as it is, and ``root`` has roots of their precisions; row i is
+    visited at ``index[starts[i]:starts[i + 1]]``.
+    """
+    for row in chosen:
+        i = _U(row)
+        for option in range(len(phi)):
+            f, v = phi[option], variance[option]
+            innovation = v * (1.0 - f * f)
+            mean, spread, total, scale = 0.0, v, 0.0, 1.0
+            for k in range(starts[i], starts[i + _ONE]):
+                n = _U(index[k])
+                e = np.float64(residual[n]) + effect[n] - mean
+                w = np.float64(root[n]) * root[n]
+                gain = 1.0 + spread * w
+                total += w * e * e / gain
+                scale *= gain  # one logarithm for many
+                if scale > 1e200:
+                    total += math.log(scale)
+                    scale = 1.0
+                mean = f * (mean + spread * w / gain * e)
+                spread = f * f * spread / gain + innovation
+            out[i, option] = -0.5 * (total + math.log(scale))
+
+
+@njit(nogil=True, error_model="numpy", cache=True)
+def draw_ar1(chosen, starts, index, residual, effect, root, phi, v, key):
+    """Draw AR(1) effects of the chosen rows; what they take up is taken from the residual."""
+    longest = 0
+    for row in chosen:
+        longest = max(longest, starts[_U(row) + _ONE] - starts[_U(row)])
+    means, variances = np.empty(longest), np.empty(longest)
+    innovation = v * (1.0 - phi * phi)
+    for row in chosen:
+        i = _U(row)
+        state = stream(key, i)
+        first, count = starts[i], starts[i + _ONE] - starts[i]
+        mean, variance = 0.0, v
+        for t in range(count):
+            n = _U(index[first + t])
+            w = np.float64(root[n]) * root[n]
+            gain = 1.0 + variance * w
+            mean += variance * w / gain * (np.float64(residual[n]) + effect[n] - mean)
+            variance /= gain
+            means[_U(t)], variances[_U(t)] = mean, variance
+            mean *= phi
+            variance = phi * phi * variance + innovation
+        after = 0.0
+        spare, has_spare = 0.0, False
+        for back in range(count):
+            t = count - 1 - back
+            mean, variance = means[_U(t)], variances[_U(t)]
+            if back:
+                mean, variance = _given_next(mean, variance, phi, innovation, after, 0.0)
+            if has_spare:
+                z, has_spare = spare, False
+            else:
+                state, z, spare = normal_pair(state)
+                has_spare = True
+            after = mean + math.sqrt(variance) * z
+            n = _U(index[first + t])
+            residual[n] += effect[n] - np.float32(after)
+            effect[n] = after

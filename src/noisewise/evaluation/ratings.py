@@ -19,10 +19,13 @@ from noisewise.data import Observations
 from noisewise.errors import DataError, SettingError
 from noisewise.evaluation.comparison import Result
 from noisewise.evaluation.records import data_of, measure
+from noisewise.evaluation.trials import Settings, Task, about_task
+from noisewise.models.base import Factorizer
 from noisewise.models.trained import Trained
 from noisewise.splits import Split, rating_split, split_by_time, split_by_user
 
 PROTOCOLS = ("random", "paper", "time", "user")
+METRICS = ("rmse", "nll")  # of tuning, the usual one first
 PAPER_UNKNOWN = 3.0
 MOST_LEVELS = 50
 
@@ -54,13 +57,8 @@ def evaluate(
     protocol : {"random", "paper", "time", "user"}
         Random tenths; the same, with a 3 for ids that were not trained on, as the paper has it;
         each user's later ratings; users held out whole.
-    verbose : bool or None
-        Show a bar of splits: True always, False never; None on a terminal and in a notebook.
-    earlier : dict, optional
-        A result of the same model, settings, protocol and data: its splits are kept, and only those
-        that it lacks are run.
-    after_split : callable, optional
-        Called with the result so far after every split.
+    verbose, earlier, after_split
+        As for ``noisewise.evaluation.records.measure``.
 
     Returns
     -------
@@ -85,6 +83,38 @@ def evaluate(
         measured, range(seed, seed + splits), name=name,
         about={"protocol": protocol, "data": data_of(observations)}, earlier=earlier,
         after_split=after_split, verbose=verbose,
+    )  # fmt: skip
+
+
+def rating_task(observations: Observations, *, protocol: str = "random", seed: int = 0) -> Task:
+    """Judge models of ratings on the validation part of a split.
+
+    Parameters
+    ----------
+    observations : Observations
+        All ratings; the protocol "time" needs them with their time.
+    protocol : {"random", "paper", "time", "user"}
+        As for ``evaluate``.
+    seed : int
+        Which split.
+    """
+    split = split_of(observations, seed, protocol)
+    held_out = observations.take(split.validation)
+    under = settings_under(protocol, observations)
+
+    def built(name: str, settings: Settings, random_state: int, n_jobs: int) -> Factorizer:
+        own = {**under, "random_state": random_state, "n_jobs": n_jobs}
+        model: Factorizer = registry.build("ratings", name, {**own, **settings})
+        return model
+
+    def judged(model: Factorizer) -> dict[str, float]:
+        mean, std = model.predict(held_out, return_std=True)
+        truth = held_out.values
+        return {"rmse": metrics.rmse(truth, mean), "nll": metrics.nll(truth, mean, std)}
+
+    return Task(
+        "ratings", observations.take(split.train), held_out,
+        about_task("ratings", observations, {"kind": protocol}, seed), METRICS, built, judged,
     )  # fmt: skip
 
 

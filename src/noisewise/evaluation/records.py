@@ -18,8 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from noisewise.data import Observations
-from noisewise.documents import is_number, is_score, read_json
-from noisewise.errors import DataError
+from noisewise.errors import DataError, shortened
 from noisewise.evaluation.comparison import Result, split_ratio, summarise
 from noisewise.progress import progress
 from noisewise.storage import write_bytes
@@ -203,6 +202,40 @@ def read_results(path: str | Path) -> list[Result]:
         if not isinstance(result.get("mean", {}), dict):
             raise DataError(f"{path} is damaged: the means of its scores must have names.")
     return results
+
+
+def read_json(path: str | Path, what: str) -> Any:
+    """Read a JSON file; one that is none is a ``DataError``.
+
+    Parameters
+    ----------
+    path : path
+        The file.
+    what : str
+        What it must hold, for the error.
+    """
+    try:
+        return json.loads(Path(path).read_text(encoding="utf-8"))
+    except (ValueError, RecursionError) as error:  # brackets may be too deep to read
+        raise DataError(f"{path} must hold {what} as JSON: {shortened(error)}.") from None
+
+
+def is_number(value: Any) -> bool:
+    """Tell whether a value is a number that fits a float.
+
+    Examples
+    --------
+    >>> is_number(3), is_number(True), is_number("3"), is_number(10**400)
+    (True, False, False, False)
+    """
+    return isinstance(value, float) or (
+        isinstance(value, int) and not isinstance(value, bool) and abs(value) < 2**1023
+    )
+
+
+def is_score(value: Any) -> bool:
+    """Tell whether a value is a number, or None for what could not be measured."""
+    return value is None or is_number(value)
 
 
 def _result(head: dict[str, Any], rows: dict[int, Any]) -> Result:

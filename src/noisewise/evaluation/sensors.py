@@ -12,6 +12,7 @@ errors, so the median and the mean without the largest hundredth stand beside it
 
 from __future__ import annotations
 
+import dataclasses
 import inspect
 import time
 from collections.abc import Callable
@@ -20,15 +21,19 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from noisewise import metrics
+from noisewise import metrics, registry
 from noisewise.data import Observations
 from noisewise.data.panel import SENSOR, TIME, Panel
 from noisewise.errors import SettingError
 from noisewise.evaluation.comparison import Result
 from noisewise.evaluation.records import data_of, measure
+from noisewise.evaluation.trials import Settings, Task, about_task
+from noisewise.models.base import Factorizer
 from noisewise.splits import Split, block_split, share_split
 
 PROTOCOLS = ("cells", "blocks")
+METRICS = ("mse", "trimmed_mse", "median_se", "nll")  # of tuning, the usual one first
+FIT_SHARE = 0.9  # of what was observed that is not test, where nobody says
 OUTAGE_SHARE = 0.2  # of stretches that are hidden
 TRIM = 0.01
 
@@ -56,10 +61,8 @@ def evaluate(
     data : Panel
         All observations.
     build_model : callable
-        Makes a new model from a seed. A model has ``fit(observations, validation=observations)``,
-        ``predict(observations, return_std=True)`` and ``predict_interval(observations, 0.9)``,
-        in the units of the data. One whose ``fit`` takes no validation has nothing to choose, and
-        is given all that is not test.
+        Makes a new model from a seed. One whose ``fit`` takes no ``validation`` has nothing to
+        choose, and is given all that is not test.
     protocol : {"cells", "blocks"}
         Hide single cells, or stretches of time of single series.
     share : float
@@ -71,13 +74,8 @@ def evaluate(
         For "blocks", and for nothing else: how many seconds a stretch lasts.
     name : str
         What the result calls the model; its class by default.
-    earlier : dict, optional
-        A result of the same model, settings, protocol and data: its splits are kept, and only those
-        that it lacks are run.
-    after_split : callable, optional
-        Called with the result so far after every split.
-    verbose : bool or None
-        Show a bar of splits: True always, False never; None on a terminal and in a notebook.
+    earlier, after_split, verbose
+        As for ``noisewise.evaluation.records.measure``.
 
     Returns
     -------
@@ -102,6 +100,54 @@ def evaluate(
         build_model, measured, range(seed, seed + repeats), name=name, about=about,
         earlier=earlier, after_split=after_split, verbose=verbose,
     )  # fmt: skip
+
+
+def sensor_task(
+    data: Panel,
+    *,
+    protocol: str = "cells",
+    share: float | None = None,
+    outage: float | None = None,
+    seed: int = 0,
+) -> Task:
+    """Judge models of sensors on held-out cells, or on stretches of time of single series.
+
+    Parameters
+    ----------
+    data : Panel
+        All readings, and where they were taken.
+    protocol : {"cells", "blocks"}
+        As for ``evaluate``.
+    share : float, optional
+        As there. By default nine tenths of the readings are not test, for "blocks" eight.
+    outage : float, optional
+        For "blocks": how many seconds a stretch lasts.
+    seed : int
+        Which split.
+    """
+    seen = data.observations
+    if share is None:
+        cells = FIT_SHARE * len(seen) / np.prod(seen.shape, dtype=np.float64)
+        share = OUTAGE_SHARE if protocol == "blocks" else float(cells)
+    chosen = protocol_of(protocol, share, outage)
+    check_protocol(protocol, outage)
+    split = split_of(data, share, outage, seed)
+    train, held_out = seen.take(split.train), seen.take(split.validation)
+    units = Units.of(dataclasses.replace(data, observations=train))
+
+    def built(name: str, settings: Settings, random_state: int, n_jobs: int) -> Factorizer:
+        model: Factorizer = registry.build(
+            "sensors", name, settings, time=-1, group=1, coordinates=data.coordinates,
+            random_state=random_state, n_jobs=n_jobs,
+        )  # fmt: skip
+        return model
+
+    def judged(model: Factorizer) -> dict[str, float]:
+        scores = score(model, held_out, units)
+        return {name: scores[name] for name in METRICS}
+
+    about = about_task("sensors", seen, chosen, seed)
+    return Task("sensors", train, held_out, about, METRICS, built, judged)
 
 
 def protocol_of(kind: str, share: float, outage: float | None = None) -> dict[str, Any]:

@@ -1,32 +1,241 @@
-"""One trial: train with some settings on one part of the data, and judge them by another.
+"""Trials: where settings are searched, what to try next, and one trial on validation data.
 
-Both parts are those of a split that `noisewise evaluate` runs; its test part is never looked at.
+A range is written alike in ``ranges.toml``, in a file of tuning, and as words on the command line;
+in words, numbers without a point make a range of whole numbers:
+
+=================================================  =============================
+TOML or JSON                                       words
+=================================================  =============================
+``{low = 0.001, high = 0.1, log = true}``          ``l2=0.001:0.1:log``
+``{low = 1, high = 6, int = true}``                ``warmup=1:6``
+``{choices = ["uniform", "distance"]}``            ``weights=uniform,distance``
+=================================================  =============================
+
+A trial trains on one part of a split that ``noisewise evaluate`` runs and is judged by another; the
+test part is never looked at.
 """
 
 from __future__ import annotations
 
-import dataclasses
+import json
+import math
 import time
 import zlib
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, fields
 from typing import Any
 
 import numpy as np
 
-from noisewise import metrics, registry
+from noisewise import registry
 from noisewise.data import Observations
-from noisewise.data.panel import Panel
-from noisewise.errors import DivergedError
-from noisewise.evaluation import ratings, sensors
-from noisewise.evaluation.ranges import Settings
+from noisewise.errors import DivergedError, MissingExtraError, SettingError
+from noisewise.evaluation.records import data_of
 from noisewise.models.base import Factorizer
 from noisewise.models.trained import Trained
 
+ROUNDING = 1e-9  # relative: far above what machines differ by, far below what matters
+
+Settings = dict[str, Any]
 Trial = dict[str, Any]
-RATING_METRICS = ("rmse", "nll")  # the first is the default
-SENSOR_METRICS = ("mse", "trimmed_mse", "median_se", "nll")
-FIT_SHARE = 0.9  # of what was observed that is not test, where nobody says
+Done = tuple[Settings, float]  # settings and their error, which is inf where training diverged
+
+
+@dataclass(frozen=True)
+class Numbers:
+    """Numbers from ``low`` to ``high``: evenly, or evenly on a log scale; all, or whole ones."""
+
+    low: float
+    high: float
+    log: bool = False
+    int: bool = False
+
+    def __post_init__(self) -> None:
+        ends = (self.low, self.high)
+        if not all(isinstance(end, int | float) and math.isfinite(end) for end in ends):
+            raise SettingError(f"A range has two finite numbers as its ends; got {ends}.")
+        if not self.low < self.high or (self.log and self.low <= 0):
+            least = "above 0, and " if self.log else ""
+            raise SettingError(f"The ends of a range must be {least}in order; got {ends}.")
+        if self.int and any(end != int(end) for end in ends):
+            raise SettingError(f"A range of whole numbers has whole ends; got {ends}.")
+
+    def draw(self, rng: np.random.Generator) -> float:
+        """Draw a number.
+
+        Examples
+        --------
+        >>> rng = np.random.default_rng(0)
+        >>> Numbers(1, 6, int=True).draw(rng), round(Numbers(0.01, 1.0, log=True).draw(rng), 3)
+        (6, 0.035)
+        """
+        if self.int and not self.log:
+            return int(rng.integers(int(self.low), int(self.high), endpoint=True))
+        if not self.log:
+            return float(rng.uniform(self.low, self.high))
+        beyond = self.high + 1 if self.int else self.high
+        drawn = math.exp(rng.uniform(math.log(self.low), math.log(beyond)))
+        return min(int(drawn), int(self.high)) if self.int else drawn
+
+
+@dataclass(frozen=True)
+class Choices:
+    """A few values, each as likely as the others."""
+
+    choices: tuple[Any, ...]
+
+    def __post_init__(self) -> None:
+        if not self.choices:
+            raise SettingError("A range of choices needs one at least; got none.")
+
+    def draw(self, rng: np.random.Generator) -> Any:
+        """Draw one of them."""
+        return self.choices[int(rng.integers(len(self.choices)))]
+
+
+Range = Numbers | Choices
+Space = dict[str, Range]
+
+
+def draw(space: Space, seed: int, number: int) -> Settings:
+    """Draw the settings of a trial, which depend on nothing but seed and number of the trial.
+
+    Examples
+    --------
+    >>> space = {"rank": Choices((8, 16, 32)), "l2": Numbers(0.01, 0.1, log=True)}
+    >>> draw(space, seed=0, number=4) == draw(space, seed=0, number=4)
+    True
+    """
+    rng = np.random.default_rng([seed, number])
+    return {name: one.draw(rng) for name, one in space.items()}
+
+
+def same_settings(one: Any, other: Any) -> bool:
+    """Return whether settings are the same, but for the last digits of numbers.
+
+    Another machine may round a logarithm differently, so that a draw is only nearly the same there.
+
+    Examples
+    --------
+    >>> same_settings({"rank": 8, "l2": 0.05830521755139319}, {"rank": 8, "l2": 0.0583052175513932})
+    True
+    >>> same_settings({"rank": 8, "l2": 0.05830}, {"rank": 8, "l2": 0.05831})
+    False
+    """
+    if isinstance(one, dict) and isinstance(other, dict):
+        return one.keys() == other.keys() and all(same_settings(one[k], other[k]) for k in one)
+    if isinstance(one, list | tuple) and isinstance(other, list | tuple):
+        return len(one) == len(other) and all(map(same_settings, one, other))
+    if isinstance(one, float) and isinstance(other, float):
+        return math.isclose(one, other, rel_tol=ROUNDING)
+    return bool(one == other)
+
+
+def space_of(kind: registry.Kind, model: str) -> Space:
+    """Return the ranges of a model, as the ``ranges.toml`` of its package has them.
+
+    Parameters
+    ----------
+    kind : {"ratings", "sensors"}
+        What the model is for; "bayes" names two.
+    model : str
+        Its name on the command line.
+
+    Examples
+    --------
+    >>> space_of("sensors", "fast")["sweeps"]
+    Choices(choices=(40, 80))
+    """
+    return as_space(registry.ranges(kind, model))
+
+
+def as_space(entries: Mapping[str, Any]) -> Space:
+    """Read ranges as TOML or JSON has them."""
+    space: Space = {}
+    for name, entry in entries.items():
+        kind = Choices if isinstance(entry, dict) and "choices" in entry else Numbers
+        known = {field.name for field in fields(kind)}
+        if not isinstance(entry, dict) or not set(entry) <= known:
+            raise SettingError(
+                f"The range of {name} must be {{low, high, log, int}} or {{choices}}; got {entry}."
+            )
+        try:
+            space[name] = kind(**{key: as_tuples(value) for key, value in entry.items()})
+        except TypeError as error:
+            raise SettingError(f"The range of {name} is not whole: {error}.") from None
+    return space
+
+
+def as_plain(space: Space) -> dict[str, Any]:
+    """Undo ``as_space``."""
+    return {name: asdict(one) for name, one in space.items()}
+
+
+def as_tuples(value: Any) -> Any:
+    """Return what JSON holds with tuples for lists, as models take it."""
+    return tuple(map(as_tuples, value)) if isinstance(value, list | tuple) else value
+
+
+def parse_range(word: str) -> tuple[str, Range]:
+    """Read a range from words.
+
+    Examples
+    --------
+    >>> parse_range("l2=0.01:0.1:log")
+    ('l2', Numbers(low=0.01, high=0.1, log=True, int=False))
+    >>> parse_range("rank=8,16,32")
+    ('rank', Choices(choices=(8, 16, 32)))
+    """
+    name, equals, text = word.partition("=")
+    if not (name.strip() and equals and text):
+        raise SettingError(
+            f"--range takes NAME=LOW:HIGH, NAME=LOW:HIGH:log or NAME=A,B,C; got {word!r}."
+        )
+    ends = text.split(":")
+    if len(ends) == 1:
+        return name.strip(), Choices(tuple(as_tuples(_value_of(part)) for part in text.split(",")))
+    low, high = _value_of(ends[0]), _value_of(ends[1])
+    numbers = all(isinstance(end, int | float) for end in (low, high))
+    if not numbers or len(ends) > 3 or ends[2:] not in ([], ["log"]):
+        raise SettingError(f"A range of numbers is LOW:HIGH or LOW:HIGH:log; got {text!r}.")
+    whole = isinstance(low, int) and isinstance(high, int)
+    return name.strip(), Numbers(low, high, log=len(ends) == 3, int=whole)
+
+
+def suggest(space: Space, seed: int, done: Sequence[Done]) -> Settings:
+    """Suggest settings by a tree-structured Parzen estimator of optuna; the first ten are random.
+
+    The sampler is made anew for every trial, from a seed and the number of the trial, and told of
+    all trials before. So what it suggests depends on these alone, and a search that was killed goes
+    on as if it had not been.
+
+    Parameters
+    ----------
+    space : dict of ranges
+        Where to look.
+    seed : int
+        The same seed and trials give the same suggestion.
+    done : sequence of (settings, error)
+        All trials so far.
+    """
+    try:
+        import optuna
+    except ImportError:
+        raise MissingExtraError("Bayesian search", "tune") from None
+    optuna.logging.set_verbosity(optuna.logging.WARNING)  # it would report every study
+    distributions = {name: _distribution(optuna, one) for name, one in space.items()}
+    state = np.random.SeedSequence([seed, len(done)]).generate_state(1)
+    study = optuna.create_study(sampler=optuna.samplers.TPESampler(seed=int(state[0])))
+    for settings, error in done:
+        study.add_trial(
+            optuna.trial.create_trial(
+                params={name: _told(one, settings[name]) for name, one in space.items()},
+                distributions=distributions,
+                value=error if math.isfinite(error) else math.inf,
+            )
+        )
+    asked = study.ask(distributions).params
+    return {name: _meant(one, asked[name]) for name, one in space.items()}
 
 
 @dataclass(frozen=True, eq=False)
@@ -58,84 +267,15 @@ class Task:
     score: Callable[[Factorizer], dict[str, float]]
 
 
-def rating_task(observations: Observations, *, protocol: str = "random", seed: int = 0) -> Task:
-    """Judge models of ratings on the validation part of a split.
-
-    Parameters
-    ----------
-    observations : Observations
-        All ratings; the protocol "time" needs them with their time.
-    protocol : {"random", "paper", "time", "user"}
-        As for `noisewise.evaluation.ratings.evaluate`.
-    seed : int
-        Which split.
-    """
-    split = ratings.split_of(observations, seed, protocol)
-    held_out = observations.take(split.validation)
-    under = ratings.settings_under(protocol, observations)
-
-    def build(name: str, settings: Settings, random_state: int, n_jobs: int) -> Factorizer:
-        own = {**under, "random_state": random_state, "n_jobs": n_jobs}
-        model: Factorizer = registry.build("ratings", name, {**own, **settings})
-        return model
-
-    def score(model: Factorizer) -> dict[str, float]:
-        mean, std = model.predict(held_out, return_std=True)
-        truth = held_out.values
-        return {"rmse": metrics.rmse(truth, mean), "nll": metrics.nll(truth, mean, std)}
-
-    return Task(
-        "ratings", observations.take(split.train), held_out,
-        _about("ratings", observations, {"kind": protocol}, seed), RATING_METRICS, build, score,
-    )  # fmt: skip
-
-
-def sensor_task(
-    data: Panel,
-    *,
-    protocol: str = "cells",
-    share: float | None = None,
-    outage: float | None = None,
-    seed: int = 0,
-) -> Task:
-    """Judge models of sensors on held-out cells, or on stretches of time of single series.
-
-    Parameters
-    ----------
-    data : Panel
-        All readings, and where they were taken.
-    protocol : {"cells", "blocks"}
-        As for `noisewise.evaluation.sensors.evaluate`.
-    share : float, optional
-        As there. By default nine tenths of the readings are not test, for "blocks" eight.
-    outage : float, optional
-        For "blocks": how many seconds a stretch lasts.
-    seed : int
-        Which split.
-    """
-    seen = data.observations
-    if share is None:
-        cells = FIT_SHARE * len(seen) / np.prod(seen.shape, dtype=np.float64)
-        share = sensors.OUTAGE_SHARE if protocol == "blocks" else float(cells)
-    chosen = sensors.protocol_of(protocol, share, outage)
-    sensors.check_protocol(protocol, outage)
-    split = sensors.split_of(data, share, outage, seed)
-    train, held_out = seen.take(split.train), seen.take(split.validation)
-    units = sensors.Units.of(dataclasses.replace(data, observations=train))
-
-    def build(name: str, settings: Settings, random_state: int, n_jobs: int) -> Factorizer:
-        model: Factorizer = registry.build(
-            "sensors", name, settings, time=-1, sensor=1, coordinates=data.coordinates,
-            random_state=random_state, n_jobs=n_jobs,
-        )  # fmt: skip
-        return model
-
-    def score(model: Factorizer) -> dict[str, float]:
-        scores = sensors.score(model, held_out, units)
-        return {name: scores[name] for name in SENSOR_METRICS}
-
-    about = _about("sensors", seen, chosen, seed)
-    return Task("sensors", train, held_out, about, SENSOR_METRICS, build, score)
+def about_task(
+    kind: str, seen: Observations, protocol: dict[str, Any], seed: int
+) -> dict[str, Any]:
+    """Return data and split of a task, as a file of tuning has them."""
+    crc = 0
+    for column in (*seen.codes, seen.values):
+        crc = zlib.crc32(np.ascontiguousarray(column).data, crc)
+    data = {**data_of(seen), "checksum": f"{crc:08x}"}
+    return {"kind": kind, "data": data, "protocol": protocol, "split": seed}
 
 
 def run_trial(task: Task, model: str, settings: Settings, seed: int, n_jobs: int = -1) -> Trial:
@@ -169,9 +309,26 @@ def _fit(model: Any, task: Task) -> None:
         model.fit(task.train)
 
 
-def _about(kind: str, seen: Observations, protocol: dict[str, Any], seed: int) -> dict[str, Any]:
-    crc = 0
-    for column in (*seen.codes, seen.values):
-        crc = zlib.crc32(np.ascontiguousarray(column).data, crc)
-    data = {"observations": len(seen), "shape": list(seen.shape), "checksum": f"{crc:08x}"}
-    return {"kind": kind, "data": data, "protocol": protocol, "split": seed}
+def _value_of(text: str) -> Any:
+    """Read a number, true, false, null, or a word."""
+    try:
+        return json.loads(text)
+    except ValueError:
+        return text.strip()
+
+
+def _distribution(optuna: Any, one: Range) -> Any:
+    kinds = optuna.distributions
+    if isinstance(one, Choices):  # by number, as choices may be of any type
+        return kinds.CategoricalDistribution(list(range(len(one.choices))))
+    if one.int:
+        return kinds.IntDistribution(int(one.low), int(one.high), log=one.log)
+    return kinds.FloatDistribution(one.low, one.high, log=one.log)
+
+
+def _told(one: Range, value: Any) -> Any:
+    return one.choices.index(value) if isinstance(one, Choices) else value
+
+
+def _meant(one: Range, value: Any) -> Any:
+    return one.choices[value] if isinstance(one, Choices) else value

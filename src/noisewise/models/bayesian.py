@@ -27,18 +27,18 @@ from noisewise.data import (
     observe,
     warn_of_unknown,
 )
-from noisewise.engine.arrays import Codes, Floats, standardised
-from noisewise.engine.gibbs.data import Model
+from noisewise.engine.arrays import Codes, Floats, Moments, standardised
+from noisewise.engine.gibbs.chain import Chain, EvenSchedule, convergence
 from noisewise.engine.gibbs.fold_in import fold_in
-from noisewise.engine.gibbs.posterior import Posterior, Side
-from noisewise.engine.gibbs.sampler import Chain, Sampling, Schedule, convergence
+from noisewise.engine.gibbs.rating_posterior import RatingPosterior, Side
+from noisewise.engine.gibbs.sampler import RatingSampler
+from noisewise.engine.gibbs.spec import Spec
 from noisewise.engine.gibbs.storage import pack, unpack
 from noisewise.engine.threads import one_blas_thread
 from noisewise.engine.training import Callback, EpochInfo, Training, train
 from noisewise.errors import DataError, SettingError, warn
-from noisewise.models.base import Cells
 from noisewise.models.changing import at_one_moment, in_one_step, interrupted
-from noisewise.models.checkpoints import Checkpoint, Wanted
+from noisewise.models.checkpoints import Checkpoint
 from noisewise.models.rows import Rowwise
 from noisewise.models.sampled import FEWEST_DRAWS, check_draws, draws_worth, is_scale, prepare
 from noisewise.models.trained import Learner, fixed_seed, range_of, warn_if_alike, with_ids
@@ -153,8 +153,14 @@ class BayesianFactorizer(Learner, Rowwise):
         "The largest of many measurements is no bound.",
         default="auto",
     )
+    checkpoint_epochs: int | None = setting(
+        either(whole(1), None), "Write it after so many sweeps.", default=50
+    )
+    checkpoint_minutes: float | None = setting(
+        either(number(above=0.0), None), "Write it after so many minutes.", default=5.0
+    )
 
-    factors_: Posterior = learned("The draws that were kept.")
+    factors_: RatingPosterior = learned("The draws that were kept.")
     convergence_: dict[str, dict[str, float]] = learned(
         "Split R-hat and effective sample size of a few summaries, and of predictions."
     )
@@ -167,9 +173,6 @@ class BayesianFactorizer(Learner, Rowwise):
         *,
         validation: Observations | None = None,
         callbacks: Sequence[Callback] = (),
-        checkpoint: str | Path | None = None,
-        checkpoint_epochs: int | None = 50,
-        checkpoint_minutes: float | None = 5.0,
     ) -> Self:
         """Draw from the posterior, given a table of ids and a value for each row.
 
@@ -183,11 +186,6 @@ class BayesianFactorizer(Learner, Rowwise):
             Values to watch the running mean by. They are not trained on.
         callbacks : sequence of callables
             Called with (EpochInfo, Chain) after each sweep; one that returns True ends sampling.
-        checkpoint : path or None
-            Keep the state of sampling in this file, and go on from it if it is there. The file is
-            removed when sampling has ended.
-        checkpoint_epochs, checkpoint_minutes : int, float or None
-            Write it after so many sweeps, or minutes, whichever comes first.
 
         Returns
         -------
@@ -203,7 +201,7 @@ class BayesianFactorizer(Learner, Rowwise):
         started = clock.perf_counter()
         check(self)
         self._check_schedule()
-        observations = self._checked(X, y)
+        observations = self._observed(X, y)
         warn_if_alike(observations)
         if validation is not None:
             validation = observe(validation, ids=observations.ids)
@@ -213,22 +211,21 @@ class BayesianFactorizer(Learner, Rowwise):
         if self.value_range != "auto" or is_scale(observations.values):
             value_range = range_of(self.value_range, observations)
         stages = [_stage(chain) for chain in range(self.chains)]
-        wanted = Wanted.checked(checkpoint, checkpoint_epochs, checkpoint_minutes)
-        checkpoints = self._checkpoints(wanted, stages, observations, len(observations), validation)
-        schedule = Schedule(self.sweeps, self.burn_in, -(-self.samples // self.chains))
-        done: list[Training[Chain]] = []
+        checkpoints = self._checkpoints(stages, observations, len(observations), validation)
+        schedule = EvenSchedule(self.sweeps, self.burn_in, -(-self.samples // self.chains))
+        done: list[Training[Chain[Any]]] = []
         for chain in range(self.chains):
             sampling = prepare(
-                self._model(observations.n_modes, seed, chain), observations, validation,
+                self._spec(observations.n_modes, seed, chain), observations, validation,
                 value_range, schedule, self._threads(),
             )  # fmt: skip
-            kept = checkpoints.get(_stage(chain))
-            done.append(self._sampled(sampling, chain, kept, callbacks))
+            checkpoint = checkpoints.get(_stage(chain))
+            done.append(self._sampled(sampling, chain, checkpoint, callbacks))
             if done[-1].interrupted:
                 break
         check_draws(done, self.burn_in)
         chains = [run.state for run in done if run.state.n_kept]  # one cut short may have none
-        self.factors_ = sampling.pooled(chains)
+        self.factors_ = sampling.posterior(chains)
         self.ids_, self.value_range_, self.calibration_ = observations.ids, value_range, None
         names = list(sampling.summaries(chains[0].draw))
         self.convergence_ = convergence(chains, names, self.burn_in)
@@ -237,11 +234,11 @@ class BayesianFactorizer(Learner, Rowwise):
         self._note_columns(X)
         self.seconds_ = clock.perf_counter() - started
         if done[-1].interrupted:
-            many = self.chains * schedule.kept_by(self.sweeps)
+            many = self.chains * schedule.room
             interrupted(self, draws_worth(done, self.chains * self.sweeps, many))
         self._warn_unless_converged()
-        for kept in checkpoints.values():
-            kept.remove()
+        for checkpoint in checkpoints.values():
+            checkpoint.remove()
         return self
 
     @available_if(_has_levels)  # type: ignore[untyped-decorator]
@@ -265,7 +262,7 @@ class BayesianFactorizer(Learner, Rowwise):
         Factors are not among it: they turn from draw to draw, and only their products mean a thing.
         """
         check_is_fitted(self)
-        m = self.mode_number(mode)
+        m = self._mode(mode)
         code = self._known_code(id, m)
         place = sum(self.factors_.shape[:m]) + code
         biases = self.factors_.draws["biases"][:, place].astype(np.float64)
@@ -285,7 +282,7 @@ class BayesianFactorizer(Learner, Rowwise):
                 f"sweeps must be more than burn_in; got {self.sweeps} and {self.burn_in}."
             )
 
-    def _checked(self, X: Any, y: Any) -> Observations:
+    def _observed(self, X: Any, y: Any) -> Observations:
         time = None if isinstance(X, Observations) else self.time
         observations = observe(X, y, duplicates=self.duplicates, time=time)
         n_modes = observations.n_modes
@@ -298,29 +295,28 @@ class BayesianFactorizer(Learner, Rowwise):
             raise DataError(f"implicit=True needs 2 id columns; got {n_modes}.")
         return observations
 
-    def observed(self, X: Any, y: Any) -> Observations:
-        """Observe values for a model that is fitted, with their times if it follows any."""
+    def _observed_again(self, X: Any, y: Any) -> Observations:
         time = None if isinstance(X, Observations) else self.time
         return observe(X, y, duplicates="last", ids=self.ids_, time=time)
 
-    def _model(self, n_modes: int, seed: int, chain: int = 0) -> Model:
+    def _spec(self, n_modes: int, seed: int, chain: int = 0) -> Spec:
         rank = self.deviation_rank if self.deviation == "lowrank" else NOISE_RANK[self.deviation]
-        sets = n_modes == 2 if self.implicit == "auto" else bool(self.implicit)
-        return Model(self.rank, rank, self.likelihood, sets, self.time is not None, seed, chain)
+        implicit = n_modes == 2 if self.implicit == "auto" else bool(self.implicit)
+        return Spec(self.rank, rank, self.likelihood, implicit, self.time is not None, seed, chain)
 
     def _sampled(
         self,
-        sampling: Sampling,
+        sampling: RatingSampler,
         chain: int,
         checkpoint: Checkpoint | None,
         callbacks: Sequence[Callback],
-    ) -> Training[Chain]:
+    ) -> Training[Chain[Any]]:
         """Run one chain."""
 
-        def settled(info: EpochInfo, state: Chain) -> bool:
+        def settled(info: EpochInfo, state: Chain[Any]) -> bool:
             if self.tolerance is None or state.n_kept < FEWEST_DRAWS:
                 return False
-            return sampling.unsettled(state) < self.tolerance
+            return sampling.mean_error(state) < self.tolerance
 
         label = "sample" if self.chains == 1 else f"chain {chain + 1} of {self.chains}"
         with one_blas_thread():
@@ -354,14 +350,13 @@ class BayesianFactorizer(Learner, Rowwise):
             codes, time = encode_cells(X, self.ids_, self.time)
         return tuple(self.factors_.known_codes(m, code) for m, code in enumerate(codes)), time
 
-    def cells(self, X: Any) -> Cells:
-        """Return what is known of cells, before clipping and calibration."""
+    def _cells(self, X: Any) -> tuple[Moments, npt.NDArray[np.bool_]]:
         codes, time = self._encoded(X)
-        return Cells(self.factors_.moments(codes, self._threads(), time), self._unseen(codes))
+        return self.factors_.moments(codes, self._threads(), time), self._unseen(codes)
 
     def _fold(self, mode: int, codes: Codes, values: Floats) -> Side:
         scale = self.factors_.scale
-        if not self.factors_.model.ordinal:
+        if not self.factors_.spec.ordinal:
             z = standardised(values, scale.location, scale.scale)
             return fold_in(self.factors_, mode, codes, z)
         places = np.searchsorted(scale.levels, values)
@@ -387,8 +382,8 @@ class BayesianFactorizer(Learner, Rowwise):
     def _unpack(self, path: str | Path, header: dict[str, Any], tensors: storage.Tensors) -> None:
         shape = tuple(map(len, self.ids_))
         entry = header["posterior"]
-        model = self._model(len(shape), storage.take_seed(path, entry))
-        self.factors_ = unpack(path, model, entry, tensors, shape)
+        spec = self._spec(len(shape), storage.take_seed(path, entry))
+        self.factors_ = unpack(path, spec, entry, tensors, shape)
         self.seen_ = Seen.unpack(path, tensors, shape) if "seen.starts" in tensors else None
         self.n_features_in_ = len(shape)
         self.learning_curve_ = dict(header["record"]["learning_curve"])

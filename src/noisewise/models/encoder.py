@@ -1,4 +1,4 @@
-"""From observations of sensors to what the sampler is told: moments in order, standard values."""
+"""From observations of sensors to what the sampler is told: times in order, standard values."""
 
 from __future__ import annotations
 
@@ -15,18 +15,18 @@ from noisewise.data import Ids, Observations
 from noisewise.data.panel import Grouping, Units, encode_in_time, sensor_modes, series_keys
 from noisewise.data.timestamps import checked_stamps
 from noisewise.engine.arrays import Codes, Moments
-from noisewise.engine.gibbs.series_data import Timetable
-from noisewise.engine.gibbs.series_posterior import Asked, DriftPosterior
-from noisewise.engine.gibbs.series_sweep import Lengths
+from noisewise.engine.gibbs.data import SeriesData
+from noisewise.engine.gibbs.series_posterior import Asked, SeriesPosterior
+from noisewise.engine.gibbs.steps.ou import Timescales
 from noisewise.engine.series import Array
 from noisewise.errors import ModelFileError
 from noisewise.models.smoother import usual_step
 
-SHORTEST, LONGEST = 0.25, 4.0  # memories: in usual steps of time, and in spans of all times
+SHORTEST, LONGEST = 0.25, 4.0  # timescales: in usual steps of time, and in spans of all times
 
 
 @dataclass(frozen=True)
-class Encoder:
+class SensorEncoder:
     """How ids become rows of the sampler, where time is the last mode, and values become standard.
 
     Attributes
@@ -45,9 +45,9 @@ class Encoder:
     are_dates: bool
 
     @classmethod
-    def of(cls, seen: Observations, time: int | str, sensor: int | str | None) -> Encoder:
+    def of(cls, seen: Observations, time: int | str, group: int | str | None) -> SensorEncoder:
         """Arrange observations."""
-        mode, kind = sensor_modes(time, sensor, seen.ids)
+        mode, kind = sensor_modes(time, group, seen.ids)
         keys = np.unique(series_keys(seen.codes, seen.shape, mode)[0])
         grouping = Grouping(mode, kind, seen.shape, keys)
         units = Units.of(seen.values, grouping.type_of(seen.codes), grouping.n_types)
@@ -65,11 +65,11 @@ class Encoder:
         return tuple(self.grouping.shape[mode] for mode in self.modes)
 
     @cached_property
-    def moments(self) -> Array:
-        """The times of the sampler's moments, in order."""
+    def times(self) -> Array:
+        """The times of the sampler's rows of time, in order."""
         return np.sort(self.stamps)
 
-    def timetable(self, seen: Observations) -> Timetable:
+    def series_data(self, seen: Observations) -> SeriesData:
         """Return the observations as the sampler wants them."""
         place = np.empty(len(self.stamps), dtype=np.int32)
         place[np.argsort(self.stamps, kind="stable")] = np.arange(len(place), dtype=np.int32)
@@ -77,26 +77,26 @@ class Encoder:
         codes[-1] = place[codes[-1]]
         types = self.grouping.type_of(seen.codes)
         values = (seen.values - self.units.mean[types]) / np.sqrt(self.units.variance[types])
-        return Timetable.arrange(tuple(codes), values.astype(np.float32), self.shape, self.moments)
+        return SeriesData.of(tuple(codes), values.astype(np.float32), self.shape, self.times)
 
-    def lengths(self, timetable: Timetable) -> Lengths:
-        """Return between which lengths of time a series may forget."""
-        step = usual_step(timetable.series)
-        span = float(np.ptp(timetable.series.time)) or step
-        return Lengths(SHORTEST * step, LONGEST * span)
+    def timescales(self, data: SeriesData) -> Timescales:
+        """Return between which timescales a series may forget."""
+        step = usual_step(data.series)
+        span = float(np.ptp(data.series.time)) or step
+        return Timescales(SHORTEST * step, LONGEST * span)
 
     def encoded(self, X: Any, ids: tuple[Ids, ...]) -> tuple[tuple[Codes, ...], Array]:
         """Row numbers and times of cells; a time need not be known, only understood."""
         return encode_in_time(X, ids, self.grouping.time, self.stamps, self.are_dates)
 
     def predicted(
-        self, posterior: DriftPosterior, codes: tuple[Codes, ...], when: Array, n_jobs: int
+        self, posterior: SeriesPosterior, codes: tuple[Codes, ...], when: Array, n_jobs: int
     ) -> tuple[Moments, npt.NDArray[np.bool_]]:
         """Moments of cells in units of the values, and which have an id that was never observed."""
-        place = np.searchsorted(self.moments, when).clip(max=len(self.moments) - 1)
-        moment = np.where(self.moments[place] == when, place, -1).astype(np.int32)
-        own = [*(codes[mode] for mode in self.modes[:-1]), moment]
-        rows = np.array([posterior.rows.known_codes(m, code) for m, code in enumerate(own)])
+        place = np.searchsorted(self.times, when).clip(max=len(self.times) - 1)
+        row = np.where(self.times[place] == when, place, -1).astype(np.int32)
+        own = [*(codes[mode] for mode in self.modes[:-1]), row]
+        rows = np.array([posterior.known_codes(m, code) for m, code in enumerate(own)])
         types = self.grouping.type_of(codes)
         asked = Asked(rows, self.grouping.series(codes), when, types, self.grouping.types)
         standard, noise, epistemic = posterior.moments(asked, n_jobs)
@@ -117,10 +117,10 @@ class Encoder:
         tensors: storage.Tensors,
         ids: tuple[Ids, ...],
         time: int | str,
-        sensor: int | str | None,
-    ) -> Encoder:
+        group: int | str | None,
+    ) -> SensorEncoder:
         """Undo ``pack``, trusting nothing; what is still lacking is ``with_series``."""
-        modes, shape = sensor_modes(time, sensor, ids), tuple(map(len, ids))
+        modes, shape = sensor_modes(time, group, ids), tuple(map(len, ids))
         grouping = Grouping(*modes, shape, np.empty(0, dtype=np.int64))
         mean, variance = (
             storage.take(path, tensors, f"units.{name}", "float64", grouping.n_types + 1)
@@ -130,7 +130,7 @@ class Encoder:
             raise ModelFileError(f"{path} is damaged: it has a variance that is none.")
         return cls(grouping, Units(mean, variance), *checked_stamps(ids[modes[0]]))
 
-    def with_series(self, posterior: DriftPosterior) -> Encoder:
+    def with_series(self, posterior: SeriesPosterior) -> SensorEncoder:
         """Return the same, with the series that were observed."""
         codes = posterior.codes[:-1, posterior.series.starts[:-1]]
         keys = np.ravel_multi_index(tuple(codes.astype(np.int64)), self.shape[:-1])

@@ -10,10 +10,10 @@ import numpy as np
 
 from noisewise.data import Observations
 from noisewise.engine.arrays import Codes, Counts, Floats, standardised
-from noisewise.engine.gibbs.data import Model, Problem
-from noisewise.engine.gibbs.posterior import Scale
-from noisewise.engine.gibbs.sampler import Chain, Sampling, Schedule
-from noisewise.engine.gibbs.timeline import Timeline
+from noisewise.engine.gibbs.chain import Chain, EvenSchedule
+from noisewise.engine.gibbs.data import Data, Timeline
+from noisewise.engine.gibbs.sampler import RatingSampler
+from noisewise.engine.gibbs.spec import Scale, Spec
 from noisewise.engine.training import Training
 from noisewise.errors import DataError, SettingError
 from noisewise.models.fitting import check_levels, count_rows
@@ -23,29 +23,29 @@ FEWEST_DRAWS = 2  # one alone would say that nothing is unknown
 
 
 def prepare(
-    model: Model,
+    spec: Spec,
     observations: Observations,
     validation: Observations | None,
     value_range: tuple[float, float] | None,
-    schedule: Schedule,
+    schedule: EvenSchedule,
     n_jobs: int,
-) -> Sampling:
+) -> RatingSampler:
     """Arrange observations for a chain, and the held-out ones to watch."""
-    standardise = _levels if model.ordinal else _numbers
+    standardise = _levels if spec.ordinal else _numbers
     scale, values = standardise(observations.values, value_range)
-    time = observations.time if model.time else None
-    problem, order = Problem.arrange(observations.codes, values, observations.shape, time)
-    timeline = None if time is None else Timeline.of(problem, time[order])
+    time = observations.time if spec.time else None
+    data, order = Data.arrange(observations.codes, values, observations.shape, time)
+    timeline = None if time is None else Timeline.of(data, time[order])
     counts = count_rows(observations)
     held_out = None
     if validation is not None:
         pairs = zip(validation.codes, counts, strict=True)
         codes = tuple(_known(code, count) for code, count in pairs)
-        held_out = codes, validation.time if model.time else None, validation.values
-    return Sampling(model, problem, scale, counts, timeline, schedule, held_out, n_jobs)
+        held_out = codes, validation.time if spec.time else None, validation.values
+    return RatingSampler(spec, data, scale, counts, timeline, schedule, held_out, n_jobs)
 
 
-def check_draws(runs: Sequence[Training[Chain]], burn_in: int) -> None:
+def check_draws(runs: Sequence[Training[Chain[Any]]], burn_in: int) -> None:
     """Raise if chains were cut short before there was a posterior to predict from."""
     last = runs[-1]
     enough = sum(run.state.n_kept for run in runs) >= FEWEST_DRAWS
@@ -57,7 +57,7 @@ def check_draws(runs: Sequence[Training[Chain]], burn_in: int) -> None:
     raise SettingError(f"A callback ended sampling {told}; let it run on.")
 
 
-def draws_worth(runs: Sequence[Training[Chain]], sweeps: int, samples: int) -> str:
+def draws_worth(runs: Sequence[Training[Chain[Any]]], sweeps: int, samples: int) -> str:
     """Say what draws are worth whose sampling was interrupted."""
     run, draws = (sum(getattr(r.state, n) for r in runs) for n in ("epoch", "n_kept"))
     return (

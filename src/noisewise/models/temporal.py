@@ -16,25 +16,26 @@ from typing import Any, ClassVar, Literal, Self, cast
 
 import numpy as np
 import numpy.typing as npt
-from sklearn.base import clone
 from sklearn.utils.validation import check_is_fitted
 
 from noisewise import storage
 from noisewise.calibration import Calibration
 from noisewise.data import Observations, observe
-from noisewise.engine.gibbs.data import Model
-from noisewise.engine.gibbs.sampler import Chain, convergence
-from noisewise.engine.gibbs.series_posterior import DriftPosterior, unpack
-from noisewise.engine.gibbs.series_sampler import Sampling, Thinning
+from noisewise.engine.arrays import Codes, Moments
+from noisewise.engine.gibbs.chain import Chain, LaterHalf, convergence
+from noisewise.engine.gibbs.sampler import SeriesSampler
+from noisewise.engine.gibbs.series_posterior import SeriesPosterior
+from noisewise.engine.gibbs.spec import Spec
+from noisewise.engine.gibbs.storage import pack_series, unpack_series
 from noisewise.engine.threads import one_blas_thread
 from noisewise.engine.training import Callback, EpochInfo, Training, train
 from noisewise.errors import SettingError, warn
-from noisewise.models.base import Cells
 from noisewise.models.changing import at_one_moment, in_one_step, interrupted
-from noisewise.models.checkpoints import Checkpoint, Wanted
-from noisewise.models.encoder import Encoder
+from noisewise.models.checkpoints import Checkpoint
+from noisewise.models.encoder import SensorEncoder
+from noisewise.models.nested import adjusted
 from noisewise.models.sampled import check_draws, draws_worth
-from noisewise.models.sensors import InTime, Typed
+from noisewise.models.sensors import InTime
 from noisewise.models.trained import Learner, fixed_seed, joined, range_of, with_ids
 from noisewise.progress import training_bar
 from noisewise.settings import (
@@ -52,7 +53,7 @@ Table = dict[str, npt.NDArray[Any]]
 
 
 @settings
-class TemporalFactorizer(Learner, InTime, Typed):
+class TemporalFactorizer(Learner, InTime):
     """Bayesian factorization of sensors, each of which also drifts on its own; nothing to tune.
 
     What sensors share is a low-rank tensor of any number of modes, one of them time. What a series
@@ -101,9 +102,14 @@ class TemporalFactorizer(Learner, InTime, Typed):
         "all.",
         default=0.06,
     )
+    checkpoint_epochs: int | None = setting(
+        either(whole(1), None), "Write it after so many sweeps.", default=50
+    )
+    checkpoint_minutes: float | None = setting(
+        either(number(above=0.0), None), "Write it after so many minutes.", default=5.0
+    )
 
-    encoder_: Encoder = learned("How ids become rows of the sampler, and values standard.")
-    posterior_: DriftPosterior = learned("The draws that were kept.")
+    posterior_: SeriesPosterior = learned("The draws that were kept.")
     convergence_: dict[str, dict[str, float]] = learned(
         "Split R-hat and effective sample size of a few summaries, and of predictions."
     )
@@ -116,9 +122,6 @@ class TemporalFactorizer(Learner, InTime, Typed):
         *,
         validation: Observations | None = None,
         callbacks: Sequence[Callback] = (),
-        checkpoint: str | Path | None = None,
-        checkpoint_epochs: int | None = 50,
-        checkpoint_minutes: float | None = 5.0,
     ) -> Self:
         """Draw from the posterior, given a table of ids and a value for each row.
 
@@ -133,11 +136,6 @@ class TemporalFactorizer(Learner, InTime, Typed):
             without them says how far std and intervals must reach; then another learns from all.
         callbacks : sequence of callables
             Called with (EpochInfo, Chain) after each sweep; one that returns True ends sampling.
-        checkpoint : path or None
-            Keep the state of sampling in this file, and go on from it if it is there. The file is
-            removed when sampling has ended.
-        checkpoint_epochs, checkpoint_minutes : int, float or None
-            Write it after so many sweeps, or minutes, whichever comes first.
 
         Returns
         -------
@@ -163,34 +161,33 @@ class TemporalFactorizer(Learner, InTime, Typed):
             held_out = observe(validation, ids=seen.ids)
             seen = with_ids(seen, held_out)
             everything = joined(seen, held_out)
-        wanted = Wanted.checked(checkpoint, checkpoint_epochs, checkpoint_minutes)
-        checkpoints = self._checkpoints(wanted, ["fit"], everything, len(seen))
+        checkpoints = self._checkpoints(["fit"], everything, len(seen))
         if held_out is not None:
             calibration = self._judged(seen, held_out)
             seen = everything
-        arrangement = Encoder.of(seen, self.time, self.sensor)
-        timetable = arrangement.timetable(seen)
-        sampling = Sampling(
-            self._model(fixed_seed(self.random_state)), timetable, arrangement.lengths(timetable),
-            arrangement.moments, Thinning(self.burn_in, self.samples), self.sweeps, self._threads(),
+        encoder = SensorEncoder.of(seen, self.time, self.group)
+        data = encoder.series_data(seen)
+        sampling = SeriesSampler(
+            self._spec(fixed_seed(self.random_state)), data, encoder.timescales(data),
+            LaterHalf(self.sweeps, self.burn_in, self.samples), self._threads(),
         )  # fmt: skip
         training = self._sampled(sampling, checkpoints.get("fit"), callbacks)
         check_draws([training], self.burn_in)
-        chain: Any = training.state
-        self.posterior_, self.encoder_ = sampling.posterior(chain), arrangement
+        chain = training.state
+        self.posterior_, self._encoder = sampling.posterior(chain), encoder
         self.ids_, self.calibration_ = seen.ids, calibration
         self.value_range_ = range_of(self.value_range, seen)
-        names, first = list(sampling.summaries(chain.draw)), sampling.thinning.first(chain.epoch)
+        names, first = list(sampling.summaries(chain.draw)), sampling.schedule.first(chain.epoch)
         self.convergence_ = convergence([chain], names, first)
         self._describe(seen, training.curve, chain.epoch)
         self._note_columns(X)
         self.seconds_ = clock.perf_counter() - started
         if training.interrupted:
-            many = len(sampling.thinning.kept_by(self.sweeps))
+            many = len(sampling.schedule.kept_by(self.sweeps))
             interrupted(self, draws_worth([training], self.sweeps, many))
-        self._warn_unless_settled(sampling.unsettled(chain))
-        for kept in checkpoints.values():
-            kept.remove()
+        self._warn_unless_settled(sampling.mean_error(chain))
+        for checkpoint in checkpoints.values():
+            checkpoint.remove()
         return self
 
     @property
@@ -206,36 +203,36 @@ class TemporalFactorizer(Learner, InTime, Typed):
         A sensor that fails slowly drifts, and scatters no more than before: look at both.
         """
         check_is_fitted(self)
-        posterior, arrangement = self.posterior_, self.encoder_
+        posterior, encoder = self.posterior_, self._encoder
         series = posterior.series
-        scale = self.std_scale_ * np.sqrt(arrangement.units.variance[arrangement.grouping.types])
-        of_modes = zip(
-            arrangement.modes[:-1], posterior.codes[:-1, series.starts[:-1]], strict=True
+        scale = self.std_scale_ * np.sqrt(encoder.units.variance[encoder.grouping.types])
+        of_modes = zip(encoder.modes[:-1], posterior.codes[:-1, series.starts[:-1]], strict=True)
+        timescale, amplitude = (
+            np.median(posterior.draws[name], axis=0) for name in ("timescales", "amplitudes")
         )
-        middle = {name: np.median(kept, axis=0) for name, kept in posterior.settings.items()}
         return {self.ids_[m].name: self.ids_[m].labels[codes] for m, codes in of_modes} | {
             "noise_std": scale * np.sqrt(posterior.noise_by_series(self._threads())),
-            "drift_std": scale * np.sqrt(middle["amplitudes"]),
-            "memory": middle["lengths"].astype(np.float64),
+            "drift_std": scale * np.sqrt(amplitude),
+            "memory": timescale.astype(np.float64),
             "observations": series.counts,
         }
 
     def _judged(self, seen: Observations, held_out: Observations) -> Calibration:
         """Learn from a chain that has not seen some readings how far predictions are off."""
-        trial = clone(self).fit(seen)
+        trial = adjusted(self, checkpoint=None).fit(seen)
         return cast(Calibration, trial.calibrate(held_out).calibration_)
 
-    def _model(self, seed: int) -> Model:
+    def _spec(self, seed: int) -> Spec:
         noise_rank = self.deviation_rank if self.noise == "lowrank" else 0
-        return Model(self.rank, noise_rank, "gaussian", sets=False, time=False, seed=seed)
+        return Spec(self.rank, noise_rank, "gaussian", implicit=False, time=False, seed=seed)
 
     def _sampled(
-        self, sampling: Sampling, checkpoint: Checkpoint | None, callbacks: Sequence[Callback]
-    ) -> Training[Chain]:
+        self, sampling: SeriesSampler, checkpoint: Checkpoint | None, callbacks: Sequence[Callback]
+    ) -> Training[Chain[Any]]:
         """Run the chain."""
 
-        def settled(info: EpochInfo, state: Chain) -> bool:
-            return self.tolerance is not None and sampling.unsettled(state) < self.tolerance
+        def settled(info: EpochInfo, state: Chain[Any]) -> bool:
+            return self.tolerance is not None and sampling.mean_error(state) < self.tolerance
 
         with one_blas_thread():
             return train(
@@ -259,13 +256,17 @@ class TemporalFactorizer(Learner, InTime, Typed):
                 f"tolerance is {self.tolerance}. Raise sweeps (now {self.sweeps}), or tolerance.",
             )
 
-    def cells(self, X: Any) -> Cells:
-        """Return what is known of cells, before clipping and calibration."""
-        codes, when = self.encoder_.encoded(X, self.ids_)
-        return Cells(*self.encoder_.predicted(self.posterior_, codes, when, self._threads()))
+    def _cells(self, X: Any) -> tuple[Moments, npt.NDArray[np.bool_]]:
+        codes, when = self._encoder.encoded(X, self.ids_)
+        return self._encoder.predicted(self.posterior_, codes, when, self._threads())
+
+    def _moments(self, codes: tuple[Codes, ...]) -> tuple[Moments, npt.NDArray[np.bool_]]:
+        stamps = np.append(self._encoder.stamps, np.nan)
+        when = stamps[codes[self._encoder.grouping.time]]
+        return self._encoder.predicted(self.posterior_, codes, when, self._threads())
 
     def _pack(self) -> tuple[dict[str, Any], storage.Tensors]:
-        header, tensors = self.posterior_.pack()
+        header, tensors = pack_series(self.posterior_)
         record = {
             "learning_curve": self.learning_curve_,
             "convergence": self.convergence_,
@@ -273,15 +274,15 @@ class TemporalFactorizer(Learner, InTime, Typed):
         }
         return (
             {"posterior": header, "record": storage.finite(record)},
-            tensors | self.encoder_.pack(),
+            tensors | self._encoder.pack(),
         )
 
     def _unpack(self, path: str | Path, header: dict[str, Any], tensors: storage.Tensors) -> None:
         entry, record = header["posterior"], header["record"]
-        bare = Encoder.unpack(path, tensors, self.ids_, self.time, self.sensor)
-        model = self._model(storage.take_seed(path, entry))
-        self.posterior_ = unpack(path, model, entry, tensors, bare.shape, bare.moments)
-        self.encoder_ = bare.with_series(self.posterior_)
+        bare = SensorEncoder.unpack(path, tensors, self.ids_, self.time, self.group)
+        spec = self._spec(storage.take_seed(path, entry))
+        self.posterior_ = unpack_series(path, spec, entry, tensors, bare.shape, bare.times)
+        self._encoder = bare.with_series(self.posterior_)
         self.n_features_in_ = len(self.ids_)
         self.learning_curve_ = dict(record["learning_curve"])
         self.convergence_ = dict(record["convergence"])

@@ -254,37 +254,23 @@ def series_page(
     check_most(most)
     ranked = sorted(series, key=lambda one: (np.isnan(one.noise), -one.noise))
     drawn, left_out = ranked[:most], len(ranked) - most
-    known = [one for one in ranked if not np.isnan(one.noise)][:BARS]
-    bars = noise_parts(
-        {
-            "series": np.array([one.trace.name for one in known], dtype=object),
-            "white": np.array([one.white for one in known]),
-            "drift": np.array([one.drift for one in known]),
-        }
-    )
     limited = f" {left_out:,} less noisy series are left out." if left_out > 0 else ""
     pictures = []
     for one in progress(drawn):
         picture = filled_series(one.trace)
         pictures.append(Picture(picture.svg(), picture.alt, _in_words(one)))
+    bars = _bars(ranked)
+    readings = (
+        f"Dots are readings. Gaps are filled with the line; {100 * COVERAGE:g} % of the readings "
+        f"that are missing should lie in the band.{limited}"
+    )
     sections = [
         Section("What was filled", [_by_sensor(ranked), *method]),
         Section(
             "Which sensors are noisy",
-            [
-                TWO_WAYS,
-                Picture(bars.svg(), bars.alt),
-                _noisiest(drawn, limited),
-            ],
+            [TWO_WAYS, Picture(bars.svg(), bars.alt), _noisiest(drawn, limited)],
         ),
-        Section(
-            "Series, the noisiest first",
-            [
-                f"Dots are readings. Gaps are filled with the line; {100 * COVERAGE:g} % of the "
-                f"readings that are missing should lie in the band.{limited}",
-                *pictures,
-            ],
-        ),
+        Section("Series, the noisiest first", [readings, *pictures]),
     ]
     return page(title, sections, lead=lead, foot=foot)
 
@@ -302,6 +288,17 @@ def _by_date(axes: Axes) -> None:
     axes.xaxis.set_major_locator(locator)
     formatter = ConciseDateFormatter(locator)  # type: ignore[no-untyped-call]
     axes.xaxis.set_major_formatter(formatter)
+
+
+def _bars(ranked: Sequence[NoisySeries]) -> Drawing:
+    known = [one for one in ranked if not np.isnan(one.noise)][:BARS]
+    return noise_parts(
+        {
+            "series": np.array([one.trace.name for one in known], dtype=object),
+            "white": np.array([one.white for one in known]),
+            "drift": np.array([one.drift for one in known]),
+        }
+    )
 
 
 def _by_sensor(series: Sequence[NoisySeries]) -> Table:

@@ -9,8 +9,8 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
-from noisewise.documents import read_json
 from noisewise.errors import DataError
+from noisewise.evaluation.records import read_json
 from noisewise.report.page import Picture, Section, Table, page
 from noisewise.storage import write_bytes
 from noisewise_reproduction.claims import claims

@@ -17,9 +17,8 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from noisewise.documents import read_json
 from noisewise.errors import DataError
-from noisewise.evaluation.records import as_json
+from noisewise.evaluation.records import as_json, read_json
 from noisewise.storage import write_bytes
 
 # Settings that change no number: threads, bars, files, and what is remembered beside the model.

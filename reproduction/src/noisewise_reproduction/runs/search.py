@@ -22,8 +22,8 @@ import numpy as np
 from noisewise import registry, storage
 from noisewise.data import Observations, files
 from noisewise.errors import NoisewiseError, SettingError
-from noisewise.evaluation.ranges import same_settings
 from noisewise.evaluation.records import as_json, where_and_when
+from noisewise.evaluation.trials import same_settings
 from noisewise.progress import progress
 from noisewise.splits import rating_split
 

@@ -1,57 +1,25 @@
-"""What the sampler is told: the model (Model) and the observations, arranged for it (Problem)."""
+"""Observations as the sampler visits them: by row, in time, and as series."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, Literal
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
+from numba import njit
 
 from noisewise.engine.arrays import Codes, Floats
+from noisewise.engine.series import Array, Ints, Series
 from noisewise.engine.threads import chunks, dealt
 
-Ints = npt.NDArray[np.int64]
-Floats64 = npt.NDArray[np.float64]
+BLOCKS = 16  # of time, for threads to share out; their number must not depend on threads
+SHORTEST = 32  # times in a block, at least
 
 
 @dataclass(frozen=True)
-class Model:
-    """What the user chose.
-
-    Attributes
-    ----------
-    rank
-        Factors of the mean.
-    noise_rank
-        Factors of the variance; 0 gives all observations the same.
-    likelihood
-        Values as they are, or as levels.
-    sets
-        Whether what a row was seen with is part of its prior.
-    time
-        Whether rows have paths over time.
-    seed, chain
-        Of all random streams: chains of the same seed have different ones.
-    """
-
-    rank: int
-    noise_rank: int
-    likelihood: Literal["gaussian", "ordinal"]
-    sets: bool
-    time: bool
-    seed: int
-    chain: int = 0
-
-    @property
-    def ordinal(self) -> bool:
-        """Whether values are levels."""
-        return self.likelihood == "ordinal"
-
-
-@dataclass(frozen=True)
-class Problem:
+class Data:
     """Observations in the order of the first mode's rows, and within a row of time.
 
     Attributes
@@ -79,7 +47,7 @@ class Problem:
         values: Floats,
         shape: tuple[int, ...],
         time: npt.NDArray[Any] | None = None,
-    ) -> tuple[Problem, npt.NDArray[np.intp]]:
+    ) -> tuple[Data, npt.NDArray[np.intp]]:
         """Put observations in order; also return which observation each one was."""
         order = visiting_order(codes, 0, time)
         codes = tuple(c[order] for c in codes)
@@ -141,9 +109,157 @@ class Problem:
         return chunks(len(self))
 
 
+class Timeline(NamedTuple):
+    """Observations of two modes in the order of time; ties go by the row of the other mode.
+
+    Row i of mode m has n + 1 gaps, before, between and after its n observations; they start at
+    ``starts[m][i] + i``.
+    """
+
+    starts: tuple[Ints, ...]
+    times: tuple[npt.NDArray[np.float64], ...]
+    others: tuple[Codes, ...]
+
+    @classmethod
+    def of(cls, data: Data, time: npt.NDArray[Any]) -> Timeline:
+        """Remember when observations, in the order of the data, were made."""
+        seconds = time.astype(np.float64)
+        others = [data.places[1 - m] - data.firsts[1 - m] for m in (0, 1)]
+        return cls(
+            data.starts,
+            tuple(seconds[index] for index in data.index),
+            tuple(
+                other[index].astype(np.int32)
+                for other, index in zip(others, data.index, strict=True)
+            ),
+        )
+
+    def gaps(self, codes: tuple[Codes, ...], time: npt.NDArray[Any] | None) -> list[Ints]:
+        """Per mode, the gap that each cell falls into; without a time, the last one.
+
+        A row never seen has no gap; any number stands for it.
+        """
+        found = []
+        for mode in (0, 1):
+            n = len(self.starts[mode]) - 1
+            rows = np.minimum(codes[mode], n - 1)
+            if time is None:
+                place = self.starts[mode][rows + 1]
+            else:
+                place = np.empty(len(rows), dtype=np.int64)
+                _search(
+                    self.starts[mode], self.times[mode], self.others[mode], rows,
+                    time.astype(np.float64), codes[1 - mode], place,
+                )  # fmt: skip
+            found.append(place + rows)
+        return found
+
+
+@dataclass(frozen=True)
+class SeriesData(Data):
+    """Observations by series and, within a series, in the order of time.
+
+    The last mode is time, and its rows are in order.
+
+    Attributes
+    ----------
+    series
+        The same observations as series.
+    stamps
+        Times of the rows of the last mode.
+    """
+
+    series: Series
+    stamps: Array
+
+    @classmethod
+    def of(
+        cls, codes: tuple[Codes, ...], values: Floats, shape: tuple[int, ...], stamps: Array
+    ) -> SeriesData:
+        """Put observations in order.
+
+        Examples
+        --------
+        >>> codes = np.array([1, 0, 1], dtype=np.int32), np.array([2, 0, 1], dtype=np.int32)
+        >>> values = np.array([5, 6, 7], dtype=np.float32)
+        >>> table = SeriesData.of(codes, values, (2, 3), np.array([0.0, 1.0, 10.0]))
+        >>> table.series.values.tolist(), table.gaps.tolist()
+        ([6.0, 7.0, 5.0], [inf, inf, 9.0])
+        """
+        data, _ = Data.arrange(codes, values, shape)
+        series = as_series(data.places, data.values, stamps, data.firsts[-1])
+        return cls(shape, data.places, data.values, data.starts, data.index, series, stamps)
+
+    @cached_property
+    def which(self) -> Ints:
+        """The series of every observation."""
+        return self.series.which
+
+    @cached_property
+    def gaps(self) -> Array:
+        """Time since the observation before in the series; infinite for the first."""
+        return gaps(self.series)
+
+    @cached_property
+    def blocks(self) -> list[Codes]:
+        """Rows of time, dealt into blocks of about equal work."""
+        part = self._block
+        return [np.flatnonzero(part == k).astype(np.int32) for k in range(part[-1] + 1)]
+
+    @cached_property
+    def bound(self) -> npt.NDArray[np.bool_]:
+        """Observations next to one of their series in another block, or of the same time.
+
+        Blocks are drawn side by side, so what lies across their borders must not move.
+        """
+        part = self._block[self.places[-1] - self.firsts[-1]]
+        across = np.zeros(len(part) + 1, dtype=bool)
+        across[1:-1] = (part[1:] != part[:-1]) | (self.gaps[1:] == 0.0)
+        across[self.series.starts] = False
+        return np.asarray(across[1:] | across[:-1])
+
+    @cached_property
+    def _block(self) -> Ints:
+        """The block of every row of time."""
+        before = self.starts[-1]
+        many = max(1, min(BLOCKS, self.shape[-1] // SHORTEST))
+        return np.asarray(np.minimum(before[:-1] * many // before[-1], many - 1))
+
+
 def visiting_order(
     codes: tuple[Codes, ...], mode: int, time: npt.NDArray[Any] | None
 ) -> npt.NDArray[np.intp]:
     """Order by the row of a mode, then time, then the rows of the other modes."""
     keys = [codes[m] for m in reversed(range(len(codes))) if m != mode]
     return np.lexsort([*keys, *([] if time is None else [time]), codes[mode]])
+
+
+def as_series(places: npt.NDArray[np.int32], values: Floats, stamps: Array, first: int) -> Series:
+    """Return observations that are in order as series; rows of time start at ``first``."""
+    new = np.append(True, (np.diff(places[:-1], axis=1) != 0).any(axis=0))
+    starts = np.append(np.flatnonzero(new), len(values))
+    return Series(starts, stamps[places[-1] - first], values.astype(np.float64))
+
+
+def gaps(series: Series) -> Array:
+    """Return the time since the observation before in a series; infinite for the first."""
+    apart = np.diff(series.time, prepend=0.0)
+    apart[series.starts[:-1]] = np.inf
+    return apart
+
+
+@njit(nogil=True, cache=True)
+def _search(starts, times, others, rows, time, other, out):
+    """Fill in where each (time, other) belongs among those of its row, by bisection."""
+    for n in range(len(rows)):
+        low, high = starts[rows[n]], starts[rows[n] + 1]
+        while low < high:
+            middle = (low + high) // 2
+            before = times[middle] < time[n]
+            if times[middle] == time[n]:
+                before = others[middle] < other[n]
+            if before:
+                low = middle + 1
+            else:
+                high = middle
+        out[n] = low

@@ -13,8 +13,9 @@ import numpy as np
 from scipy.linalg import cholesky, solve_triangular
 
 from noisewise.engine.arrays import Codes, Floats
-from noisewise.engine.gibbs.data import Floats64
-from noisewise.engine.gibbs.posterior import Posterior, Rows, Side
+from noisewise.engine.gibbs.draw import Floats64
+from noisewise.engine.gibbs.posterior import Rows
+from noisewise.engine.gibbs.rating_posterior import RatingPosterior, Side
 from noisewise.engine.gibbs.steps.noise import FLOOR, SHAPE
 from noisewise.engine.gibbs.steps.ordinal import draw_levels
 from noisewise.engine.random import FOLD, generator, key
@@ -32,7 +33,7 @@ class Seen(NamedTuple):
     ----------
     x, biases, noise
         Factors and 1, biases, and factors of the noise.
-    doubt
+    unknown_variance
         Variance that comes from rows of the other mode that were never seen.
     widths
         Of the levels of these rows, if they are users.
@@ -41,7 +42,7 @@ class Seen(NamedTuple):
     x: Floats64
     biases: Floats64
     noise: Floats64
-    doubt: Floats64
+    unknown_variance: Floats64
     widths: Floats64
 
 
@@ -52,7 +53,7 @@ class Normal(NamedTuple):
     half: Floats64
 
 
-def fold_in(posterior: Posterior, mode: int, codes: Codes, values: Floats) -> Side:
+def fold_in(posterior: RatingPosterior, mode: int, codes: Codes, values: Floats) -> Side:
     """Return the new row of ``mode`` in every kept draw, seen with ``codes`` of the other mode.
 
     ``values`` are standardised, or numbers of levels.
@@ -62,30 +63,32 @@ def fold_in(posterior: Posterior, mode: int, codes: Codes, values: Floats) -> Si
     return Side(1, draws.__getitem__)
 
 
-def _learned(posterior: Posterior, number: int, mode: int, codes: Codes, values: Floats) -> Rows:
-    model = posterior.model
+def _learned(
+    posterior: RatingPosterior, number: int, mode: int, codes: Codes, values: Floats
+) -> Rows:
+    spec = posterior.spec
     one = {name: array[number] for name, array in posterior.draws.items()}
     seen = _seen(posterior, number, one, mode, codes)
     centre, precision = _prior(posterior, one, mode, codes)
     last = mode == len(posterior.shape) - 1
     level = one["level"].astype(np.float64)
-    common = level if last or not model.noise_rank else np.ones_like(level)
+    common = level if last or not spec.noise_rank else np.ones_like(level)
     widths = one["width_centre"][None].astype(np.float64)
 
     own, target = common, values.astype(np.float64)
     row = Normal(one["typical"][mode].astype(np.float64), np.zeros_like(precision))
-    for turn in range(ROUNDS[model.likelihood]):
-        noise = seen.noise @ own if model.noise_rank else np.full(len(codes), level[0])
-        weight = 1.0 / (np.maximum(noise, FLOOR) + seen.doubt)
-        if model.ordinal:
-            rng = generator(model.seed, FOLD, number, turn, 1)
+    for turn in range(ROUNDS[spec.likelihood]):
+        noise = seen.noise @ own if spec.noise_rank else np.full(len(codes), level[0])
+        weight = 1.0 / (np.maximum(noise, FLOOR) + seen.unknown_variance)
+        if spec.ordinal:
+            rng = generator(spec.seed, FOLD, number, turn, 1)
             drawn = row.mean + row.half.T @ rng.standard_normal(len(row.mean))
             target = _hidden(
                 posterior, mode, values, seen, seen.x @ drawn + seen.biases, weight, widths,
-                key(model.seed, FOLD, number, turn, 0),
+                key(spec.seed, FOLD, number, turn, 0),
             )  # fmt: skip
         row = _given(seen.x, target - seen.biases, weight, centre, precision)
-        if model.noise_rank:
+        if spec.noise_rank:
             left = target - seen.biases - seen.x @ row.mean
             squared = left**2 + ((seen.x @ row.half.T) ** 2).sum(axis=1)
             own = _noise(own, seen, squared, common)
@@ -93,27 +96,29 @@ def _learned(posterior: Posterior, number: int, mode: int, codes: Codes, values:
     return Rows(
         mean[:, :-1],
         mean[:, -1],
-        own[None, : model.noise_rank].astype(np.float32),
+        own[None, : spec.noise_rank].astype(np.float32),
         widths.astype(np.float32) if mode == 0 else np.empty((1, 0), dtype=np.float32),
         np.zeros(1, dtype=np.bool_),
         (row.half.T @ row.half).astype(np.float32)[None],
     )
 
 
-def _seen(posterior: Posterior, number: int, one: dict[str, Any], mode: int, codes: Codes) -> Seen:
+def _seen(
+    posterior: RatingPosterior, number: int, one: dict[str, Any], mode: int, codes: Codes
+) -> Seen:
     other = posterior.side(1 - mode, codes).rows(number)
     x = np.column_stack([other.factors, np.ones(len(codes))]).astype(np.float64)
     own, unknown = one["covariances"][mode], one["covariances"][1 - mode]
     z = np.append(one["typical"][mode, :-1], 1.0)
-    doubt = z @ unknown @ z + np.sum((own * unknown)[:-1, :-1])
+    unknown_variance = z @ unknown @ z + np.sum((own * unknown)[:-1, :-1])
     biases, noise, widths = (
         array.astype(np.float64) for array in (other.biases, other.noise, other.widths)
     )
-    return Seen(x, biases, noise, doubt * other.unknown, np.ascontiguousarray(widths))
+    return Seen(x, biases, noise, unknown_variance * other.unknown, np.ascontiguousarray(widths))
 
 
 def _prior(
-    posterior: Posterior, one: dict[str, Any], mode: int, codes: Codes
+    posterior: RatingPosterior, one: dict[str, Any], mode: int, codes: Codes
 ) -> tuple[Floats64, Floats64]:
     """Mean and precision of the new row before its values, given its set as far as it is known.
 
@@ -123,7 +128,7 @@ def _prior(
     them; of N and more, what a row with this set has in a sweep.
     """
     centre, precision = (one[name][mode].astype(np.float64) for name in ("centres", "precisions"))
-    if not posterior.model.sets:
+    if not posterior.spec.implicit:
         return centre, precision
     count = posterior.counts[mode]
     common = np.sqrt(count[count > 0]).mean() ** 2
@@ -154,11 +159,11 @@ def _given(
 def _noise(own: Floats64, seen: Seen, squared: Floats64, common: Floats64) -> Floats64:
     """Return the factors of the noise that are expected given squared residuals.
 
-    A residual is a sum of parts, one of each factor and one of doubt (see ``noise.py``).
+    A residual is a sum of parts, one of each factor and one of unknown rows (see ``steps.noise``).
     """
     for _ in range(STEPS):
         parts = seen.noise * own
-        share = parts / (parts.sum(axis=1) + seen.doubt)[:, None]
+        share = parts / (parts.sum(axis=1) + seen.unknown_variance)[:, None]
         expected = share**2 * squared[:, None] + parts * (1.0 - share)
         rate = (SHAPE - 1.0) * common + 0.5 * (expected / seen.noise).sum(axis=0)
         own = rate / (SHAPE - 1.0 + 0.5 * len(squared))
@@ -166,7 +171,7 @@ def _noise(own: Floats64, seen: Seen, squared: Floats64, common: Floats64) -> Fl
 
 
 def _hidden(
-    posterior: Posterior, mode: int, values: Floats, seen: Seen, fitted: Floats64,
+    posterior: RatingPosterior, mode: int, values: Floats, seen: Seen, fitted: Floats64,
     weight: Floats64, widths: Floats64, key: np.uint64,
 ) -> Floats64:  # fmt: skip
     """Draw hidden values of levels, given the row; each has the cut-points of its own user."""

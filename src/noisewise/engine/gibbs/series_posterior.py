@@ -1,6 +1,6 @@
-"""Kept draws, and from them mean, noise and epistemic variance of cells at any time.
+"""Kept draws of series, and from them mean, noise and epistemic variance of cells at any time.
 
-Courses are not kept. Given rows and settings of a draw, the course of a series is smoothed from its
+Paths are not kept. Given rows and process of a draw, the path of a series is smoothed from its
 observations: that takes less room than its draws, and says exactly what they would say on average.
 """
 
@@ -13,19 +13,17 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from noisewise.engine import state_space as course
+from noisewise.engine import state_space
 from noisewise.engine.arrays import Floats, Moments
-from noisewise.engine.gibbs import cells
-from noisewise.engine.gibbs import storage as keeping
-from noisewise.engine.gibbs.data import Model
-from noisewise.engine.gibbs.posterior import Posterior, Sums
-from noisewise.engine.gibbs.series_data import as_series, gaps
+from noisewise.engine.gibbs.data import SeriesData, as_series, gaps
+from noisewise.engine.gibbs.draw import SeriesDraw, Snapshot
+from noisewise.engine.gibbs.posterior import Posterior, Rows, Sums, snapshot, stacked
+from noisewise.engine.gibbs.spec import Spec
+from noisewise.engine.gibbs.steps import noise, rows
 from noisewise.engine.series import Array, Ints, Series
 from noisewise.engine.threads import chunks, in_threads
-from noisewise.errors import ModelFileError, brief
-from noisewise.storage import ANY, Tensors, check_codes, take
 
-SETTINGS = "lengths", "amplitudes", "variances"  # that every series has
+PROCESS = "timescales", "amplitudes", "variances"  # that every series has
 
 
 class Asked(NamedTuple):
@@ -39,44 +37,33 @@ class Asked(NamedTuple):
         Series; -1 where nothing was observed of it.
     when
         Times; NaN where there is none.
-    kind, kinds
-        The kind of each cell's series, and of all series that were observed: one that was not is
-        taken to be like those of its kind.
+    sensor, sensors
+        The sensor of each cell's series, and of all series that were observed: one that was not is
+        taken to be like those of its sensor.
     """
 
     codes: npt.NDArray[np.int32]
     which: Ints
     when: Array
-    kind: Ints
-    kinds: Ints
+    sensor: Ints
+    sensors: Ints
 
 
 @dataclass(frozen=True)
-class DriftPosterior:
-    """Kept draws of rows and of the settings of series, with the observations they stand on.
+class SeriesPosterior(Posterior):
+    """Kept draws of rows and of the processes of series, with the observations they stand on.
 
     Attributes
     ----------
-    rows
-        Draws of rows.
-    settings
-        Per name, draws of what every series has.
     codes, values
         Observations, by series and time; codes have a row per mode, time last.
     stamps
         Times of the rows of the last mode, in order.
     """
 
-    rows: Posterior
-    settings: dict[str, Floats]
     codes: npt.NDArray[np.int32]
     values: Floats
     stamps: Array
-
-    __repr__ = brief
-
-    def __len__(self) -> int:
-        return len(self.rows)
 
     @cached_property
     def series(self) -> Series:
@@ -98,103 +85,91 @@ class DriftPosterior:
 
     def noise_by_series(self, n_jobs: int = 1) -> Array:
         """Variance of the noise of every series, averaged over its observations and draws."""
-        if self.rows.model.noise_rank == 0:
-            return np.asarray(self.settings["variances"].mean(axis=0, dtype=np.float64))
+        if self.spec.noise_rank == 0:
+            return np.asarray(self.draws["variances"].mean(axis=0, dtype=np.float64))
         total = np.zeros(len(self.series))
         for draw in range(len(self)):
-            variance = self._noise(draw, self._rows(draw), self.codes, n_jobs)
+            variance = self._noise(self._rows(draw), self.codes, n_jobs)
             total += np.add.reduceat(variance.astype(np.float64), self.series.starts[:-1])
         return total / self.series.counts / len(self)
 
     def _one(self, draw: int, asked: Asked, own: _Own, n_jobs: int) -> tuple[Array, Array, Array]:
         """Mean, noise and the variance of the mean of cells in one draw."""
         rows = self._rows(draw)
-        settings = {name: kept[draw].astype(np.float64) for name, kept in self.settings.items()}
+        process = {name: self.draws[name][draw].astype(np.float64) for name in PROCESS}
         mean = self._means(rows, asked.codes, n_jobs).astype(np.float64)
-        spread = self.rows.extra(draw, rows, asked.codes)
-        amplitude = _of_series(settings["amplitudes"], asked)
+        spread = self.extra(draw, rows, asked.codes)
+        amplitude = _of_series(process["amplitudes"], asked)
         spread += amplitude
         if len(own.cells):
-            middle, width = self._courses(draw, rows, settings, own, n_jobs)
+            middle, width = self._paths(rows, process, own, n_jobs)
             mean[own.cells] += middle
             spread[own.cells] += width - amplitude[own.cells]
-        if self.rows.model.noise_rank:
-            noise = self._noise(draw, rows, asked.codes, n_jobs).astype(np.float64)
+        if self.spec.noise_rank:
+            noise = self._noise(rows, asked.codes, n_jobs).astype(np.float64)
         else:
-            noise = _of_series(settings["variances"], asked)
+            noise = _of_series(process["variances"], asked)
         return mean, noise, spread
 
-    def _courses(
-        self, draw: int, rows: list[Any], settings: dict[str, Array], own: _Own, n_jobs: int
+    def _paths(
+        self, rows: list[Rows], process: dict[str, Array], own: _Own, n_jobs: int
     ) -> tuple[Array, Array]:
-        """Mean and variance of courses at cells, given the observations of their series."""
-        n, starts, tasks = len(own.values), own.series.starts, own.series.tasks
-        lengths, amplitudes, variances = (settings[name][own.chosen] for name in SETTINGS)
+        """Mean and variance of paths at cells, given the observations of their series."""
+        n, starts = len(own.values), own.series.starts
+        timescales, amplitudes, variances = (process[name][own.chosen] for name in PROCESS)
         residual = own.values - self._means(rows, own.codes, n_jobs)
         noise = variances[own.series.which].astype(np.float32)
-        if self.rows.model.noise_rank:
-            noise = self._noise(draw, rows, own.codes, n_jobs)
-        fade, drift, gain = np.empty((3, n), dtype=np.float32)
-        before, means, spreads = np.empty((3, n))
+        if self.spec.noise_rank:
+            noise = self._noise(rows, own.codes, n_jobs)
+        phi, innovations, gain = np.empty((3, n), dtype=np.float32)
+        filtered, means, spreads = np.empty((3, n))
 
         def smooth(chosen: Ints) -> None:
-            course.set_gains(
-                chosen, starts, own.gaps, noise, lengths, amplitudes, fade, drift, gain
+            state_space.set_gains(
+                chosen, starts, own.gaps, noise, timescales, amplitudes, phi, innovations, gain
             )
-            course.smooth(
-                chosen, starts, residual, noise, fade, drift, gain, before, means, spreads
+            state_space.smooth(
+                chosen, starts, residual, noise, phi, innovations, gain, filtered, means, spreads
             )
 
-        in_threads(smooth, tasks, n_jobs)
-        before_spreads = gain.astype(np.float64) * noise
+        in_threads(smooth, own.series.tasks, n_jobs)
+        filtered_spreads = gain.astype(np.float64) * noise
         middle, width = np.empty((2, len(own.which)))
 
         def look(part: slice) -> None:
-            course.between(
-                own.which[part], own.when[part], own.right[part], starts, own.series.time, lengths,
-                amplitudes, before, before_spreads, means, spreads, middle[part], width[part],
+            state_space.between(
+                own.which[part], own.when[part], own.right[part], starts, own.series.time,
+                timescales, amplitudes, filtered, filtered_spreads, means, spreads, middle[part],
+                width[part],
             )  # fmt: skip
 
         in_threads(look, chunks(len(middle)), n_jobs)
         return middle, width
 
-    def _rows(self, draw: int) -> list[Any]:
+    def _rows(self, draw: int) -> list[Rows]:
         """Rows of every mode in one draw, and after the last the one for an id never seen."""
-        sizes = enumerate(self.rows.shape)
-        return [self.rows.rows(draw, m, np.arange(n + 1, dtype=np.int32)) for m, n in sizes]
+        sizes = enumerate(self.shape)
+        return [self.rows(draw, m, np.arange(n + 1, dtype=np.int32)) for m, n in sizes]
 
-    def _means(self, rows: list[Any], codes: npt.NDArray[np.int32], n_jobs: int) -> Floats:
-        factors, biases = (np.concatenate([r[k] for r in rows]) for k in (0, 1))
-        return self._filled(
-            lambda places, out: cells.means(places, factors, biases, out), rows, codes, n_jobs
-        )
-
-    def _noise(
-        self, draw: int, rows: list[Any], codes: npt.NDArray[np.int32], n_jobs: int
-    ) -> Floats:
-        noise = np.concatenate([r.noise for r in rows])
-        return self._filled(
-            lambda places, out: cells.variances(places, noise, out), rows, codes, n_jobs
-        )
-
-    def _filled(
-        self, fill: Any, rows: list[Any], codes: npt.NDArray[np.int32], n_jobs: int
-    ) -> Floats:
-        """Call ``fill`` with places of cells, when the rows of all modes stand together."""
-        firsts = np.cumsum([0, *(len(r.biases) for r in rows[:-1])]).astype(np.int32)
+    def _means(self, modes: list[Rows], codes: npt.NDArray[np.int32], n_jobs: int) -> Floats:
+        firsts, factors, biases, _ = stacked(modes)
         out = np.empty(codes.shape[1], dtype=np.float32)
         in_threads(
-            lambda part: fill(codes[:, part] + firsts[:, None], out[part]),
+            lambda part: rows.means(codes[:, part] + firsts[:, None], factors, biases, out[part]),
             chunks(len(out)),
             n_jobs,
         )
         return out
 
-    def pack(self) -> tuple[dict[str, Any], Tensors]:
-        """Header and tensors of a file."""
-        header, tensors = keeping.pack(self.rows)
-        tensors |= {f"series.{name}": kept for name, kept in self.settings.items()}
-        return header, tensors | {"codes": self.codes, "values": self.values}
+    def _noise(self, modes: list[Rows], codes: npt.NDArray[np.int32], n_jobs: int) -> Floats:
+        firsts, _, _, factors = stacked(modes)
+        out = np.empty(codes.shape[1], dtype=np.float32)
+        in_threads(
+            lambda part: noise.variances(codes[:, part] + firsts[:, None], factors, out[part]),
+            chunks(len(out)),
+            n_jobs,
+        )
+        return out
 
 
 class _Own(NamedTuple):
@@ -211,7 +186,7 @@ class _Own(NamedTuple):
     gaps: Array
 
     @classmethod
-    def of(cls, posterior: DriftPosterior, asked: Asked) -> _Own:
+    def of(cls, posterior: SeriesPosterior, asked: Asked) -> _Own:
         own = np.flatnonzero((asked.which >= 0) & ~np.isnan(asked.when))
         chosen, which = np.unique(asked.which[own], return_inverse=True)
         needed = np.isin(posterior.series.which, chosen)
@@ -226,40 +201,16 @@ class _Own(NamedTuple):
         return cls(own, chosen, which, when, right, codes, values, series, gaps(series))
 
 
-def unpack(
-    path: Any,
-    model: Model,
-    header: dict[str, Any],
-    tensors: Tensors,
-    shape: tuple[int, ...],
-    stamps: Array,
-) -> DriftPosterior:
-    """Undo ``pack``, given the model that the settings of the file describe; trust nothing."""
-    rows = keeping.unpack(path, model, header, tensors, shape)
-    codes = take(path, tensors, "codes", "int32", len(shape), ANY)
-    n = codes.shape[1]
-    values = take(path, tensors, "values", "float32", n)
-    if not n:
-        raise ModelFileError(f"{path} is damaged: it has no observations.")
-    for mode, size in enumerate(shape):
-        check_codes(path, "codes", codes[mode], size)
-    steps = np.diff(codes, axis=1)  # of codes within their bounds, none overflows
-    first = (steps != 0).argmax(axis=0)
-    if (np.take_along_axis(steps, first[None], axis=0) <= 0).any():
-        raise ModelFileError(f"{path} is damaged: its observations are not in order.")
-    many = 1 + int((first < len(shape) - 1).sum())
-    settings = {
-        name: take(path, tensors, f"series.{name}", "float32", len(rows), many) for name in SETTINGS
-    }
-    if not all((kept > 0).all() for kept in settings.values()):
-        raise ModelFileError(f"{path} is damaged: its series make no sense.")
-    return DriftPosterior(rows, settings, codes, values, stamps)
+def series_snapshot(draw: SeriesDraw, spec: Spec, data: SeriesData) -> Snapshot:
+    """Return what predictions need of a draw of series, by name."""
+    process: dict[str, Any] = {name: getattr(draw, name).astype(np.float32) for name in PROCESS}
+    return snapshot(draw, spec, data) | process
 
 
 def _of_series(values: Array, asked: Asked) -> Array:
-    """Return what each cell's series has; one never observed, the geometric mean of its kind."""
-    most = max(int(asked.kinds.max()), int(asked.kind.max(initial=0))) + 1
-    logs, counts = np.log(values), np.bincount(asked.kinds, minlength=most)
-    typical = np.bincount(asked.kinds, logs, most) / np.maximum(counts, 1)
+    """Return what each cell's series has; one never observed, the geometric mean of its sensor."""
+    most = max(int(asked.sensors.max()), int(asked.sensor.max(initial=0))) + 1
+    logs, counts = np.log(values), np.bincount(asked.sensors, minlength=most)
+    typical = np.bincount(asked.sensors, logs, most) / np.maximum(counts, 1)
     typical[counts == 0] = logs.mean()
-    return np.where(asked.which >= 0, values[asked.which], np.exp(typical)[asked.kind])
+    return np.where(asked.which >= 0, values[asked.which], np.exp(typical)[asked.sensor])

@@ -14,11 +14,53 @@ import math
 import numpy as np
 import numpy.typing as npt
 from numba import njit
+from scipy.linalg import solve_triangular
 
+from noisewise.engine.gibbs.data import Data
+from noisewise.engine.gibbs.draw import RatingDraw
+from noisewise.engine.gibbs.workspace import FEATURES, Step, rows_of
 from noisewise.engine.random import normal_pair, stream
+from noisewise.engine.threads import in_threads
 
 BLOCK = 32  # coordinates in a block: four vectors
 _U = np.uintp
+
+
+class Implicit(Step[RatingDraw]):
+    """Draw the weights of what rows of a mode were seen with, and what they add to the rows."""
+
+    joins = 3
+
+    def __call__(self, draw: RatingDraw) -> None:
+        """Draw them."""
+        data, mode, work = self.data, self.mode, self.work
+        part, own = data.part(mode), feature_part(data, mode)
+        root = np.linalg.cholesky(draw.precisions[mode])
+        centred = rows_of(draw, part, self.spec.rank) - draw.centres[mode]
+        whitened = ((centred - draw.effects[part]) @ root).astype(np.float32)
+        weights = (draw.features[own] @ root).astype(np.float32)
+        strength = np.float32(draw.strengths[mode])
+
+        def draw_block(start: int) -> None:
+            block = slice(start, start + BLOCK)
+            E, Y = (np.ascontiguousarray(array[:, block]) for array in (whitened, weights))
+            draw_features(
+                data.starts[1 - mode], data.members[mode], data.shares[mode],
+                strength, work.key(draw, FEATURES, mode, start), E, Y,
+            )  # fmt: skip
+            whitened[:, block], weights[:, block] = E, Y
+
+        in_threads(draw_block, range(0, self.spec.rank + 1, BLOCK), work.n_jobs)
+        draw.strengths[mode] = draw_strength(weights, work.rng(draw, FEATURES, mode))
+        draw.features[own] = solve_triangular(root, weights.T, lower=True, trans="T").T
+        left = solve_triangular(root, whitened.T, lower=True, trans="T").T
+        draw.effects[part] = centred - left
+
+
+def feature_part(data: Data, mode: int) -> slice:
+    """Return where the features of a mode's sets lie: they are the rows of the other mode."""
+    start = 0 if mode == 0 else data.shape[1]
+    return slice(start, start + data.shape[1 - mode])
 
 
 @njit(nogil=True, fastmath=True, error_model="numpy", cache=True)

@@ -12,16 +12,76 @@ counts as more precise than that.
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import numpy as np
 from numba import njit
 
+from noisewise.engine.gibbs.draw import Draw
+from noisewise.engine.gibbs.workspace import NOISE, Step, Workspace
 from noisewise.engine.random import gamma, normal_pair, stream
 
 FLOOR = 1e-10  # of a variance, in standardised units: single precision tells no more apart
 SHAPE = 4.0  # of the inverse Gamma priors; their mean is 1, or the level of the last mode
 LEAST = 1e-20  # of a factor of the variance: the product of a few is still a number
 _U = np.uintp
+
+
+class Precisions(Step[Draw]):
+    """Take the precision of every observation from the noise factors."""
+
+    def __call__(self, draw: Draw) -> None:
+        """Set the roots of precisions."""
+        root = self.work.root
+        if self.spec.noise_rank == 0:
+            root[:] = 1.0 / math.sqrt(max(draw.level[0], FLOOR))
+            return
+        self.work.over_observations(
+            lambda part: roots(self.data.places[:, part], draw.noise, root[part])
+        )
+
+
+class ConstantNoise(Step[Draw]):
+    """Draw the variance that all observations share."""
+
+    def __call__(self, draw: Draw) -> None:
+        """Draw it."""
+        residual = self.work.residual
+        square = float(np.einsum("i,i->", residual, residual, dtype=np.float64))
+        rng, old = self.work.rng(draw, NOISE), float(draw.level[0])
+        draw.level[0] = draw_variance(old, square, len(residual), rng)
+
+
+class LowRankNoise(Step[Draw]):
+    """Draw the factors of the variance, mode by mode, and their level.
+
+    Levels of an ordinal scale have no scale of their own: there the level of the noise is fixed.
+    """
+
+    def __init__(self, work: Workspace, joins: int) -> None:
+        super().__init__(work)
+        self.joins = joins
+
+    def __call__(self, draw: Draw) -> None:
+        """Draw them all."""
+        data, work = self.data, self.work
+        last, ones = data.n_modes - 1, np.ones_like(draw.level)
+        for mode in range(data.n_modes):
+            self._draw_mode(draw, mode, draw.level if mode == last else ones)
+        if not self.spec.ordinal:
+            draw.level[:] = draw_level(draw.noise[data.part(last)], work.rng(draw, NOISE))
+
+    def _draw_mode(self, draw: Draw, mode: int, level: np.ndarray) -> None:
+        data, noise_key = self.data, self.work.key(draw, NOISE, mode)
+        residual = self.work.visited(mode, self.work.residual)
+
+        def draw_them(chosen: Any) -> None:
+            draw_noise(
+                chosen, data.starts[mode], data.others[mode], draw.noise, data.firsts[mode],
+                residual, level, noise_key,
+            )  # fmt: skip
+
+        self.work.over_rows(mode, draw_them)
 
 
 @njit(nogil=True, error_model="numpy", cache=True)
@@ -77,6 +137,20 @@ def roots(places, noise, out):
                 product *= noise[_U(places[mode, n]), k]
             s += product
         out[n] = np.float32(1.0) / math.sqrt(max(s, np.float32(FLOOR)))
+
+
+@njit(nogil=True, fastmath=True, error_model="numpy", cache=True)
+def variances(places, noise, out):
+    """Fill in the sum over factors of products of noise."""
+    for cell in range(places.shape[1]):
+        n = _U(cell)
+        total = np.float32(0.0)
+        for k in range(_U(noise.shape[1])):
+            product = noise[_U(places[0, n]), k]
+            for mode in range(1, places.shape[0]):
+                product *= noise[_U(places[mode, n]), k]
+            total += product
+        out[n] = max(total, np.float32(FLOOR))
 
 
 @njit(nogil=True, error_model="numpy", cache=True)

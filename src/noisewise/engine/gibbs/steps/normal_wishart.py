@@ -15,16 +15,53 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 from scipy.linalg import solve_triangular
 
-Array = npt.NDArray[np.float64]
+from noisewise.engine.gibbs.draw import Floats64
+from noisewise.engine.gibbs.steps.implicit import Implicit, feature_part
+from noisewise.engine.gibbs.workspace import NORMAL_WISHART, Step, Workspace, rows_of
 
 MEAN_WEIGHT = 2.0  # rows that the prior mean, zero, is worth
 SCALE_SHAPE = SCALE_RATE = 0.5  # of the Gamma prior of scales
 MOST_STEPS = 50  # outwards, each by a factor of e, when a slice is looked for
+
+SCALES_FROM = 10  # sweep from which scales of ratings are drawn
+
+
+class NormalWishart(Step[Any]):
+    """Draw mean and precision of the rows of a mode.
+
+    Parameters
+    ----------
+    work, mode
+        What steps share, and whose rows.
+    freedom
+        Degrees of freedom of the prior.
+    scales_from
+        Sweep from which scales are drawn; infinite if they stay as they are.
+    """
+
+    def __init__(self, work: Workspace, mode: int, freedom: float, scales_from: float) -> None:
+        super().__init__(work, mode)
+        self.freedom, self.scales_from = freedom, scales_from
+
+    def __call__(self, draw: Any) -> None:
+        """Draw them."""
+        mode, part = self.mode, self.data.part(self.mode)
+        rows = rows_of(draw, part, self.spec.rank)
+        features, strength = None, 0.0
+        if self.spec.implicit and draw.epoch >= Implicit.joins:
+            rows -= draw.effects[part]
+            features = draw.features[feature_part(self.data, mode)].astype(np.float64)
+            strength = float(draw.strengths[mode])
+        rng = self.work.rng(draw, NORMAL_WISHART, mode)
+        draw.centres[mode], draw.precisions[mode], draw.scales[mode] = draw_normal_wishart(
+            rows, features, strength, draw.scales[mode], self.freedom, rng,
+            rescale=draw.epoch >= self.scales_from,
+        )  # fmt: skip
 
 
 def freedom(D: int, rows: int) -> float:
@@ -35,16 +72,16 @@ def freedom(D: int, rows: int) -> float:
     return D + 0.5 * D * min(1.0, (10.0 * D / rows) ** 4)
 
 
-def draw_common(
-    rows: Array,
-    features: Array | None,
+def draw_normal_wishart(
+    rows: Floats64,
+    features: Floats64 | None,
     strength: float,
-    scales: Array,
+    scales: Floats64,
     freedom: float,
     rng: np.random.Generator,
     *,
     rescale: bool = True,
-) -> tuple[Array, Array, Array]:
+) -> tuple[Floats64, Floats64, Floats64]:
     """Draw scales, and mean and precision of rows.
 
     Parameters
@@ -83,8 +120,8 @@ def draw_common(
 
 
 def draw_scales(
-    scatter: Array, scales: Array, freedom: float, n: int, rng: np.random.Generator
-) -> Array:
+    scatter: Floats64, scales: Floats64, freedom: float, n: int, rng: np.random.Generator
+) -> Floats64:
     """Draw the scales of factors and of the bias, given the scatter of n rows.
 
     The precision is integrated out: given it, a scale could hardly move.
@@ -139,7 +176,7 @@ def _sliced(twice: Callable[[float], float], scale: float, rng: np.random.Genera
         low, high = (new, high) if new < at else (low, new)
 
 
-def _wishart(scatter: Array, freedom: float, rng: np.random.Generator) -> Array:
+def _wishart(scatter: Floats64, freedom: float, rng: np.random.Generator) -> Floats64:
     """Draw from Wishart(scatter^-1, freedom) by Bartlett's decomposition."""
     D = len(scatter)
     bartlett = np.tril(rng.standard_normal((D, D)), -1)

@@ -9,15 +9,81 @@ others lie apart by ``exp(t_i)``. They are judged with z integrated out, then z 
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import numpy as np
 from numba import njit
 
+from noisewise.engine.gibbs.draw import CUT_WIDTH, Floats64, RatingDraw
+from noisewise.engine.gibbs.workspace import ALL_FROM, LEVELS, Step, Workspace
 from noisewise.engine.normal import TINY, density, quantile, tails
 from noisewise.engine.random import normal_pair, stream, uniform
 
 FAR = 1e30  # where the lowest and the highest level end
+CENTRE_SPREAD = 1.0  # of the prior of the mean log width
+SPREAD_SHAPE, SPREAD_RATE = 3.0, 0.2  # inverse Gamma prior of the variance of log widths
 _U = np.uintp
+
+
+class Levels(Step[RatingDraw]):
+    """Draw cut-points, the prior of their distances, and hidden values of levels.
+
+    Parameters
+    ----------
+    work
+        What steps share.
+    anchor
+        Which cut-point between levels is 0.
+    """
+
+    def __init__(self, work: Workspace, anchor: int) -> None:
+        super().__init__(work)
+        self.anchor, self.levels = anchor, self.data.values.astype(np.int32)
+
+    def __call__(self, draw: RatingDraw) -> None:
+        """Draw them; cut-points stay as they are until all steps have joined in."""
+        work = self.work
+        accepted = np.zeros(self.data.shape[0], dtype=np.bool_)
+        mean = np.asarray(draw.fitted + draw.temporal_sum())
+        step = float(draw.proposals[0]) if draw.epoch >= ALL_FROM else 0.0
+        levels_key = work.key(draw, LEVELS)
+
+        def draw_them(chosen: Any) -> None:
+            draw_levels(
+                chosen, self.data.starts[0], self.levels, mean, work.root, draw.widths,
+                draw.width_centre, draw.width_spread, self.anchor, step, levels_key,
+                draw.latent, accepted,
+            )  # fmt: skip
+
+        work.over_rows(0, draw_them)
+        if draw.epoch >= ALL_FROM and draw.widths.size:
+            work.tune(draw, 0, float(accepted.mean()))
+            self._draw_prior(draw)
+
+    def scaled_likelihood(self, draw: RatingDraw, mean: Any, log_scale: float) -> Floats64:
+        """Log-likelihood, slope and curvature by the log of a scale on means and cut-points."""
+        sums = np.zeros((self.data.shape[0], 3))
+
+        def sum_up(chosen: Any) -> None:
+            scale_likelihood(
+                chosen, self.data.starts[0], self.levels, mean, self.work.root, draw.widths,
+                self.anchor, log_scale, sums,
+            )  # fmt: skip
+
+        self.work.over_rows(0, sum_up)
+        return np.asarray(sums.sum(axis=0))
+
+    def _draw_prior(self, draw: RatingDraw) -> None:
+        """Draw mean and variance of the logs of widths."""
+        rng, n = self.work.rng(draw, LEVELS), len(draw.widths)
+        precision = n / draw.width_spread**2 + 1.0 / CENTRE_SPREAD**2
+        pull = draw.widths.sum(axis=0) / draw.width_spread**2
+        pull += math.log(CUT_WIDTH) / CENTRE_SPREAD**2
+        many = len(draw.width_centre)
+        draw.width_centre[:] = pull / precision + rng.standard_normal(many) / np.sqrt(precision)
+        square = ((draw.widths - draw.width_centre) ** 2).sum(axis=0)
+        gamma = rng.gamma(SPREAD_SHAPE + 0.5 * n, size=many)
+        draw.width_spread[:] = np.sqrt((SPREAD_RATE + 0.5 * square) / gamma)
 
 
 @njit(nogil=True, cache=True)
@@ -113,3 +179,19 @@ def scale_likelihood(chosen, starts, level, mean, root, widths, anchor, log_scal
             slope += first
             curvature += second / mass - first * first
         out[i, 0], out[i, 1], out[i, 2] = total, slope, curvature
+
+
+@njit(nogil=True, error_model="numpy", cache=True)
+def masses(rows, widths, anchor, mean, variance, out):
+    """Fill in the probability of every level of cells; ``rows`` says whose cut-points count."""
+    cuts = np.empty(widths.shape[1] + 3)
+    last = -1
+    for cell in range(len(rows)):
+        n = _U(cell)
+        if rows[n] != last:
+            last = rows[n]
+            cut_points(widths[_U(last)].astype(np.float64), anchor, cuts)
+        root = 1.0 / math.sqrt(variance[n])
+        for k in range(out.shape[1]):
+            a, b, _ = tails(root * (cuts[k] - mean[n]), root * (cuts[k + 1] - mean[n]))
+            out[n, _U(k)] = b - a

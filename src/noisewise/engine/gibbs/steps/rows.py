@@ -10,15 +10,59 @@ float32 unless some w_n is very large, factorised and solved in float64.
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import numpy as np
 from numba import njit
 
+from noisewise.engine.gibbs.draw import Draw, RatingDraw
+from noisewise.engine.gibbs.workspace import ROWS, Step
 from noisewise.engine.random import normal_pair, stream
 
 CHUNK = 512  # observations gathered at a time: they stay in the second cache
 EXACT_FROM = 100.0  # root of a precision from which float32 is not enough for sums of products
+NO_EFFECTS = np.empty((0, 0), dtype=np.float32)
 _U = np.uintp
+
+
+class Target(Step[RatingDraw]):
+    """Take temporal effects from the values: rows are to explain the rest."""
+
+    def __call__(self, draw: RatingDraw) -> None:
+        """Set the target."""
+        values = draw.latent if self.spec.ordinal else self.data.values
+        self.work.target = np.asarray(values - draw.temporal_sum())
+
+
+class Rows(Step[Any]):
+    """Draw the rows of a mode."""
+
+    def __call__(self, draw: Any) -> None:
+        """Draw them; the last mode also says what all rows make of every observation."""
+        data, mode, work = self.data, self.mode, self.work
+        rows_key = work.key(draw, ROWS, mode)
+        effects = draw.effects[data.part(mode)] if self.spec.implicit else NO_EFFECTS
+        fitted = draw.fitted if mode == data.n_modes - 1 else draw.fitted[:0]
+        sums = sums_for(work.root)
+        root, target = (work.visited(mode, array) for array in (work.root, work.target))
+
+        def draw_them(chosen: Any) -> None:
+            draw_rows(
+                chosen, data.starts[mode], data.index[mode], data.others[mode],
+                draw.factors, draw.biases, data.firsts[mode], root, target,
+                draw.centres[mode], effects, draw.precisions[mode], self.spec.rank, rows_key,
+                sums, fitted,
+            )  # fmt: skip
+
+        work.over_rows(mode, draw_them)
+
+
+class Residual(Step[Draw]):
+    """Take what rows explain from the target."""
+
+    def __call__(self, draw: Draw) -> None:
+        """Set the residual."""
+        self.work.residual = self.work.target - draw.fitted
 
 
 def sums_for(root: np.ndarray) -> np.ndarray:
@@ -175,3 +219,24 @@ def draw(R, h, n, state, out):
         for b in range(k + _U(1), n):
             total -= R[k, b] * out[b]
         out[k] = total / R[k, k]
+
+
+@njit(nogil=True, fastmath=True, error_model="numpy", cache=True)
+def means(places, factors, biases, out):
+    """Fill in the sum of biases and products of factors; rows are at ``places`` of each mode."""
+    for cell in range(places.shape[1]):
+        n = _U(cell)
+        i, j = _U(places[0, n]), _U(places[1, n])
+        total = biases[i] + biases[j]
+        if places.shape[0] == 2:
+            for d in range(_U(factors.shape[1])):
+                total += factors[i, d] * factors[j, d]
+        else:
+            for mode in range(2, places.shape[0]):
+                total += biases[_U(places[mode, n])]
+            for d in range(_U(factors.shape[1])):
+                product = factors[i, d] * factors[j, d]
+                for mode in range(2, places.shape[0]):
+                    product *= factors[_U(places[mode, n]), d]
+                total += product
+        out[n] = total

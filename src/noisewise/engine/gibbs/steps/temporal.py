@@ -10,77 +10,122 @@ given path would pin them.
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import numpy as np
-from numba import njit
 
-from noisewise.engine.random import normal_pair, stream
+from noisewise.engine.arrays import Floats
+from noisewise.engine.gibbs.data import Data
+from noisewise.engine.gibbs.draw import EFFECT_VARIANCE, EFFECTS, Floats64, RatingDraw
+from noisewise.engine.gibbs.workspace import (
+    ALL_FROM,
+    TEMPORAL,
+    TEMPORAL_SETTINGS,
+    Step,
+    Workspace,
+)
+from noisewise.engine.state_space import ar1_log_likelihood, draw_ar1
 
-_U = np.uintp
-
-
-@njit(nogil=True, error_model="numpy", cache=True)
-def log_likelihood(chosen, starts, index, residual, path, root, phi, variance, out):
-    """Fill in, for the chosen rows, the log-likelihood of each pair of phi and variance."""
-    for row in chosen:
-        i = _U(row)
-        for option in range(len(phi)):
-            f, v = phi[option], variance[option]
-            drift = v * (1.0 - f * f)
-            mean, spread, total, scale = 0.0, v, 0.0, 1.0
-            for k in range(starts[i], starts[i + _U(1)]):
-                n = _U(index[k])
-                e = np.float64(residual[n]) + path[n] - mean
-                w = np.float64(root[n]) * root[n]
-                gain = 1.0 + spread * w
-                total += w * e * e / gain
-                scale *= gain  # one logarithm for many
-                if scale > 1e200:
-                    total += math.log(scale)
-                    scale = 1.0
-                mean = f * (mean + spread * w / gain * e)
-                spread = f * f * spread / gain + drift
-            out[i, option] = -0.5 * (total + math.log(scale))
+SETTINGS_FROM = 8  # sweep from which phi and variance are drawn
+SETTINGS_PRIOR = np.array([1.0, 1.5])  # std of logit phi, and of the log of the variance
 
 
-@njit(nogil=True, error_model="numpy", cache=True)
-def draw_paths(chosen, starts, index, residual, path, root, phi, v, key):
-    """Draw the paths of the chosen rows; what they take up is taken from the residual."""
-    longest = 0
-    for row in chosen:
-        longest = max(longest, starts[_U(row) + _U(1)] - starts[_U(row)])
-    means, spreads = np.empty(longest), np.empty(longest)
-    drift = v * (1.0 - phi * phi)
-    for row in chosen:
-        i = _U(row)
-        state = stream(key, i)
-        first, count = starts[i], starts[i + _U(1)] - starts[i]
-        mean, spread = 0.0, v
-        for t in range(count):
-            n = _U(index[first + t])
-            w = np.float64(root[n]) * root[n]
-            gain = 1.0 + spread * w
-            mean += spread * w / gain * (np.float64(residual[n]) + path[n] - mean)
-            spread /= gain
-            means[_U(t)], spreads[_U(t)] = mean, spread
-            mean *= phi
-            spread = phi * phi * spread + drift
-        after, ahead = 0.0, 0.0
-        spare, has_spare = 0.0, False
-        for back in range(count):
-            t = count - 1 - back
-            mean, spread = means[_U(t)], spreads[_U(t)]
-            if back:
-                ahead = phi * phi * spread + drift
-                weight = spread * phi / ahead
-                mean += weight * (after - phi * mean)
-                spread = spread * drift / ahead
-            if has_spare:
-                z, has_spare = spare, False
-            else:
-                state, z, spare = normal_pair(state)
-                has_spare = True
-            after = mean + math.sqrt(spread) * z
-            n = _U(index[first + t])
-            residual[n] += path[n] - np.float32(after)
-            path[n] = after
+class TemporalEffect(Step[RatingDraw]):
+    """Draw one of the temporal effects: phi and variance, then its values at observations."""
+
+    joins = ALL_FROM
+
+    def __init__(self, work: Workspace, number: int) -> None:
+        super().__init__(work, EFFECTS[number][0])
+        self.number = number
+
+    def __call__(self, draw: RatingDraw) -> None:
+        """Draw it; what it takes up is taken from the residual."""
+        data, work, mode = self.data, self.work, self.mode
+        if draw.epoch >= SETTINGS_FROM:
+            self._draw_settings(draw)
+        phi, variance = _phi_and_variance(draw.temporal_settings[[self.number]])
+        effect_key = work.key(draw, TEMPORAL, self.number)
+
+        def draw_them(chosen: Any) -> None:
+            draw_ar1(
+                chosen, data.starts[mode], data.index[mode], work.residual,
+                draw.temporal[self.number], work.root, phi[0], variance[0], effect_key,
+            )  # fmt: skip
+
+        work.over_rows(mode, draw_them)
+
+    def _draw_settings(self, draw: RatingDraw) -> None:
+        """Move phi and variance by one Metropolis step."""
+        data, work, mode, number = self.data, self.work, self.mode, self.number
+        rng = work.rng(draw, TEMPORAL_SETTINGS, number)
+        old = draw.temporal_settings[number]
+        new = old + draw.proposals[1 + number] * rng.standard_normal(2)
+        phi, variance = _phi_and_variance(np.array([old, new]))
+        scores = np.zeros((data.shape[mode], 2))
+
+        def judge(chosen: Any) -> None:
+            ar1_log_likelihood(
+                chosen, data.starts[mode], data.index[mode], work.residual,
+                draw.temporal[number], work.root, phi, variance, scores,
+            )  # fmt: skip
+
+        work.over_rows(mode, judge)
+        before, after = scores.sum(axis=0)
+        ratio = after - before + settings_prior(number, new) - settings_prior(number, old)
+        accepted = math.log(rng.uniform()) < ratio
+        if accepted:
+            draw.temporal_settings[number] = new
+        work.tune(draw, 1 + number, float(accepted))
+
+
+def _phi_and_variance(settings: Floats64) -> tuple[Floats64, Floats64]:
+    return 1.0 / (1.0 + np.exp(-settings[:, 0])), np.exp(settings[:, 1])
+
+
+def settings_prior(number: int, settings: Floats64) -> float:
+    """Log density of phi and variance of an effect, up to a constant."""
+    phi = EFFECTS[number][1]
+    away = settings - np.array([math.log(phi / (1.0 - phi)), math.log(EFFECT_VARIANCE)])
+    return -0.5 * float(((away / SETTINGS_PRIOR) ** 2).sum())
+
+
+def gaps(draw: RatingDraw, data: Data, mode: int) -> Floats:
+    """Return the effect of time expected between neighbours of a row's sequence, and at its ends.
+
+    Row i with n observations has n + 1 gaps; they start at ``starts[i] + i``.
+    """
+    starts, index = data.starts[mode], data.index[mode]
+    rows = np.repeat(np.arange(data.shape[mode]), np.diff(starts))
+    after = np.arange(len(index)) + rows  # the gap before each observation; the next one is after
+    total = np.zeros(len(index) + data.shape[mode], dtype=np.float32)
+    for number, (own, _) in enumerate(EFFECTS):
+        if own != mode:
+            continue
+        phi, effect = _phi(draw.temporal_settings[number, 0]), draw.temporal[number][index]
+        both = np.zeros_like(total)
+        both[after] += effect
+        both[after + 1] += effect
+        weight = np.full(len(total), np.sqrt(phi) / (1.0 + phi), dtype=np.float32)
+        ends = starts + np.arange(len(starts))
+        weight[ends[:-1]] = weight[ends[1:] - 1] = np.sqrt(phi)
+        total += weight * both
+    return total
+
+
+def gap_variance(settings: Floats, mode: int) -> float:
+    """Variance of the effect of time in a gap between neighbours, given the effect at both."""
+    return sum(
+        float(np.exp(settings[k, 1])) * (1.0 - _phi(settings[k, 0])) / (1.0 + _phi(settings[k, 0]))
+        for k, (own, _) in enumerate(EFFECTS)
+        if own == mode
+    )
+
+
+def effect_variance(settings: Floats, mode: int) -> float:
+    """Variance of the effect of time where nothing is known of it."""
+    return sum(float(np.exp(settings[k, 1])) for k, (own, _) in enumerate(EFFECTS) if own == mode)
+
+
+def _phi(logit: float) -> float:
+    return float(1.0 / (1.0 + np.exp(-logit)))

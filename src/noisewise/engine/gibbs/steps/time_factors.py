@@ -1,33 +1,55 @@
-"""Moments, the rows of time, and what courses are there: drawn together.
+"""Factors of time, drawn together with the paths of all series at that time.
 
-Where noise is small, a moment and the courses of all series at that moment pin each other. So the
-moment is drawn with these courses integrated out, given those before and after; and then they are
-drawn too. Threads draw stretches of time side by side.
+Where noise is small, a row of time and the paths of all series at that time pin each other. So the
+row is drawn with these paths integrated out, given those before and after; and then they are drawn
+too. Threads draw blocks of time side by side.
 """
-
-# mypy: allow-untyped-defs, allow-untyped-calls, allow-untyped-decorators, no-check-untyped-defs
-# as numba infers the types
 
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import numpy as np
 from numba import njit
 
+from noisewise.engine.gibbs.draw import SeriesDraw
 from noisewise.engine.gibbs.steps.rows import CHUNK, draw, factorise, gather
+from noisewise.engine.gibbs.workspace import PATHS, ROWS, SeriesStep
 from noisewise.engine.random import normal_pair, stream
+from noisewise.engine.state_space import between_neighbours
+from noisewise.engine.threads import in_threads
 
 _U = np.uintp
 _ONE = np.uintp(1)
 
 
+class TimeFactors(SeriesStep):
+    """Draw the rows of time, and the paths at their observations."""
+
+    def __call__(self, draw: SeriesDraw) -> None:
+        """Draw them, and set the residual."""
+        data, work, mode = self.data, self.work, self.data.n_modes - 1
+        keys = work.key(draw, ROWS, mode), work.key(draw, PATHS, mode)
+
+        def draw_them(chosen: Any) -> None:
+            draw_time_factors(
+                chosen, data.starts[mode], data.index[mode], data.others[mode],
+                draw.factors, draw.biases, data.firsts[mode], data.bound, work.noise, work.phi,
+                work.innovations, data.values, draw.centres[mode], draw.precisions[mode],
+                self.spec.rank, *keys, draw.paths, draw.fitted,
+            )  # fmt: skip
+
+        in_threads(draw_them, data.blocks, work.n_jobs)
+        work.residual = data.values - draw.fitted - draw.paths
+
+
 @njit(nogil=True, fastmath=True, error_model="numpy", cache=True)
-def draw_moments(
-    chosen, starts, index, others, factors, biases, first, bound, noise, fade, drift, values,
-    centre, precision, rank, key, courses_key, courses, fitted,
+def draw_time_factors(
+    chosen, starts, index, others, factors, biases, first, bound, noise, phi, innovations, values,
+    centre, precision, rank, key, paths_key, paths, fitted,
 ):  # fmt: skip
-    """Draw the chosen moments, one after the other, and the courses at their observations.
+    """Draw the chosen rows of time, one after the other, and the paths at their observations.
 
     Parameters
     ----------
@@ -36,13 +58,13 @@ def draw_moments(
     starts, index, others, factors, biases, first, centre, precision
         As for ``noisewise.engine.gibbs.steps.rows.draw_rows``.
     bound : bool[:]
-        Observations whose courses stay as they are.
+        Observations at which paths stay as they are.
     noise, values : float32[:]
         Variance and value of every observation.
-    fade, drift : float32[:]
-        As from ``set_gains``; one more at the end, where the fade is zero.
-    courses, fitted : float32[:]
-        Both are changed, for the chosen moments only.
+    phi, innovations : float32[:]
+        As from ``set_gains``; one more at the end, where phi is zero.
+    paths, fitted : float32[:]
+        Both are changed, for the chosen rows only.
     """
     D, width = _U(rank), factors.shape[1]
     A, h, out = np.empty((rank + 1, (rank + 8) // 8 * 8)), np.empty(rank + 1), np.empty(rank + 2)
@@ -63,7 +85,7 @@ def draw_moments(
             for k in range(m):
                 visit, s, at = _U(start + k), _U(k), _U(start - starts[i] + k)
                 n = _U(index[visit])
-                mean, spread = _between_neighbours(n, bound, fade, drift, courses)
+                mean, spread = between_neighbours(n, bound, phi, innovations, paths)
                 means[at], spreads[at] = mean, spread
                 root = np.float32(1.0 / math.sqrt(spread + noise[n]))
                 bias = gather(S, s, visit, others, factors, biases, root)
@@ -77,7 +99,7 @@ def draw_moments(
         factorise(A, D + _ONE)
         draw(A, h, D + _ONE, stream(key, i), out)
         _keep(factors, biases, _U(first) + i, out, D)
-        state = stream(courses_key, i)
+        state = stream(paths_key, i)
         for k in range(starts[i + _ONE] - starts[i]):
             visit, at = _U(starts[i] + k), _U(k)
             n = _U(index[visit])
@@ -85,23 +107,7 @@ def draw_moments(
             share = spreads[at] / (spreads[at] + noise[n])
             state, z, _ = normal_pair(state)
             left = values[n] - fitted[n] - means[at]
-            courses[n] = means[at] + share * left + math.sqrt(share * noise[n]) * z
-
-
-@njit(nogil=True, error_model="numpy", cache=True)
-def _between_neighbours(n, bound, fade, drift, courses):
-    """Mean and variance of x at an observation, given x at its neighbours; a bound one is known."""
-    if bound[n]:
-        return np.float64(courses[n]), 0.0
-    mean, spread = 0.0, np.float64(drift[n])
-    if fade[n] > 0.0:
-        mean = np.float64(fade[n]) * courses[n - _ONE]
-    phi, after = np.float64(fade[n + _ONE]), np.float64(drift[n + _ONE])
-    if phi > 0.0:
-        ahead = phi * phi * spread + after
-        mean += phi * spread / ahead * (courses[n + _ONE] - phi * mean)
-        spread *= after / ahead
-    return mean, spread
+            paths[n] = means[at] + share * left + math.sqrt(share * noise[n]) * z
 
 
 @njit(nogil=True, error_model="numpy", cache=True)

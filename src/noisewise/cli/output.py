@@ -1,0 +1,166 @@
+"""What commands say: tables, messages in the words of options, reports in files."""
+
+from __future__ import annotations
+
+import csv
+import gzip
+import io
+import re
+import sys
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+from noisewise import storage
+from noisewise.errors import MissingExtraError, SettingError, printable
+from noisewise.evaluation.records import as_json
+
+Table = dict[str, list[Any]]
+
+DELIMITERS = {".csv": ",", ".csv.gz": ",", ".tsv": "\t", ".tsv.gz": "\t"}
+PARQUET = ".parquet"
+# Parameters of functions that are options here; all others are settings of models.
+OPTIONS = {
+    "ids": "--id",
+    **{
+        name: f"--{name}"
+        for name in (
+            "value", "time", "format", "duplicates", "location", "sensor", "separator", "complete",
+            "method", "trials", "minutes",
+        )
+    },
+}  # fmt: skip
+WHOLE = {
+    "exclude_seen=False": "--seen",
+    "keep_seen=True": "--set keep_seen=true",
+    "call calibrate(X, y) with values that were not trained on, or fit with patience set": (
+        "fit with --set patience=3 to have some held out"
+    ),
+    "pass coordinates={id: (x, y)}": "give data that say so",
+    "Name the mode that is time with time=.": "Give the column of times as the last --id.",
+    ", or pass exact=False to take it as it is": "",
+}
+_PARAMETER = re.compile(
+    rf"\b({'|'.join(OPTIONS)})=(\[[^\]]*\]|'[^']*'|\"[^\"]*\"|-?\d[\d.]*|None\b)?,?"
+)
+_ENTRY = re.compile(r"'[^']*'|\"[^\"]*\"|[^\s,\[\]]+")
+
+
+class Stopped(KeyboardInterrupt):
+    """Ctrl-C has ended a command; the message says what is left of its work."""
+
+
+def say(line: str) -> None:
+    """Print a line about what is being done."""
+    print(printable(line), file=sys.stderr)
+
+
+def tell(text: str, report: Any, path: Path | None, *, is_data: bool = False) -> None:
+    """Print the text, or write the report where --json says; - prints the report instead.
+
+    Text that is data goes into a file or a pipe as it is.
+    """
+    if path is None or str(path) != "-":
+        as_it_is = is_data and not sys.stdout.isatty()
+        print(text if as_it_is else printable(text, keep="\n"))
+    document = as_json(report)
+    if path is not None and str(path) == "-":
+        print(document, end="")
+    elif path is not None:
+        storage.write_bytes(path, document.encode())
+
+
+def in_options(message: str) -> str:
+    """Return a message that speaks of options instead of parameters of Python.
+
+    Examples
+    --------
+    >>> in_options("Say so with ids= and value=, such as ids=['user', 'item'], value='rating'.")
+    'Say so with --id and --value, such as --id user --id item --value rating.'
+    >>> in_options("pass duplicates='last' or duplicates='mean'.")
+    'pass --duplicates last or --duplicates mean.'
+    """
+    for words, option in WHOLE.items():
+        message = message.replace(words, option)
+    return _PARAMETER.sub(_as_option, message)
+
+
+def check_ending(path: Path) -> None:
+    """Raise unless the name of a file says in which format a table is to be written."""
+    if _ending(path) is None:
+        known = ", ".join((*DELIMITERS, PARQUET))
+        raise SettingError(f"The name of a table ends in {known}; got {path}.")
+    if _ending(path) == PARQUET and find_spec("pyarrow") is None:
+        raise MissingExtraError("Writing Parquet", "parquet")
+
+
+def write_table(path: Path, table: Table) -> None:
+    """Write a table in the format that the name of the file says, wholly or not at all."""
+    check_ending(path)
+    ending = _ending(path)
+    if ending == PARQUET:
+        content = _as_parquet(table)
+    else:
+        content = as_text(table, DELIMITERS[str(ending)]).encode()
+        content = gzip.compress(content, mtime=0) if str(ending).endswith(".gz") else content
+    storage.write_bytes(path, content)
+
+
+def as_text(table: Table, delimiter: str = ",") -> str:
+    """Return columns as the text of a CSV or TSV file."""
+    text = io.StringIO()
+    writer = csv.writer(text, delimiter=delimiter, lineterminator="\n")
+    writer.writerow(table)
+    writer.writerows(zip(*table.values(), strict=True))
+    return text.getvalue()
+
+
+def aligned(table: Table) -> str:
+    """Columns of text that a terminal can show, numbers with four digits and to the right."""
+    columns = []
+    for name, entries in table.items():
+        texts = [f"{e:.4f}" if isinstance(e, float) else printable(e) for e in entries]
+        texts.insert(0, printable(name))
+        width = max(map(len, texts))
+        columns.append([text.rjust(width) for text in texts])
+    return "\n".join("  ".join(row) for row in zip(*columns, strict=True))
+
+
+def records(table: Table) -> list[dict[str, Any]]:
+    """Return columns as rows."""
+    return [dict(zip(table, row, strict=True)) for row in zip(*table.values(), strict=True)]
+
+
+def _as_option(found: re.Match[str]) -> str:
+    option, text = OPTIONS[found.group(1)], found.group(2)
+    comma = "," if found.group().endswith(",") else ""
+    if text is None:
+        return option + comma
+    entries = [entry.strip("'\"") for entry in _ENTRY.findall(text)]
+    rest = "" if comma and _another_follows(found) else comma
+    return " ".join(f"{option} {entry}" for entry in entries) + rest
+
+
+def _another_follows(found: re.Match[str]) -> bool:
+    """Tell whether the next word is another parameter with a value, as in a call."""
+    return bool(_PARAMETER.match(found.string, found.end() + 1))
+
+
+def _ending(path: Path) -> str | None:
+    name = path.name.lower()
+    return next((ending for ending in (*DELIMITERS, PARQUET) if name.endswith(ending)), None)
+
+
+def _as_parquet(table: Table) -> bytes:
+    import pyarrow
+    import pyarrow.parquet
+
+    columns = {name: _alike(entries) for name, entries in table.items()}
+    content = io.BytesIO()
+    pyarrow.parquet.write_table(pyarrow.table(columns), content)
+    return content.getvalue()
+
+
+def _alike(entries: list[Any]) -> list[Any]:
+    """Return a column of one type: of ids of several, their text."""
+    return entries if len({type(entry) for entry in entries}) <= 1 else list(map(str, entries))

@@ -1,0 +1,381 @@
+"""Tuning: many trials of one model or of several, on validation data alone, kept in one file.
+
+Models take turns, and each gets the same budget, in trials or in minutes. The file is written after
+every trial, beside its name and then renamed; a search that was stopped or killed goes on from it.
+Settings of a trial depend on the seed and the number of the trial (random search), or on these and
+all trials before (Bayesian search): the search that goes on is the one that was begun.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from noisewise.errors import DataError, SettingError, listed, shortened
+from noisewise.evaluation.comparison import Result
+from noisewise.evaluation.records import as_json, is_number, is_score, read_json, where_and_when
+from noisewise.evaluation.trials import (
+    Range,
+    Settings,
+    Space,
+    Task,
+    Trial,
+    as_plain,
+    as_tuples,
+    draw,
+    run_trial,
+    same_settings,
+    space_of,
+    suggest,
+)
+from noisewise.progress import progress
+from noisewise.storage import write_bytes
+
+METHODS = ("random", "bayes")
+FORMAT = 1
+_HEAD = {"tuning", "task", "method", "seed", "metric", "models"}
+_OF_MODEL = {"fixed", "ranges", "trials"}
+
+
+@dataclass(frozen=True)
+class Budget:
+    """What every model gets: so many trials, or so many minutes of them."""
+
+    trials: int | None = None
+    minutes: float | None = None
+
+    def __post_init__(self) -> None:
+        if (self.trials is None) == (self.minutes is None):
+            raise SettingError(
+                "A budget is a number of trials or of minutes, one of the two; got "
+                f"trials={self.trials} and minutes={self.minutes}."
+            )
+        if self.trials is not None and self.trials < 1:
+            raise SettingError(f"trials must be 1 or more; got {self.trials}.")
+        if self.minutes is not None and not self.minutes > 0:
+            raise SettingError(f"minutes must be above 0; got {self.minutes}.")
+
+    def is_spent(self, done: Sequence[Trial]) -> bool:
+        """Tell whether a model that has had these trials gets no more."""
+        if self.trials is not None:
+            return len(done) >= self.trials
+        seconds: float = sum(trial["seconds"] for trial in done)
+        return seconds >= 60 * (self.minutes or 0.0)
+
+
+DEFAULT = Budget(trials=20)
+
+
+@dataclass(frozen=True)
+class Search:
+    """Where to look for the settings of a model, and for how long."""
+
+    model: str
+    fixed: Settings
+    space: Space
+    budget: Budget
+
+    def drawn(self, seed: int, number: int) -> Settings:
+        """Return the settings of a trial of random search."""
+        return {**self.fixed, **draw(self.space, seed, number)}
+
+    def next(self, method: str, seed: int, metric: str, done: Sequence[Trial]) -> Settings:
+        """Return what is tried after these trials."""
+        if method == "random":
+            return self.drawn(seed, len(done))
+        told = [(trial["settings"], error(trial, metric)) for trial in done]
+        return {**self.fixed, **suggest(self.space, seed, told)}
+
+
+class Tuned:
+    """All trials so far, in a file if there is one.
+
+    Parameters
+    ----------
+    head : dict
+        What all trials have in common: task, method, seed, metric.
+    path : path or None
+        The file; trials that it already holds are read, and kept. None keeps them in memory.
+
+    Attributes
+    ----------
+    trials : dict of lists
+        What was tried, by model.
+    """
+
+    def __init__(self, head: dict[str, Any], path: str | Path | None = None) -> None:
+        self.head = {"tuning": FORMAT, **head}
+        self.path = None if path is None else Path(path)
+        self.about: dict[str, Any] = {}
+        self.trials: dict[str, list[Trial]] = {}
+        if self.path is not None and self.path.exists():
+            content = read_tuned(self.path)
+            for key, value in self.head.items():
+                if content[key] != _plain(value):
+                    raise self.foreign(key)
+            for model, entry in content["models"].items():
+                self.about[model] = {key: entry[key] for key in ("fixed", "ranges")}
+                self.trials[model] = entry["trials"]
+
+    def begin(self, model: str, fixed: Settings, ranges: dict[str, Any]) -> list[Trial]:
+        """Make room for a model; return the trials it has had with these settings and ranges."""
+        about = {"fixed": fixed, "ranges": ranges}
+        if _plain(self.about.setdefault(model, about)) != _plain(about):
+            raise self.foreign(f"choice of settings and ranges for {model}")
+        return self.trials.setdefault(model, [])
+
+    def keep(self, model: str, trial: Trial) -> None:
+        """Add a trial, and write the file."""
+        self.trials[model].append(trial)
+        if self.path is not None:
+            write_bytes(self.path, as_json(self.content).encode())
+
+    def foreign(self, what: str) -> DataError:
+        """Return the error that a file is of another search."""
+        return DataError(
+            f"{self.path} was begun with another {what}: write to another file, or remove the old "
+            "one."
+        )
+
+    @property
+    def best(self) -> Result | None:
+        """The best trial of all, with its model; None if there is none yet."""
+        found = [
+            (error(trial, self.head["metric"]), k, {"model": model, **trial})
+            for model, trials in self.trials.items()
+            for k, trial in enumerate(trials)
+        ]
+        lowest, _, best = min(found, key=lambda one: one[:2], default=(math.inf, 0, {}))
+        return best if lowest < math.inf else None
+
+    @property
+    def content(self) -> Result:
+        """What the file holds."""
+        metric = self.head["metric"]
+        models = {
+            model: {
+                **self.about[model],
+                "best": min(trials, key=lambda trial: error(trial, metric)),
+                "seconds": sum(trial["seconds"] for trial in trials),
+                "trials": trials,
+            }
+            for model, trials in self.trials.items()
+            if trials
+        }
+        return {**self.head, "best": self.best, "models": models, **where_and_when()}
+
+
+def error(trial: Trial, metric: str) -> float:
+    """Return how bad a trial was; inf where training diverged or nothing could be measured."""
+    value = trial.get(metric)
+    return value if value is not None and math.isfinite(value) else math.inf
+
+
+def best_settings(
+    path: str | Path, model: str | None = None, kind: str | None = None
+) -> tuple[str, Settings]:
+    """Read the best settings from a file of tuning.
+
+    Parameters
+    ----------
+    path : path
+        What ``noisewise tune`` wrote.
+    model : str, optional
+        Of which model; of the best one by default.
+    kind : {"ratings", "sensors"}, optional
+        What they must be for.
+
+    Returns
+    -------
+    model, settings
+    """
+    content = read_tuned(path)
+    if kind not in (None, content["task"]["kind"]):
+        raise DataError(
+            f"{path} has settings for {shortened(content['task']['kind'])}, not for {kind}."
+        )
+    tuned, metric = content["models"], content["metric"]
+    if model is not None and model not in tuned:
+        raise SettingError(f"{path} has settings of {listed(list(tuned))}; got {model!r}.")
+    found = [
+        (error(trial, metric), name, trial["settings"])
+        for name in (tuned if model is None else [model])
+        for trial in tuned[name]["trials"]
+    ]
+    lowest, name, settings = min(found, key=lambda one: one[0], default=(math.inf, "", {}))
+    if lowest == math.inf:
+        raise DataError(f"{path} has no trial that came to an end; tune with other ranges.")
+    return name, settings
+
+
+def read_tuned(path: str | Path) -> Result:
+    """Read a file of tuning; a broken or foreign one is a ``DataError``."""
+    content = read_json(path, "trials")
+    if not isinstance(content, dict) or not content.keys() >= _HEAD:
+        raise DataError(
+            f"{path} holds something other than trials of `noisewise tune`: these have "
+            f"{', '.join(sorted(_HEAD))}."
+        )
+    if content["tuning"] != FORMAT:
+        found = shortened(content["tuning"])
+        raise DataError(f"{path} has format {found}; this version reads {FORMAT}.")
+    if not isinstance(content["models"], dict) or not isinstance(content["task"], dict):
+        raise DataError(f"{path} is damaged: its task and its models must have names.")
+    metric = content["metric"]
+    if not isinstance(metric, str) or not isinstance(content["task"].get("kind"), str):
+        raise DataError(f"{path} is damaged: it does not name its metric and what it is for.")
+    for model, entry in content["models"].items():
+        if not isinstance(entry, dict) or not entry.keys() >= _OF_MODEL:
+            raise DataError(
+                f"{path} is damaged: {shortened(model)} needs {', '.join(sorted(_OF_MODEL))}."
+            )
+        trials = entry["trials"]
+        if not isinstance(trials, list) or not all(_is_trial(trial, metric) for trial in trials):
+            raise DataError(
+                f"{path} is damaged: trials of {shortened(model)} need settings, seconds and a "
+                "number for their error."
+            )
+        for trial in trials:
+            trial["settings"] = {k: as_tuples(v) for k, v in trial["settings"].items()}
+    return content
+
+
+def tune(
+    task: Task,
+    models: Sequence[str],
+    *,
+    budget: Budget = DEFAULT,
+    method: str = "random",
+    metric: str | None = None,
+    seed: int = 0,
+    fixed: Mapping[str, Any] | None = None,
+    ranges: Mapping[str, Range] | None = None,
+    path: str | Path | None = None,
+    n_jobs: int = -1,
+) -> Result:
+    """Search for good settings of models, and keep every trial in a file.
+
+    Parameters
+    ----------
+    task : Task
+        What settings are judged on.
+    models : sequence of str
+        Which models, by their names on the command line. One without ranges gets a single trial.
+    budget : Budget
+        What each model gets, trials of earlier runs included.
+    method : {"random", "bayes"}
+        Settings drawn at random, or by what earlier trials say (optuna).
+    metric : str, optional
+        What to rank trials by, one of the task's; the first of them by default.
+    seed : int
+        Draws settings, and is the seed of every model.
+    fixed : dict, optional
+        Settings that are not searched for. Those of one model among several are named with it, such
+        as "dmf.rank".
+    ranges : dict of ranges, optional
+        Ranges beside or in place of those in ``ranges.toml``, named in the same way.
+    path : path, optional
+        The file; trials that it holds are not run again.
+    n_jobs : int
+        Threads of every model; -1 uses all cores.
+
+    Returns
+    -------
+    dict
+        JSON-ready, as the file has it: task, method, seed, metric, the best model with its
+        settings, and for every model its ranges, its best trial and all its trials.
+    """
+    metric = metric or task.metrics[0]
+    for name, value, known in (("method", method, METHODS), ("metric", metric, task.metrics)):
+        if value not in known:
+            raise SettingError(f"{name} must be one of {', '.join(known)}; got {value!r}.")
+    searches = _searches(task, models, budget, fixed or {}, ranges or {}, seed)
+    head = {"task": task.about, "method": method, "seed": seed, "metric": metric}
+    tuned = Tuned(head, path)
+    for search in searches:
+        _take_up(tuned, search, method, seed)
+    bar = progress(
+        total=None if budget.trials is None else sum(s.budget.trials or 0 for s in searches),
+        initial=sum(len(tuned.trials[search.model]) for search in searches),
+        desc="tune", unit="trial", dynamic_ncols=True,
+    )  # fmt: skip
+    with bar:
+        for search in _turns(searches, tuned):
+            bar.set_postfix_str(f"{search.model} now; {_shown(tuned.best, metric)}")
+            done = tuned.trials[search.model]
+            settings = search.next(method, seed, metric, done)
+            tuned.keep(search.model, run_trial(task, search.model, settings, seed, n_jobs))
+            bar.update()
+        bar.set_postfix_str(_shown(tuned.best, metric))
+    return tuned.content
+
+
+def _take_up(tuned: Tuned, search: Search, method: str, seed: int) -> None:
+    """Make room for the trials of a model; raise unless those it has had are of this search."""
+    done = tuned.begin(search.model, search.fixed, as_plain(search.space))
+    for k, trial in enumerate(done if method == "random" else []):
+        if not same_settings(trial["settings"], search.drawn(seed, k)):
+            raise tuned.foreign(f"draw of settings in trial {k} of {search.model}")
+
+
+def _searches(
+    task: Task,
+    models: Sequence[str],
+    budget: Budget,
+    fixed: Mapping[str, Any],
+    ranges: Mapping[str, Range],
+    seed: int,
+) -> list[Search]:
+    """Say for every model where to look; raise for a setting that it does not have."""
+    if not models or len(set(models)) < len(models):
+        raise SettingError(f"Name one model or several, none of them twice; got {list(models)}.")
+    for name in (*fixed, *ranges):
+        of_model, dot, _ = name.rpartition(".")
+        if dot and of_model not in models:
+            raise SettingError(f"{name} is about {of_model!r}, which is not among {list(models)}.")
+    searches = []
+    for model in models:
+        own, given = _of(model, fixed), _of(model, ranges)
+        if both := sorted(own.keys() & given.keys()):
+            raise SettingError(f"{both[0]} is both fixed and a range; give it once.")
+        known = {**space_of(task.kind, model), **given}
+        space = {name: one for name, one in known.items() if name not in own}
+        search = Search(model, own, space, budget if space else Budget(trials=1))
+        task.build(model, search.drawn(seed, 0), seed, 1)
+        searches.append(search)
+    return searches
+
+
+def _of(model: str, named: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what is meant for a model: named without any, or with this one, which counts more."""
+    parts = [(*name.rpartition("."), value) for name, value in named.items()]
+    return {name: value for owner in ("", model) for of, _, name, value in parts if of == owner}
+
+
+def _turns(searches: Sequence[Search], tuned: Tuned) -> Iterator[Search]:
+    """Yield models in turns, until every budget is spent."""
+    going = list(searches)
+    while going := [s for s in going if not s.budget.is_spent(tuned.trials[s.model])]:
+        yield from going
+
+
+def _shown(best: Result | None, metric: str) -> str:
+    return "no best yet" if best is None else f"best {metric} {best[metric]:.4f} ({best['model']})"
+
+
+def _is_trial(trial: Any, metric: str) -> bool:
+    return (
+        isinstance(trial, dict)
+        and isinstance(trial.get("settings"), dict)
+        and is_number(trial.get("seconds"))
+        and is_score(trial.get(metric))
+    )
+
+
+def _plain(value: Any) -> Any:
+    """Return what JSON makes of a value."""
+    return json.loads(as_json(value))
