@@ -36,7 +36,7 @@ from fuzz.mutating import (
 )
 from noisewise.cli import app
 from noisewise.cli.impute import fill_file
-from noisewise.data import Ids, files, movielens
+from noisewise.data import Ids, files
 from noisewise.data.files import read_cells
 from noisewise.errors import NoisewiseError
 from noisewise.evaluation import comparison
@@ -294,7 +294,7 @@ def read_timed(path: Path) -> None:
 
 def read_movielens(path: Path) -> None:
     """Read u.data."""
-    movielens.read(_beside(path, "u.data"), time="timestamp", duplicates="last")
+    files.read_movielens(_beside(path, "u.data"), time="timestamp", duplicates="last")
 
 
 def read_netflix(path: Path) -> None:

@@ -14,8 +14,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from noisewise.data import movielens, observe
-from noisewise.data.files import read
+from noisewise.data import observe
+from noisewise.data.files import read, read_movielens
 from noisewise.errors import DataError, MissingExtraError
 
 DATA = os.environ.get("NOISEWISE_DATA")
@@ -99,7 +99,7 @@ def test_a_movielens_folder_is_read_whatever_its_layout(write, name):
     path = write("ml/" + name, (HEADER if name == "ratings.csv" else "") + content)
     write("ml/README", "see grouplens.org")
     for source in (path.parent, str(path), path):
-        for seen in (movielens.read(source, time="timestamp"), read(source, time="timestamp")):
+        for seen in (read_movielens(source, time="timestamp"), read(source, time="timestamp")):
             assert seen.decode() == CELLS
             assert seen.time.tolist() == [978300760, 978302109, 978298413]
 
@@ -489,9 +489,9 @@ def test_a_folder_needs_one_file_of_movielens(write):
 
 def test_movielens_refuses_what_is_not_movielens(write):
     with pytest.raises(DataError, match=r"ratings\.dat: line 1: expected one like '1::1193::5::97"):
-        movielens.read(write("ratings.dat", "ann::Alien::5\n"))
+        read_movielens(write("ratings.dat", "ann::Alien::5\n"))
     with pytest.raises(DataError, match=r"films.dat: MovieLens comes in files called u.data"):
-        movielens.read(write("films.dat", "1::1193::5::978300760\n"))
+        read_movielens(write("films.dat", "1::1193::5::978300760\n"))
 
 
 @needs_data

@@ -1,25 +1,36 @@
 """Files of any known format: delimited text, Parquet, npz; public datasets as they come.
 
 ``read`` goes by the name of a file and checks that the content is what the name says; `read_cells`
-reads ids without values, and `read_panel` readings of sensors.
+reads ids without values, and `read_panel` readings of sensors. MovieLens comes in three layouts:
+
+===============  =============  ==================================================
+file             releases       a line
+===============  =============  ==================================================
+``u.data``       100K           user, movie, rating, timestamp, with tabs between
+``ratings.dat``  1M, 10M        ``user::movie::rating::timestamp``
+``ratings.csv``  20M and later  ``user,movie,rating,timestamp``, below a header
+===============  =============  ==================================================
+
+Ratings are stars from 1 to 5, in newer releases from 0.5 in steps of one half; timestamps are unix
+seconds.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Sequence
 from os import PathLike
 from pathlib import Path
-from typing import Any, Literal, TypeAlias, get_args
+from typing import Any, Literal, NamedTuple, TypeAlias, get_args
 
 from noisewise import registry
-from noisewise.data import movielens
 from noisewise.data.columns import choose_columns, find_ids
 from noisewise.data.ids import Ids
 from noisewise.data.npz import read_npz, read_npz_panel
 from noisewise.data.observations import Duplicates, Observations, check_duplicates, observe
 from noisewise.data.panel import Panel
 from noisewise.data.parquet import read_parquet
-from noisewise.data.reader import named_errors
+from noisewise.data.reader import named_errors, text_lines
 from noisewise.data.text import Cells, read_text, read_text_cells, typed
 from noisewise.data.timestamps import check_seconds
 from noisewise.errors import DataError, SettingError, listed
@@ -51,6 +62,24 @@ _MAGIC = {
     b"SQLite": "an SQLite database",
     b"<!": "a web page",
     b"<html": "a web page",
+}
+
+
+class _MovieLens(NamedTuple):
+    """How a file of MovieLens is written: what its first line looks like, and its columns."""
+
+    delimiter: str
+    first_line: str
+    pattern: str
+    names: list[str] | None
+
+
+_COLUMNS = ["user", "item", "rating", "timestamp"]
+_HEADER = "userId,movieId,rating,timestamp"
+_MOVIELENS = {
+    "u.data": _MovieLens("\t", "196\t242\t3\t881250949", r"\d+\t\d+\t\d\t\d+", _COLUMNS),
+    "ratings.dat": _MovieLens("::", "1::1193::5::978300760", r"\d+::\d+::\d(\.\d)?::\d+", _COLUMNS),
+    "ratings.csv": _MovieLens(",", _HEADER, _HEADER, None),
 }
 
 
@@ -101,7 +130,7 @@ def read(
         published = _published(path, columns, duplicates)
         if published is not None:
             return published()
-        path = movielens.find(path)
+        path = _find_movielens(path)
     format = _format_of(path, format)
     with named_errors(path):
         _check_content(path, format)
@@ -138,7 +167,7 @@ def read_cells(path: str | Path, ids: Sequence[Ids], time: str | None = None) ->
     with named_errors(path):
         if path.suffix.lower() == ".parquet":
             return _parquet_cells(path, ids, time)
-        suffix = Path(path.name.removesuffix(".gz")).suffix.lower()
+        suffix = Path(_unpacked_name(path)).suffix.lower()
         delimiters = DELIMITERS.get(FORMATS.get(suffix, ""), DELIMITERS["text"])
         return read_text_cells(path, ids, time, delimiters)
 
@@ -185,6 +214,54 @@ def named_panel(name: str, path: str | PathLike[str], *, exact: bool = True) -> 
     return panel
 
 
+def read_movielens(
+    path: str | PathLike[str], *, time: str | int | None = None, duplicates: Duplicates = "error"
+) -> Observations:
+    """Read the users, movies and stars of a MovieLens release: a file above, or its folder.
+
+    With ``time="timestamp"`` the timestamps are read too.
+    """
+    path = Path(path)
+    path = _find_movielens(path) if path.is_dir() else path
+    with named_errors(path):
+        layout = _MOVIELENS.get(_unpacked_name(path))
+        if layout is None:
+            raise DataError(f"MovieLens comes in files called {', '.join(_MOVIELENS)}; give one.")
+        if not _is_movielens(path):
+            raise DataError(f"line 1: expected one like {layout.first_line!r}, as in MovieLens.")
+        return read_text(
+            path,
+            delimiters=[layout.delimiter],
+            names=layout.names,
+            time=time,
+            duplicates=duplicates,
+        )
+
+
+def _find_movielens(folder: Path) -> Path:
+    """Return the file of ratings in a folder of MovieLens."""
+    found = [file for file in sorted(folder.iterdir()) if _unpacked_name(file) in _MOVIELENS]
+    if len(found) != 1:
+        raise DataError(
+            f"Folder {folder} needs one of {', '.join(_MOVIELENS)} in it; found "
+            f"{' and '.join(file.name for file in found) or 'none'}. Give the path of a file."
+        )
+    return found[0]
+
+
+def _is_movielens(path: Path) -> bool:
+    """Tell whether a file has the name and the first line of a MovieLens file."""
+    layout = _MOVIELENS.get(_unpacked_name(path))
+    if layout is None:
+        return False
+    first = next(text_lines(path), "").rstrip("\r\n")
+    return re.fullmatch(layout.pattern, first) is not None
+
+
+def _unpacked_name(path: Path) -> str:
+    return path.name.removesuffix(".gz")
+
+
 def _published(
     path: Path, columns: dict[str, Any], duplicates: Duplicates
 ) -> Callable[[], Observations] | None:
@@ -195,8 +272,8 @@ def _published(
     if time is None and is_panel(path):
         return lambda: read_panel(path, repeats=duplicates).observations
     found = registry.recognised("ratings", path)
-    if found is None and path.is_file() and movielens.is_movielens(path):
-        found = movielens.read
+    if found is None and path.is_file() and _is_movielens(path):
+        found = read_movielens
     if found is None:
         return None
     reader = found
@@ -210,7 +287,7 @@ def _published(
 
 def _format_of(path: Path, format: Format | None) -> Format:
     if format is None:
-        format = FORMATS.get(Path(path.name.removesuffix(".gz")).suffix.lower())
+        format = FORMATS.get(Path(_unpacked_name(path)).suffix.lower())
         if format is None:
             raise DataError(
                 f"{path}: the name does not tell the format; pass format=, one of "

@@ -20,8 +20,8 @@ from numpy.typing import NDArray
 
 from noisewise.data.ids import Codes, Ids
 from noisewise.data.netcdf import read_netcdf
-from noisewise.data.parquet import read_parquet, require_pyarrow
-from noisewise.data.reader import TextTable, named_errors, to_float
+from noisewise.data.parquet import read_parquet
+from noisewise.data.reader import TextTable, named_errors, require_pyarrow, to_float
 from noisewise.data.timestamps import text_times, time_numbers
 from noisewise.errors import DataError, SettingError, listed
 from noisewise.storage import write_bytes

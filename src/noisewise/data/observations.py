@@ -3,27 +3,34 @@
 ``observe`` is the way in. It takes what people have (a frame of pandas, polars or pyarrow, a numpy
 array, a list of tuples, a scipy sparse matrix), checks it once, and leaves plain arrays: an int32
 row number per mode and a float32 value, 12 bytes for an observation of two modes. Where float32 is
-too coarse for the values they are float64. Cells that are given more than once are found by one
-sort, and merged by keeping one or averaging.
+too coarse for the values they are float64.
+
+``encode_ids`` looks up ids that are asked for. Where next to none of them is known, a warning says
+so. A new user is normal, and so are many new ids in cross-validation of sparse data. Ids that are
+text where those trained on are numbers are not, nor are many cells of which no id is known, nor is
+a column of twenty and more ids of which next to none is.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, NamedTuple, TypeAlias
+from typing import Any, Literal, TypeAlias
 
 import numpy as np
 import scipy.sparse
 from numpy.typing import NDArray
 
 from noisewise.data.columns import default_names, find_ids, known_parts, parts_of
-from noisewise.data.ids import Codes, Ids
-from noisewise.data.tables import Column, check_values
+from noisewise.data.ids import Codes, Groups, Ids, as_objects, group_cells
+from noisewise.data.tables import Column, check_ids, check_values
 from noisewise.data.timestamps import check_seconds
-from noisewise.errors import DataError, printable
+from noisewise.errors import DataError, UnknownIdsWarning, printable, warn
 
 Duplicates: TypeAlias = Literal["error", "last", "mean"]
+
+MOST = 0.9  # share of different ids that may be unknown
+FEW = 20  # different ids of which all may be, as long as something else is known of a cell
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
@@ -207,7 +214,130 @@ def assemble(
     return seen
 
 
-def paired_modes(seen: Observations, ids: Sequence[Ids]) -> list[tuple[Ids, Ids, Codes]]:
+def encode_ids(X: Any, ids: Sequence[Ids]) -> tuple[Codes, ...]:
+    """Return the row numbers of a table of ids, -1 where an id is unknown.
+
+    The columns of a frame are found by their names, in any order, and columns with other names are
+    left out. Those of a table without names go by position.
+
+    Examples
+    --------
+    >>> seen = observe([("ann", "Alien", 5), ("bob", "Brazil", 3)])
+    >>> encode_ids([("bob", "Alien"), ("ann", "Casablanca")], seen.ids)
+    (array([1, 0], dtype=int32), array([ 0, -1], dtype=int32))
+    """
+    if isinstance(X, Observations):
+        return tuple(known.lookup(own.labels)[codes] for known, own, codes in _paired(X, ids))
+    modes = zip(ids, known_parts(X, [known.name for known in ids]).ids, strict=True)
+    return tuple(known.lookup(column.entries) for known, column in modes)
+
+
+def id_columns(X: Any, ids: Sequence[Ids]) -> list[Column]:
+    """Return the id columns of a table, found as `encode_ids` finds them, in the order of the ids.
+
+    Examples
+    --------
+    >>> seen = observe([("ann", "Alien", 5), ("bob", "Brazil", 3)])
+    >>> id_columns([("ann", "Alien"), ("bob", "Alien")], seen.ids)
+    [Column(name='user', entries=['ann', 'bob']), Column(name='item', entries=['Alien', 'Alien'])]
+    """
+    if isinstance(X, Observations):
+        paired = _paired(X, ids)
+        return [Column(known.name, own.labels[codes]) for known, own, codes in paired]
+    return known_parts(X, [known.name for known in ids]).ids
+
+
+def encode_cells(
+    X: Any, ids: Sequence[Ids], time: str | int
+) -> tuple[tuple[Codes, ...], NDArray[Any] | None]:
+    """Return the row numbers of a table of ids, and its times where it has any, as unix seconds.
+
+    ``time`` is the name or number of the column that holds times, if there is one; in a table
+    without names, it is the last of one column more than there are ids.
+
+    Examples
+    --------
+    >>> seen = observe([("ann", "Alien", 5), ("bob", "Brazil", 3)])
+    >>> encode_cells([("bob", "Alien", 978300760)], seen.ids, time=2)[1]
+    array([978300760])
+    """
+    if isinstance(X, Observations):
+        return encode_ids(X, ids), X.time
+    columns, _, seconds = known_parts(X, [known.name for known in ids], time=time)
+    if seconds is not None:
+        seconds = check_seconds(seconds, len(columns[0].entries))
+    modes = zip(ids, columns, strict=True)
+    return tuple(known.lookup(column.entries) for known, column in modes), seconds
+
+
+def warn_of_unknown(
+    X: Any, ids: Sequence[Ids], unseen: NDArray[np.bool_], *, but: Sequence[int] = ()
+) -> None:
+    """Warn where so many ids are unknown that they are hardly those that were meant.
+
+    ``unseen`` tells which rows of X have an id that was never trained on; ``but`` has modes in
+    which an unknown id is normal, such as time.
+    """
+    if not len(unseen) or unseen.mean() <= MOST:
+        return
+    codes = encode_ids(X, ids)
+    modes = [mode for mode in range(len(ids)) if mode not in but]
+    strange = [mode for mode in modes if np.mean(codes[mode] < 0) > MOST]
+    if not strange:
+        return
+    columns = id_columns(X, ids)
+    none_known = all((codes[mode] < 0).all() for mode in modes)
+    for mode in strange:
+        column = check_ids(columns[mode].entries, ids[mode].name)
+        asked = as_objects(dict.fromkeys(column if isinstance(column, list) else column.tolist()))
+        unknown = asked[ids[mode].lookup(asked) < 0]
+        if warn_of_types(ids[mode], asked):
+            continue
+        enough = 2 if none_known else FEW
+        if len(asked) >= enough and len(unknown) > MOST * len(asked):
+            name, known = ids[mode].name, ids[mode].labels.tolist()
+            warn(
+                f"{len(unknown):,} of the {len(asked):,} ids of {name} that were asked for were "
+                f"never trained on, such as {unknown.tolist()[0]!r} (an id that was: {known[0]!r}),"
+                f" so these predictions know nothing of the {name}.",
+                UnknownIdsWarning,
+            )
+
+
+def warn_of_types(ids: Ids, asked: Any) -> bool:
+    """Warn if all ids that were asked for are of another type than those trained on.
+
+    Examples
+    --------
+    >>> users, _ = Ids.encode([17, 42], "user")
+    >>> warn_of_types(users, [17, 99])
+    False
+    """
+    wanted = as_objects(asked)
+    kinds, known = _kinds(wanted.tolist()), _kinds(ids.labels.tolist())
+    if not len(wanted) or not known or kinds & known:
+        return False
+    trained = ids.labels.tolist()[0]
+    warn(
+        f"None of the ids of {ids.name} that were asked for was trained on: they are of type "
+        f"{_named(kinds)}, such as {wanted[0]!r}, and those trained on of type {_named(known)}, "
+        f"such as {trained!r}. Convert them to the same type.",
+        UnknownIdsWarning,
+    )
+    return True
+
+
+def _kinds(labels: list[Any]) -> set[type]:
+    """Return the types of ids; numbers are of one kind, as 1 and 1.0 are the same id."""
+    types = set(map(type, labels))
+    return {int if issubclass(kind, int | float | np.number) else kind for kind in types}
+
+
+def _named(kinds: set[type]) -> str:
+    return " or ".join(sorted(kind.__name__ for kind in kinds))
+
+
+def _paired(seen: Observations, ids: Sequence[Ids]) -> list[tuple[Ids, Ids, Codes]]:
     """Return for each mode the known ids, the ids of the observations and their row numbers."""
     names, wanted = list(seen.names), [known.name for known in ids]
     if len(names) != len(wanted):
@@ -229,7 +359,7 @@ def paired_modes(seen: Observations, ids: Sequence[Ids]) -> list[tuple[Ids, Ids,
 def _renumber(seen: Observations, ids: Sequence[Ids]) -> Observations:
     """Return the same observations under ids that keep their row numbers."""
     renumbered = []
-    for known, own, codes in paired_modes(seen, ids):
+    for known, own, codes in _paired(seen, ids):
         extended, numbers = known.extend(own.labels)
         renumbered.append((extended, numbers[codes]))
     extended_ids, new_codes = zip(*renumbered, strict=True)
@@ -257,61 +387,7 @@ def _merged(
     )
 
 
-class Groups(NamedTuple):
-    """Observations grouped by cell; within a cell they keep their order."""
-
-    order: NDArray[np.intp]
-    starts: NDArray[np.intp]
-    counts: NDArray[np.intp]
-
-    def firsts(self) -> NDArray[np.intp]:
-        """Return the first observation of every cell."""
-        return self.order[self.starts]
-
-    def lasts(self) -> NDArray[np.intp]:
-        """Return the last observation of every cell."""
-        lasts: NDArray[np.intp] = self.order[self.starts + self.counts - 1]
-        return lasts
-
-    def means(self, values: NDArray[Any]) -> NDArray[np.float64]:
-        """Return the mean value of every cell."""
-        sums = np.add.reduceat(values[self.order].astype(np.float64), self.starts)
-        return np.asarray(sums / self.counts)
-
-
 def check_duplicates(duplicates: str) -> None:
     """Raise unless the choice is one there is."""
     if duplicates not in ("error", "last", "mean"):
         raise ValueError(f"duplicates must be 'error', 'last' or 'mean'; got {duplicates!r}.")
-
-
-def group_cells(codes: Sequence[NDArray[np.int32]], shape: Sequence[int]) -> Groups | None:
-    """Group one observation or more by cell; None when no cell occurs twice.
-
-    Examples
-    --------
-    >>> groups = group_cells([np.array([0, 1, 0]), np.array([2, 2, 2])], (2, 3))
-    >>> groups.lasts().tolist()
-    [2, 1]
-    """
-    # Most data has no duplicates, and a plain sort shows that many times faster than an argsort.
-    cells = _number_cells(codes, shape)
-    cells.sort()
-    if np.all(cells[1:] != cells[:-1]):
-        return None
-    cells = _number_cells(codes, shape)
-    order = np.argsort(cells, kind="stable")
-    cells = cells[order]
-    starts = np.flatnonzero(np.concatenate([[True], cells[1:] != cells[:-1]]))
-    return Groups(order, starts, np.diff(starts, append=len(order)))
-
-
-def _number_cells(codes: Sequence[NDArray[np.int32]], shape: Sequence[int]) -> NDArray[np.int64]:
-    """Return a number per observation; two have the same only if they are of the same cell."""
-    cells, size = codes[0].astype(np.int64), shape[0]
-    for more, length in zip(codes[1:], shape[1:], strict=True):
-        if size * length >= 2**63:  # too many cells for int64, so number only those that occur
-            cells, size = np.unique(cells, return_inverse=True)[1], len(cells)
-        cells = cells * length + more
-        size *= length
-    return cells

@@ -14,8 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from noisewise.data.ids import Codes, Ids
-from noisewise.data.lookup import encode_ids, id_columns
-from noisewise.data.observations import Observations
+from noisewise.data.observations import Observations, encode_ids, id_columns
 from noisewise.data.tables import check_ids
 from noisewise.data.timestamps import checked_stamps, read_stamps
 from noisewise.errors import DataError, SettingError, brief, too_coarse

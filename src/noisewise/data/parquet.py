@@ -7,21 +7,10 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from noisewise.data.reader import check_columns, check_unpacked, most_unpacked
-from noisewise.errors import DataError, MissingExtraError, listed, shortened
+from noisewise.data.reader import check_columns, check_unpacked, most_unpacked, require_pyarrow
+from noisewise.errors import DataError, listed, shortened
 
 _ENTRY = 8  # bytes that an entry takes in memory, however small it is in the file
-
-
-def require_pyarrow(purpose: str) -> Any:
-    """Return pyarrow, or raise with what it is needed for."""
-    try:
-        import pyarrow
-        import pyarrow.compute
-        import pyarrow.parquet
-    except ImportError:
-        raise MissingExtraError(purpose, "parquet") from None
-    return pyarrow
 
 
 def read_parquet(

@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO, NamedTuple, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from noisewise.errors import DataError, SettingError, listed
+from noisewise.errors import DataError, MissingExtraError, SettingError, listed
 
 if TYPE_CHECKING:
     from _csv import Reader
@@ -335,3 +335,14 @@ def check_columns(n_columns: int) -> None:
             f"found {n_columns:,} columns; at most {MOST_COLUMNS:,} can be read: put the values "
             "one below the other, with a column for each id."
         )
+
+
+def require_pyarrow(purpose: str) -> Any:
+    """Return pyarrow, or raise with what it is needed for."""
+    try:
+        import pyarrow
+        import pyarrow.compute
+        import pyarrow.parquet
+    except ImportError:
+        raise MissingExtraError(purpose, "parquet") from None
+    return pyarrow

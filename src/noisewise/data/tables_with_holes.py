@@ -14,8 +14,8 @@ from typing import Any, NamedTuple, NoReturn, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from noisewise.data.ids import Codes, Ids
-from noisewise.data.observations import Duplicates, Observations, assemble, group_cells
+from noisewise.data.ids import Codes, Ids, group_cells
+from noisewise.data.observations import Duplicates, Observations, assemble
 from noisewise.data.timestamps import Clock, time_numbers
 from noisewise.errors import DataError, SettingError, warn
 
