@@ -206,5 +206,5 @@ def moments(draw: SeriesDraw, table: SeriesData) -> tuple[Array, Array]:
 
 def transitions(draw: SeriesDraw, table: SeriesData) -> tuple[Array, Array]:
     """How much of a state_space is left at the next observation, and how much is fresh."""
-    steps = table.gaps / draw.timescales[:, table.series.which]
+    steps = table.series.gaps / draw.timescales[:, table.series.which]
     return np.exp(-steps), -np.expm1(-2.0 * steps)

@@ -69,7 +69,7 @@ def make_gains(table, seed=0):
     innovations[n] = 1.0
     gain = np.empty(n, dtype=np.float32)
     state_space.set_gains(
-        np.arange(many), table.series.starts, table.gaps, noise, timescales, amplitudes,
+        np.arange(many), table.series.starts, table.series.gaps, noise, timescales, amplitudes,
         phi, innovations, gain,
     )  # fmt: skip
     return timescales, amplitudes, noise, phi, innovations, gain
@@ -96,8 +96,8 @@ def test_observations_are_in_order_and_gaps_are_times():
     assert len(np.unique(cells // 12)) == len(series)
     for s in range(len(series)):
         own = slice(series.starts[s], series.starts[s + 1])
-        assert np.isinf(table.gaps[own][0])
-        np.testing.assert_allclose(table.gaps[own][1:], np.diff(series.time[own]))
+        assert np.isinf(table.series.gaps[own][0])
+        np.testing.assert_allclose(table.series.gaps[own][1:], np.diff(series.time[own]))
 
 
 def test_blocks_hold_every_row_of_time_once_and_bind_what_lies_across(monkeypatch):
@@ -109,7 +109,7 @@ def test_blocks_hold_every_row_of_time_once_and_bind_what_lies_across(monkeypatc
     row = table.places[-1] - table.firsts[-1]
     expected = np.zeros(len(row), dtype=bool)
     for n in range(1, len(row)):
-        if np.isfinite(table.gaps[n]) and block[row[n]] != block[row[n - 1]]:
+        if np.isfinite(table.series.gaps[n]) and block[row[n]] != block[row[n - 1]]:
             expected[[n - 1, n]] = True
     np.testing.assert_array_equal(table.bound, expected)
     assert expected.any()
@@ -148,7 +148,7 @@ def test_paths_are_those_of_the_dense_conditional(exactly):
                 drawn[number],
             )  # fmt: skip
     else:
-        state_space.smooth(
+        state_space.smooth_paths(
             chosen, series.starts, residual, noise, phi, innovations, gain, before, means, spreads
         )
     for s in chosen:
@@ -170,7 +170,7 @@ def test_between_observations_and_beyond_them_paths_are_exact():
     residual = table.values
     before, means, spreads = np.empty((3, n))
     chosen = np.arange(len(series))
-    state_space.smooth(
+    state_space.smooth_paths(
         chosen, series.starts, residual, noise, phi, innovations, gain, before, means, spreads
     )
     for s in chosen:
@@ -203,8 +203,15 @@ def test_likelihood_of_settings_is_that_of_a_dense_normal(factor):
     for s in range(len(table.series)):
         own = slice(table.series.starts[s], table.series.starts[s + 1])
         for timescale, amplitude in options:
-            got = state_space.log_likelihood(
-                own.start, own.stop, table.gaps, residual, noise, timescale, amplitude, factor
+            got = state_space.path_log_likelihood(
+                own.start,
+                own.stop,
+                table.series.gaps,
+                residual,
+                noise,
+                timescale,
+                amplitude,
+                factor,
             )
             full = covariance(table.series, s, timescale, amplitude) + factor * np.diag(noise[own])
             expected = stats.multivariate_normal(cov=full).logpdf(residual[own])
@@ -240,7 +247,7 @@ def test_timescales_are_drawn_from_their_posterior(own_noise):
         timescale, amplitude, variance = (
             math.exp(axis[k]) for axis, k in zip(axes, at, strict=True)
         )
-        log_density[at] = state_space.log_likelihood(
+        log_density[at] = state_space.path_log_likelihood(
             0, n, gaps, residual, one, timescale, amplitude, variance
         )
         log_density[at] -= ou.AMPLITUDE_SHAPE * math.log(amplitude) + rate / amplitude

@@ -76,10 +76,10 @@ def test_mean_and_std_are_those_of_a_dense_gaussian_process(model, data):
     kinds = model.ids_[1].labels.tolist()
     codes = [3], [kinds.index("long")], [0]
     place = model._grouping.series(tuple(np.array(code, np.int32) for code in codes))[0]
-    mean, variance, noise, rate = (part[place] for part in model.process_)
+    mean, variance, noise, timescale = (part[place] for part in model.process_)
 
     def kernel(a, b):
-        return variance * np.exp(-rate * np.abs(np.subtract.outer(a, b)))
+        return variance * np.exp(-np.abs(np.subtract.outer(a, b)) / timescale)
 
     time, when = X[own, 2].astype(float), asked[:, 2].astype(float)
     full = kernel(time, time) + noise * np.eye(len(time))

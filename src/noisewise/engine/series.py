@@ -1,15 +1,10 @@
-"""Series over real time: lines between observations, and an Ornstein-Uhlenbeck process with noise.
+"""Series over real time: their observations, and lines between them."""
 
-    y_k = x(t_k) + N(0, noise),   x(t) ~ N(mean, variance),   corr(x(s), x(t)) = exp(-rate |s - t|)
-
-filtered forwards and smoothed backwards, which is exact and takes a few operations per observation,
-however irregular the times. Series are independent of each other, so threads share them out.
-"""
+# mypy: allow-untyped-defs, allow-untyped-calls, allow-untyped-decorators
+# as numba infers the types
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, NamedTuple
@@ -24,6 +19,7 @@ from noisewise.errors import brief
 Array = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
 
+_U = np.uintp
 _ONE = np.uintp(1)
 
 
@@ -73,30 +69,22 @@ class Series:
         """Series dealt into tasks of about equal work, the longest first."""
         return dealt(np.argsort(-self.counts, kind="stable"))
 
+    @cached_property
+    def gaps(self) -> Array:
+        """Time since the observation before in the series; infinite for the first."""
+        apart = np.diff(self.time, prepend=0.0)
+        apart[self.starts[:-1][self.counts > 0]] = np.inf
+        return apart
 
-class Process(NamedTuple):
-    """An Ornstein-Uhlenbeck process for every series: its mean, variance, noise and rate."""
+    def place(self, which: Ints, when: Array, n_jobs: int = 1) -> Ints:
+        """Return the first observation of a series that is not before a time, by bisection."""
+        out = np.empty(len(when), dtype=np.int64)
 
-    mean: Array
-    variance: Array
-    noise: Array
-    rate: Array
+        def work(part: slice) -> None:
+            _place(self.starts, self.time, which[part], when[part], out[part])
 
-    def __repr__(self) -> str:
-        return brief(self)
-
-
-class Smoothed(NamedTuple):
-    """What is known of x, less its mean, at every observation.
-
-    ``before`` and ``before_variance`` know the observations up to it, ``mean`` and ``variance``
-    know all.
-    """
-
-    before: Array
-    before_variance: Array
-    mean: Array
-    variance: Array
+        in_threads(work, chunks(len(when)), n_jobs)
+        return out
 
 
 class Line(NamedTuple):
@@ -139,104 +127,41 @@ def interpolate(
     [2.0, 3.0]
     """
     line = Line(*(np.empty(len(when)) for _ in range(3)))
+    right = series.place(which, when, n_jobs)
 
     def work(part: slice) -> None:
         own = (array[part] for array in line)
         _interpolate(
-            series.starts, series.time, series.values, which[part], when[part], leave_out, *own
-        )
+            series.starts, series.time, series.values, which[part], when[part], right[part],
+            leave_out, *own,
+        )  # fmt: skip
 
     in_threads(work, chunks(len(when)), n_jobs)
     return line
 
 
-def log_likelihood(series: Series, process: Process, n_jobs: int = 1) -> tuple[Array, Array]:
-    """Log-likelihood of every series, and the sum of its squared surprises.
-
-    A surprise is what an observation differs from what those before it say, over its std: if the
-    process is right, their squares are 1 on average.
-    """
-    out, surprise = np.zeros(len(series)), np.zeros(len(series))
-    data = series.starts, series.time, series.values
-
-    def work(chosen: Ints) -> None:
-        _log_likelihood(chosen, *data, *process, out, surprise)
-
-    in_threads(work, series.tasks, n_jobs)
-    return out, surprise
-
-
-def smooth(series: Series, process: Process, n_jobs: int = 1) -> Smoothed:
-    """Filter forwards and smooth backwards (Kalman; Rauch, Tung and Striebel)."""
-    out = Smoothed(*(np.empty(len(series.time)) for _ in range(4)))
-    data = series.starts, series.time, series.values
-    in_threads(lambda chosen: _smooth(chosen, *data, *process, *out), series.tasks, n_jobs)
-    return out
-
-
-def predict(
-    series: Series,
-    process: Process,
-    smoothed: Smoothed,
-    which: Ints,
-    when: Array,
-    *,
-    leave_out: bool = False,
-    n_jobs: int = 1,
-) -> tuple[Array, Array]:
-    """Mean and variance of x, without the noise of an observation, at any times.
-
-    Parameters
-    ----------
-    series, process, smoothed
-        The observations, the process, and what ``smooth`` made of them.
-    which, when
-        Series and time of what is asked for.
-    leave_out
-        Forget the observation of exactly that time.
-    n_jobs
-        Threads; they change no bit.
-    """
-    mean, variance = np.empty(len(when)), np.empty(len(when))
-    data = series.starts, series.time, series.values
-
-    def work(part: slice) -> None:
-        own = which[part], when[part], leave_out, mean[part], variance[part]
-        _predict(*data, *process, *smoothed, *own)
-
-    in_threads(work, chunks(len(when)), n_jobs)
-    return mean, variance
-
-
-def _compiled(**options: Any) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    decorate: Callable[[Callable[..., Any]], Callable[..., Any]]
-    decorate = njit(nogil=True, cache=True, error_model="numpy", **options)
-    return decorate
-
-
-@_compiled(inline="always")
-def _place(time: Any, start: Any, end: Any, t: Any) -> Any:
-    """First observation from ``start`` to ``end`` that is not before t."""
-    while start < end:
-        middle = (start + end) // 2
-        if time[np.uintp(middle)] < t:
-            start = middle + 1
-        else:
-            end = middle
-    return start
-
-
-@_compiled()
-def _interpolate(
-    starts: Any, time: Any, values: Any, which: Any, when: Any, leave_out: Any,
-    out: Any, reach: Any, load: Any,
-) -> None:  # fmt: skip
+@njit(nogil=True, error_model="numpy", cache=True)
+def _place(starts, time, which, when, out):
     for query in range(len(when)):
-        q, s, t = np.uintp(query), np.uintp(which[query]), when[query]
+        s, t = _U(which[query]), when[query]
         start, end = starts[s], starts[s + _ONE]
-        right = _place(time, start, end, t)
+        while start < end:
+            middle = (start + end) // 2
+            if time[_U(middle)] < t:
+                start = middle + 1
+            else:
+                end = middle
+        out[_U(query)] = start
+
+
+@njit(nogil=True, error_model="numpy", cache=True)
+def _interpolate(starts, time, values, which, when, place, leave_out, out, reach, load):
+    for query in range(len(when)):
+        q, s, t = _U(query), _U(which[query]), when[query]
+        start, end = starts[s], starts[s + _ONE]
+        right = place[q]
         left = right - 1
-        if right < end and time[np.uintp(right)] == t:
+        if right < end and time[_U(right)] == t:
             if leave_out:
                 right += 1
             else:
@@ -244,118 +169,12 @@ def _interpolate(
         if left < start and right >= end:
             out[q] = reach[q] = load[q] = np.nan
         elif left == right or left < start or right >= end:
-            k = np.uintp(right if left < start else left)
+            k = _U(right if left < start else left)
             out[q], reach[q], load[q] = values[k], abs(t - time[k]), 2.0
         else:
-            a, b = np.uintp(left), np.uintp(right)
+            a, b = _U(left), _U(right)
             gap = time[b] - time[a]
             share = (t - time[a]) / gap if gap > 0.0 else 0.5
             out[q] = values[a] + share * (values[b] - values[a])
             reach[q] = gap * share * (1.0 - share)
             load[q] = 1.0 + share * share + (1.0 - share) * (1.0 - share)
-
-
-@_compiled()
-def _log_likelihood(
-    chosen: Any, starts: Any, time: Any, values: Any,
-    centre: Any, variance: Any, noise: Any, rate: Any, out: Any, surprise: Any,
-) -> None:  # fmt: skip
-    for row in chosen:
-        s = np.uintp(row)
-        v, r, fade = variance[s], noise[s], rate[s]
-        mean, spread, total, log_det, scale = 0.0, v, 0.0, 0.0, 1.0
-        gap, phi = 0.0, 1.0
-        for k in range(starts[s], starts[s + _ONE]):
-            n = np.uintp(k)
-            if k > starts[s]:
-                step = time[n] - time[n - _ONE]
-                if step != gap:  # gaps are mostly alike, and an exponential is slow
-                    gap, phi = step, math.exp(-fade * step)
-                mean *= phi
-                spread = v + phi * phi * (spread - v)
-            full = spread + r
-            e = values[n] - centre[s] - mean
-            total += e * e / full
-            scale *= full / (v + r)  # one logarithm for many
-            if scale < 1e-200:
-                log_det += math.log(scale)
-                scale = 1.0
-            mean += spread / full * e
-            spread *= r / full
-        count = starts[s + _ONE] - starts[s]
-        log_det += math.log(scale) + count * math.log(2.0 * math.pi * (v + r))
-        out[s], surprise[s] = -0.5 * (total + log_det), total
-
-
-@_compiled()
-def _smooth(
-    chosen: Any, starts: Any, time: Any, values: Any,
-    centre: Any, variance: Any, noise: Any, rate: Any,
-    before: Any, before_variance: Any, means: Any, variances: Any,
-) -> None:  # fmt: skip
-    for row in chosen:
-        s = np.uintp(row)
-        v, r, fade = variance[s], noise[s], rate[s]
-        start, end = starts[s], starts[s + _ONE]
-        mean, spread = 0.0, v
-        for k in range(start, end):
-            n = np.uintp(k)
-            if k > start:
-                step = fade * (time[n] - time[n - _ONE])
-                mean *= math.exp(-step)
-                spread = math.exp(-2.0 * step) * spread - v * math.expm1(-2.0 * step)
-            full = spread + r
-            mean += spread / full * (values[n] - centre[s] - mean)
-            spread *= r / full
-            before[n], before_variance[n] = mean, spread
-        for back in range(end - start):
-            n = np.uintp(end - 1 - back)
-            mean, spread = before[n], before_variance[n]
-            if back:
-                step = fade * (time[n + _ONE] - time[n])
-                mean, spread = _looking_back(
-                    mean, spread, v, step, means[n + _ONE], variances[n + _ONE]
-                )
-            means[n], variances[n] = mean, spread
-
-
-@_compiled(inline="always")
-def _looking_back(mean: Any, spread: Any, v: Any, step: Any, after: Any, after_spread: Any) -> Any:
-    """Mean and variance once what comes ``step`` later is known too."""
-    phi = math.exp(-step)
-    drift = -v * math.expm1(-2.0 * step)
-    ahead = phi * phi * spread + drift
-    gain = phi * spread / ahead
-    return mean + gain * (after - phi * mean), spread * drift / ahead + gain * gain * after_spread
-
-
-@_compiled()
-def _predict(
-    starts: Any, time: Any, values: Any,
-    centre: Any, variance: Any, noise: Any, rate: Any,
-    before: Any, before_variance: Any, means: Any, variances: Any,
-    which: Any, when: Any, leave_out: Any, out: Any, out_variance: Any,
-) -> None:  # fmt: skip
-    for query in range(len(when)):
-        q, s, t = np.uintp(query), np.uintp(which[query]), when[query]
-        v, r, fade = variance[s], noise[s], rate[s]
-        start, end = starts[s], starts[s + _ONE]
-        right = _place(time, start, end, t)
-        n = np.uintp(right)
-        if right < end and time[n] == t:
-            mean, spread = means[n], variances[n]
-            if leave_out:
-                e = values[n] - centre[s]
-                without = 1.0 / (1.0 / spread - 1.0 / r)
-                mean, spread = without * (mean / spread - e / r), without
-        else:
-            mean, spread = 0.0, v
-            if right > start:
-                step = fade * (t - time[n - _ONE])
-                mean = math.exp(-step) * before[n - _ONE]
-                spread = math.exp(-2.0 * step) * before_variance[n - _ONE]
-                spread -= v * math.expm1(-2.0 * step)
-            if right < end:
-                step = fade * (time[n] - t)
-                mean, spread = _looking_back(mean, spread, v, step, means[n], variances[n])
-        out[q], out_variance[q] = centre[s] + mean, spread

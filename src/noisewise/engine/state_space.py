@@ -15,14 +15,125 @@ told apart. What is known of x moves by ``gain_n`` times the surprise.
 from __future__ import annotations
 
 import math
+from typing import NamedTuple
 
 import numpy as np
 from numba import njit
 
 from noisewise.engine.random import normal_pair, stream
+from noisewise.engine.series import Array, Ints, Series
+from noisewise.engine.threads import chunks, in_threads
+from noisewise.errors import brief
 
 _U = np.uintp
 _ONE = np.uintp(1)
+
+
+class Process(NamedTuple):
+    """An Ornstein-Uhlenbeck process for every series: mean, variance, noise and timescale."""
+
+    mean: Array
+    variance: Array
+    noise: Array
+    timescale: Array
+
+    def __repr__(self) -> str:
+        return brief(self)
+
+
+class Smoothed(NamedTuple):
+    """What is known of x, less its mean, at every observation.
+
+    ``filtered`` and ``filtered_variance`` know the observations up to it, ``mean`` and ``variance``
+    know all.
+    """
+
+    filtered: Array
+    filtered_variance: Array
+    mean: Array
+    variance: Array
+
+
+def log_likelihood(series: Series, process: Process, n_jobs: int = 1) -> tuple[Array, Array]:
+    """Log-likelihood of every series, and the sum of its squared surprises.
+
+    A surprise is what an observation differs from what those before it say, over its std: if the
+    process is right, their squares are 1 on average.
+    """
+    out, surprise = np.zeros(len(series)), np.zeros(len(series))
+    residual, ones = series.values - process.mean[series.which], np.ones(len(series.values))
+
+    def work(chosen: Ints) -> None:
+        _log_likelihoods(
+            chosen, series.starts, series.gaps, residual, ones, *process[1:], out, surprise
+        )
+
+    in_threads(work, series.tasks, n_jobs)
+    return out, surprise
+
+
+def smooth(series: Series, process: Process, n_jobs: int = 1) -> Smoothed:
+    """Filter forwards and smooth backwards (Kalman; Rauch, Tung and Striebel)."""
+    which, starts = series.which, series.starts
+    residual, noise = series.values - process.mean[which], process.noise[which]
+    phi, innovations, gain, filtered, means, variances = np.empty((6, len(which)))
+
+    def work(chosen: Ints) -> None:
+        set_gains(
+            chosen, starts, series.gaps, noise, process.timescale, process.variance, phi,
+            innovations, gain,
+        )  # fmt: skip
+        smooth_paths(
+            chosen, starts, residual, noise, phi, innovations, gain, filtered, means, variances
+        )
+
+    in_threads(work, series.tasks, n_jobs)
+    return Smoothed(filtered, gain * noise, means, variances)
+
+
+def predict(
+    series: Series,
+    process: Process,
+    smoothed: Smoothed,
+    which: Ints,
+    when: Array,
+    *,
+    leave_out: bool = False,
+    n_jobs: int = 1,
+) -> tuple[Array, Array]:
+    """Mean and variance of x, without the noise of an observation, at any times.
+
+    Parameters
+    ----------
+    series, process, smoothed
+        The observations, the process, and what ``smooth`` made of them.
+    which, when
+        Series and time of what is asked for.
+    leave_out
+        Forget the observation of exactly that time.
+    n_jobs
+        Threads; they change no bit.
+    """
+    mean, variance = np.empty((2, len(when)))
+    right = series.place(which, when, n_jobs)
+
+    def work(part: slice) -> None:
+        between(
+            which[part], when[part], right[part], series.starts, series.time, process.timescale,
+            process.variance, *smoothed, mean[part], variance[part],
+        )  # fmt: skip
+
+    in_threads(work, chunks(len(when)), n_jobs)
+    inside = np.flatnonzero(right < series.starts[which + 1])
+    seen = inside[series.time[right[inside]] == when[inside]]
+    at = right[seen]
+    mean[seen], variance[seen] = smoothed.mean[at], smoothed.variance[at]
+    if leave_out:
+        e, noise = series.values[at] - process.mean[which[seen]], process.noise[which[seen]]
+        without = 1.0 / (1.0 / variance[seen] - 1.0 / noise)
+        mean[seen] = without * (mean[seen] / variance[seen] - e / noise)
+        variance[seen] = without
+    return process.mean[which] + mean, variance
 
 
 @njit(inline="always")
@@ -65,8 +176,31 @@ def set_gains(chosen, starts, gaps, noise, timescales, amplitudes, phi, innovati
 
 
 @njit(nogil=True, error_model="numpy", cache=True)
-def log_likelihood(first, last, gaps, residual, noise, timescale, amplitude, factor):
+def path_log_likelihood(first, last, gaps, residual, noise, timescale, amplitude, factor):
     """Log density of the residuals of a series, up to a constant; ``factor`` is on the noise."""
+    total, logs, last_log = _surprise(
+        first, last, gaps, residual, noise, timescale, amplitude, factor
+    )
+    return -0.5 * (total + logs + last_log)
+
+
+@njit(nogil=True, error_model="numpy", cache=True)
+def _log_likelihoods(
+    chosen, starts, gaps, residual, ones, amplitudes, noise, timescales, out, surprise
+):  # fmt: skip
+    for row in chosen:
+        s = _U(row)
+        total, logs, last_log = _surprise(
+            starts[s], starts[s + _ONE], gaps, residual, ones, timescales[s], amplitudes[s],
+            noise[s],
+        )  # fmt: skip
+        logs += last_log + (starts[s + _ONE] - starts[s]) * math.log(2.0 * math.pi)
+        out[s], surprise[s] = -0.5 * (total + logs), total
+
+
+@njit(nogil=True, error_model="numpy", cache=True)
+def _surprise(first, last, gaps, residual, noise, timescale, amplitude, factor):
+    """Return the sum of squared surprises of a series, and logs of their variances in two sums."""
     mean, variance, total, logs, scale = 0.0, 0.0, 0.0, 0.0, 1.0
     gap, f, fresh = -1.0, 0.0, 1.0
     for k in range(first, last):
@@ -86,7 +220,7 @@ def log_likelihood(first, last, gaps, residual, noise, timescale, amplitude, fac
             scale = 1.0
         mean += variance * inverse * e
         variance *= factor * noise[n] * inverse
-    return -0.5 * (total + logs + math.log(scale))
+    return total, logs, math.log(scale)
 
 
 @njit(nogil=True, error_model="numpy", cache=True)
@@ -114,7 +248,9 @@ def draw_paths(chosen, starts, residual, noise, phi, innovations, gain, key, pat
 
 
 @njit(nogil=True, error_model="numpy", cache=True)
-def smooth(chosen, starts, residual, noise, phi, innovations, gain, filtered, means, variances):
+def smooth_paths(
+    chosen, starts, residual, noise, phi, innovations, gain, filtered, means, variances
+):
     """Fill in the mean of x given residuals up to its own, and mean and variance given all."""
     for row in chosen:
         s = _U(row)

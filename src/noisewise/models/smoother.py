@@ -18,7 +18,8 @@ from sklearn.utils.validation import check_is_fitted
 from noisewise import storage
 from noisewise.data.panel import Units
 from noisewise.engine.arrays import Floats
-from noisewise.engine.series import Array, Ints, Process, Series, log_likelihood, predict, smooth
+from noisewise.engine.series import Array, Ints, Series
+from noisewise.engine.state_space import Process, log_likelihood, predict, smooth
 from noisewise.errors import ModelFileError
 from noisewise.models.changing import at_one_moment
 from noisewise.models.sensors import PRIOR, SeriesModel, series_units
@@ -49,7 +50,7 @@ class OUSmoother(SeriesModel):
     True
     """
 
-    process_: Process = learned("Mean, variance, noise and rate of every series.")
+    process_: Process = learned("Mean, variance, noise and timescale of every series.")
     length_: Array = learned(
         "Per type, in the order of its ids: the time after which the correlation is 1/e (in units "
         "of the ids, seconds for dates)."
@@ -133,7 +134,7 @@ def fit_processes(
     it is worth, one for each observation.
     """
     noise = share[types] * units.variance
-    process = Process(units.mean, units.variance - noise, noise, 1.0 / length[types])
+    process = Process(units.mean, units.variance - noise, noise, length[types])
     log, surprise = log_likelihood(series, process, n_jobs)
     scale = (PRIOR + surprise) / (PRIOR + series.counts)
     log += 0.5 * (surprise * (1.0 - 1.0 / scale) - series.counts * np.log(scale))

@@ -1,1 +1,1 @@
-"""Gibbs sampling of a factorization whose noise is learned; one file per conditional."""
+"""Gibbs sampling of factorizations whose noise is learned: a model is a list of steps."""

@@ -183,7 +183,7 @@ class SeriesData(Data):
         >>> codes = np.array([1, 0, 1], dtype=np.int32), np.array([2, 0, 1], dtype=np.int32)
         >>> values = np.array([5, 6, 7], dtype=np.float32)
         >>> table = SeriesData.of(codes, values, (2, 3), np.array([0.0, 1.0, 10.0]))
-        >>> table.series.values.tolist(), table.gaps.tolist()
+        >>> table.series.values.tolist(), table.series.gaps.tolist()
         ([6.0, 7.0, 5.0], [inf, inf, 9.0])
         """
         data, _ = Data.arrange(codes, values, shape)
@@ -194,11 +194,6 @@ class SeriesData(Data):
     def which(self) -> Ints:
         """The series of every observation."""
         return self.series.which
-
-    @cached_property
-    def gaps(self) -> Array:
-        """Time since the observation before in the series; infinite for the first."""
-        return gaps(self.series)
 
     @cached_property
     def blocks(self) -> list[Codes]:
@@ -214,7 +209,7 @@ class SeriesData(Data):
         """
         part = self._block[self.places[-1] - self.firsts[-1]]
         across = np.zeros(len(part) + 1, dtype=bool)
-        across[1:-1] = (part[1:] != part[:-1]) | (self.gaps[1:] == 0.0)
+        across[1:-1] = (part[1:] != part[:-1]) | (self.series.gaps[1:] == 0.0)
         across[self.series.starts] = False
         return np.asarray(across[1:] | across[:-1])
 
@@ -239,13 +234,6 @@ def as_series(places: npt.NDArray[np.int32], values: Floats, stamps: Array, firs
     new = np.append(True, (np.diff(places[:-1], axis=1) != 0).any(axis=0))
     starts = np.append(np.flatnonzero(new), len(values))
     return Series(starts, stamps[places[-1] - first], values.astype(np.float64))
-
-
-def gaps(series: Series) -> Array:
-    """Return the time since the observation before in a series; infinite for the first."""
-    apart = np.diff(series.time, prepend=0.0)
-    apart[series.starts[:-1]] = np.inf
-    return apart
 
 
 @njit(nogil=True, cache=True)

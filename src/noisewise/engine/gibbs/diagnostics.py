@@ -1,4 +1,4 @@
-"""Has a chain been run for long enough? Split R-hat and effective sample size."""
+"""Convergence diagnostics: split R-hat and effective sample size."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A row that comes later: learned from its own observations, all else as in the kept draws.
+"""Fold-in: a row that comes later, learned from its observations, all else as in kept draws.
 
 In every draw the new row has a normal distribution given its observations and their noise. It is
 kept whole, as mean and covariance: a single draw from it would add the luck of that draw to what is

@@ -126,7 +126,7 @@ class Posterior:
     def _open(
         self, draw: int, mode: int, rows: Rows, places: npt.NDArray[np.int32]
     ) -> list[tuple[npt.NDArray[np.bool_], Floats]]:
-        """Which cells have a row of a mode that is not settled in this draw; its covariance."""
+        """Which cells have a row of a mode that was not drawn, and its covariance."""
         cases = [(rows.unknown[places], self.draws["covariances"][draw, mode])]
         if rows.covariance.size:
             cases += [(places == row, own) for row, own in enumerate(rows.covariance)]

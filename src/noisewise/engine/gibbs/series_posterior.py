@@ -15,7 +15,7 @@ import numpy.typing as npt
 
 from noisewise.engine import state_space
 from noisewise.engine.arrays import Floats, Moments
-from noisewise.engine.gibbs.data import SeriesData, as_series, gaps
+from noisewise.engine.gibbs.data import SeriesData, as_series
 from noisewise.engine.gibbs.draw import SeriesDraw, Snapshot
 from noisewise.engine.gibbs.posterior import Posterior, Rows, Sums, snapshot, stacked
 from noisewise.engine.gibbs.spec import Spec
@@ -126,9 +126,17 @@ class SeriesPosterior(Posterior):
 
         def smooth(chosen: Ints) -> None:
             state_space.set_gains(
-                chosen, starts, own.gaps, noise, timescales, amplitudes, phi, innovations, gain
+                chosen,
+                starts,
+                own.series.gaps,
+                noise,
+                timescales,
+                amplitudes,
+                phi,
+                innovations,
+                gain,
             )
-            state_space.smooth(
+            state_space.smooth_paths(
                 chosen, starts, residual, noise, phi, innovations, gain, filtered, means, spreads
             )
 
@@ -183,7 +191,6 @@ class _Own(NamedTuple):
     codes: npt.NDArray[np.int32]
     values: Floats
     series: Series
-    gaps: Array
 
     @classmethod
     def of(cls, posterior: SeriesPosterior, asked: Asked) -> _Own:
@@ -198,7 +205,7 @@ class _Own(NamedTuple):
         when, many = asked.when[own], len(posterior.stamps) + 1
         place = series.which * many + codes[-1]
         right = np.searchsorted(place, which * many + np.searchsorted(posterior.stamps, when))
-        return cls(own, chosen, which, when, right, codes, values, series, gaps(series))
+        return cls(own, chosen, which, when, right, codes, values, series)
 
 
 def series_snapshot(draw: SeriesDraw, spec: Spec, data: SeriesData) -> Snapshot:

@@ -1,4 +1,4 @@
-"""What a row was seen with says something of the row, whatever the values: implicit sets.
+"""Implicit sets: what a row was seen with says something of the row, whatever the values.
 
     row_i ~ N(mu + sum_l x_il Y_l, Lam^-1),   x_il = 1 / sqrt(n_i) for every l that i was seen with
     Y_l   ~ N(0, (strength Lam)^-1)

@@ -1,4 +1,4 @@
-"""How noisy an observation is, given its residual: a low-rank variance, drawn exactly.
+"""Heteroscedastic noise: a low-rank variance of every observation, drawn given its residual.
 
     residual_n ~ N(0, s_n),   s_n = sum_k P_ik Q_jk       (one factor per mode)
 

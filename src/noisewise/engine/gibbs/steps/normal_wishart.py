@@ -1,4 +1,4 @@
-"""What rows have in common: Normal-Wishart draws of their mean and precision.
+"""Normal-Wishart draws of what rows have in common: their mean and precision.
 
     precision ~ Wishart(diag(scales)^-1, freedom),   mean ~ N(0, (2 precision)^-1)
 

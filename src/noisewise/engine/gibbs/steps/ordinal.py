@@ -1,4 +1,4 @@
-"""Ratings as levels: a rating is the interval between cut-points that a hidden value falls into.
+"""Ordinal likelihood: a rating is the interval between cut-points that a hidden value falls into.
 
     level_n = k   iff   c_i,k < z_n <= c_i,k+1,     z_n ~ N(f_n, 1 / w_n)
 

@@ -28,7 +28,7 @@ from noisewise.engine.gibbs.workspace import (
 )
 from noisewise.engine.random import normal_pair, stream, uniform
 from noisewise.engine.series import Array, Ints
-from noisewise.engine.state_space import log_likelihood
+from noisewise.engine.state_space import path_log_likelihood
 
 AMPLITUDE_SHAPE, AMPLITUDE_RATE = 1.0, 0.01  # inverse Gamma prior of amplitudes
 NOISE_SHAPE, NOISE_LEVEL = 2.0, 0.01  # inverse Gamma prior of a series' noise, and its mean
@@ -82,7 +82,7 @@ class Process(SeriesStep):
 
         def move(chosen: Any) -> None:
             draw_timescales(
-                chosen, series.starts, self.data.gaps, residual, work.noise, *self.timescales,
+                chosen, series.starts, series.gaps, residual, work.noise, *self.timescales,
                 AMPLITUDE_RATE, NOISE_LEVEL, self.spec.noise_rank == 0, process_key,
                 draw.timescales, draw.amplitudes, draw.variances,
             )  # fmt: skip
@@ -101,7 +101,7 @@ class Paths(SeriesStep):
 
         def draw_them(chosen: Any) -> None:
             state_space.set_gains(
-                chosen, starts, data.gaps, work.noise, draw.timescales, draw.amplitudes,
+                chosen, starts, data.series.gaps, work.noise, draw.timescales, draw.amplitudes,
                 work.phi, work.innovations, work.gain,
             )  # fmt: skip
             state_space.draw_paths(
@@ -153,7 +153,9 @@ def draw_timescales(
         first, last = starts[s], starts[s + _ONE]
         state = stream(key, s)
         timescale, amplitude, factor = timescales[s], amplitudes[s], 1.0
-        score = log_likelihood(first, last, gaps, residual, noise, timescale, amplitude, factor)
+        score = path_log_likelihood(
+            first, last, gaps, residual, noise, timescale, amplitude, factor
+        )
         score += _log_prior(amplitude, variances[s], amplitude_rate, level, own_noise)
         for _ in range(TRIES):
             state, direction = uniform(state)
@@ -167,7 +169,7 @@ def draw_timescales(
             new_factor = factor * by if way == 3 else factor
             if not shortest <= new_timescale <= longest:
                 continue
-            new_score = log_likelihood(
+            new_score = path_log_likelihood(
                 first, last, gaps, residual, noise, new_timescale, new_amplitude, new_factor
             )
             new_score += _log_prior(

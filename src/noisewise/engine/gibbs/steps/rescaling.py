@@ -1,4 +1,4 @@
-"""Two directions in which levels, their means and their noise drag each other along.
+"""Rescaling: two directions in which levels, their means and their noise drag each other along.
 
 Multiply all means and cut-points by a scale: the likelihood of levels changes as if all precisions
 were multiplied by its square (``move_signal``). Multiply the noise too: then it does not change at

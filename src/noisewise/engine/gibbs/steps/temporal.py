@@ -1,10 +1,10 @@
-"""Moods and fashions: a path over a row's observations in the order of time, AR(1).
+"""Temporal effects (moods, fashions): AR(1) over a row's observations in the order of time.
 
     x_t = phi x_(t-1) + N(0, v (1 - phi^2)),   stationary variance v,   one step per observation
 
-observed through residuals with their own precision. The path is drawn by a Kalman filter forwards
-and a sampler backwards; phi and v are judged with the path integrated out, as a million steps of a
-given path would pin them.
+observed through residuals with their own precision. An effect is drawn by a Kalman filter forwards
+and a sampler backwards; phi and v are judged with the effect integrated out, as a million steps of
+a given effect would pin them.
 """
 
 from __future__ import annotations
