@@ -121,27 +121,9 @@ def fill_file(
 ) -> dict[str, Any]:
     """Fill the gaps of a file and write it in the same layout, with the std beside.
 
-    Parameters
-    ----------
-    path, out : path
-        The file with gaps, and the one to write.
-    method, settings, duplicates
-        As for ``DeviationImputer``.
-    page : path, optional
-        Where to write a page of all series.
-    most : int
-        Series to draw on it.
-    seed : int
-        The same one gives the same bits.
-    say : callable
-        Called with a line of text when a step begins.
-    **layout
-        Columns, as for ``read_gapped``.
-
-    Returns
-    -------
-    dict
-        JSON-ready: files, method, what was chosen, and counts of readings and gaps.
+    Columns are given as for ``read_gapped``; method, settings and duplicates as for
+    ``DeviationImputer``. A page draws the ``most`` noisiest series. ``say`` is called with a line
+    of text when a step begins. Returns a report that is ready for JSON.
     """
     path, out = Path(path), Path(out)
     _check(path, out, page, most)
@@ -174,14 +156,11 @@ def fill_file(
         say(f"Drawing {page}")
         entries = _entries(cells, as_cells(filled).values, as_cells(std).values, duplicates, seed)
         html = series_page(
-            f"{path.name}, filled",
-            entries,
-            lead=_lead(report, len(entries)),
-            method=_method(imputer),
-            most=most,
+            f"{path.name}, filled", entries, lead=_lead(report, len(entries)),
+            method=_method(imputer), most=most,
             progress=partial(progress, desc="draw", unit="series"),
             foot=f"Made by noisewise from {path.name} with seed {seed}.",
-        )
+        )  # fmt: skip
         write_bytes(page, html.encode())
         report["page"] = str(page)
     return report | {"seconds": clock.perf_counter() - started}
@@ -190,22 +169,9 @@ def fill_file(
 def read_readings(
     path: str | Path, duplicates: Duplicates = "error", **layout: Any
 ) -> tuple[Observations, int | None]:
-    """Read what a file with gaps has, the way ``fill_file`` does.
+    """Read what a file with gaps has, as ``fill_file`` does, with time as the last mode.
 
-    Parameters
-    ----------
-    path : path
-        The file.
-    duplicates : {"error", "last", "mean"}
-        What to do about a cell that is given more than once.
-    **layout
-        Columns, as for ``read_gapped``.
-
-    Returns
-    -------
-    observations, group
-        The readings, with time as the last mode; and which mode is the type of sensor, None if all
-        are of one type.
+    The second part is the mode that is the sensor, None if all measure the same.
     """
     gapped = read_gapped(path, **layout)
     check_sensors(path, gapped.names)

@@ -40,7 +40,7 @@ from noisewise.noise import (
     noisy_places,
     noisy_series,
 )
-from noisewise.report import figures
+from noisewise.report import canvas, figures
 from noisewise.report.series import noise_parts
 
 
@@ -61,10 +61,10 @@ class Ranking:
         """The mode, by number if it is one."""
         return int(self.mode) if self.mode.isdigit() else self.mode
 
-    def draw(self, drawing: figures.Drawing) -> None:
+    def draw(self, drawing: canvas.Drawing) -> None:
         """Write a picture."""
         if self.plot is not None:
-            storage.write_bytes(self.plot, figures.render(drawing, self.plot.suffix[1:]))
+            storage.write_bytes(self.plot, canvas.render(drawing, self.plot.suffix[1:]))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -135,13 +135,12 @@ def noise(
     """
     named = readings.dataset is not None or readings.format is not None
     if data is None and (named or _is_data(source)):
-        seen, group = readings.read(source)
+        seen, sensor = readings.read(source)
         say(f"Judging {seen!r}")
-        judge = noise_model(seen, group=group, random_state=seed)
+        judge = noise_model(seen, group=sensor, random_state=seed)
         if save is not None:
             judge.save(save)
-        _tell_sensors(judge, ranking, report)
-        return
+        return _tell_sensors(judge, ranking, report)
     refuse("is for readings of sensors, not for a model", dataset=readings.dataset, save=save,
            **readings.layout)  # fmt: skip
     model: Any = load(source)
@@ -149,8 +148,7 @@ def noise(
         model = model.model_
     if isinstance(model, TemporalFactorizer):
         refuse("is for ratings", data=data)
-        _tell_sensors(model, ranking, report)
-        return
+        return _tell_sensors(model, ranking, report)
     if not isinstance(model, Rowwise):
         raise SettingError(
             f"{source} holds a {type(model).__name__}, which does not tell who is noisy."
@@ -163,7 +161,7 @@ def noise(
         if ranking.plot is not None:
             ranking.draw(figures.noisy_ids(table))
     plain = _plain(table)
-    tell(aligned(plain), records(plain), report)
+    return tell(aligned(plain), records(plain), report)
 
 
 def _is_data(path: Path) -> bool:

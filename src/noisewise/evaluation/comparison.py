@@ -73,18 +73,8 @@ def summarise(values: ArrayLike, test_ratio: float = 0.0) -> Summary:
     """Mean of one metric over splits, with the 95 % interval of Student's t.
 
     The interval of one value is nan. A metric that is nan on one split is nan over all.
-
-    Random splits of the same data share most of their training parts, so that what is measured on
-    them scatters less than on new data. Nadeau and Bengio (2003) therefore take the variance of a
-    mean over n splits to be ``1 / n + test_ratio`` times that of one split, in place of ``1 / n``.
-
-    Parameters
-    ----------
-    values : sequence of float
-        One per split.
-    test_ratio : float
-        Size of a test part over that of its training part; 0 for values that are independent, such
-        as those of data drawn anew.
+    ``test_ratio`` is the size of a test part over that of its training part; 0 for values that are
+    independent, such as those of data drawn anew.
     """
     values = metrics.one_column("values", values)
     mean, n = float(values.mean()), len(values)
@@ -173,15 +163,7 @@ def compare(a: Result, b: Result, metric: str | None = None) -> Comparison:
 
 
 def compared(a: Sequence[float], b: Sequence[float], test_ratio: float) -> Comparison:
-    """Test whether two models differ by their errors on the same splits, as ``compare`` does.
-
-    Parameters
-    ----------
-    a, b : sequence of float
-        Errors, one per split.
-    test_ratio : float
-        Size of a test part over that of its training part.
-    """
+    """Test whether two models differ by their errors on the same splits, as ``compare`` does."""
     first, second = np.array(a, dtype=np.float64), np.array(b, dtype=np.float64)
     return Comparison(_unpaired(first, second), paired_test(a, b, test_ratio))
 

@@ -21,8 +21,7 @@ from noisewise.data.synthetic import SyntheticRatings, make_ratings
 from noisewise.models.bayesian import BayesianFactorizer
 from noisewise.models.deviation import DeviationFactorizer
 from noisewise.noise import noisy_ids
-from noisewise.report import figures
-from noisewise.report.canvas import require_matplotlib
+from noisewise.report import canvas, figures
 from noisewise.report.page import Picture, Section, Table, page
 from noisewise.splits import random_split
 from noisewise.storage import write_bytes
@@ -88,59 +87,29 @@ Floats = NDArray[np.floating]
 
 @dataclass(frozen=True)
 class Row:
-    """How one model did on test cells.
-
-    Attributes
-    ----------
-    model : str
-        Its name.
-    rmse, nll : float
-        Error of the mean, and negative log-likelihood.
-    coverage, width : float
-        Share of ratings in their 90 % interval, and its mean width in stars.
-    noise_correlation : float or None
-        Correlation of the learned noise std with the true one; None if all cells have the same.
-    std_correlation : float or None
-        The same for the predicted std, which holds the epistemic part beside the noise.
-    epochs : int or None
-        Epochs of the model that was kept.
-    seconds : float or None
-        Time to fit it.
-    """
+    """How one model did on test cells."""
 
     model: str
     rmse: float
     nll: float
-    coverage: float
-    width: float
-    noise_correlation: float | None
-    std_correlation: float | None
-    epochs: int | None = None
-    seconds: float | None = None
+    coverage: float  # share of ratings in their 90 % interval
+    width: float  # its mean width, in stars
+    noise_correlation: float | None  # learned with true noise std; None if all cells have the same
+    std_correlation: float | None  # the same of the whole std, which is also epistemic
+    epochs: int | None = None  # of the model that was kept
+    seconds: float | None = None  # to fit it
 
 
 @dataclass(frozen=True, eq=False)
 class Judged:
-    """What was predicted for test cells, and how good it was.
-
-    Attributes
-    ----------
-    row : Row
-        Scores.
-    truth, true_std : ndarray
-        The ratings, and what the std should be.
-    mean, std, noise_std : ndarray
-        What was predicted: mean, std, and the part of it that is noise.
-    low, high : ndarray
-        A 90 % interval.
-    """
+    """What was predicted for test cells, with a 90 % interval, and how good it was."""
 
     row: Row
     truth: Floats
     true_std: Floats
     mean: Floats
     std: Floats
-    noise_std: Floats
+    noise_std: Floats  # the part of the std that is noise
     low: Floats
     high: Floats
 
@@ -164,23 +133,13 @@ def judge_truth(name: str, ratings: SyntheticRatings) -> Judged:
 
 @dataclass(frozen=True)
 class DemoResult:
-    """What the demo found, and where it wrote it.
+    """What the demo found, and where it wrote it."""
 
-    Attributes
-    ----------
-    rows : tuple of Row
-        The models; and the truth, what could be had at best.
-    report : dict
-        Seed, sizes, settings and rows.
-    page, picture, record : Path
-        The page, its figures as one picture, and the report as JSON.
-    """
-
-    rows: tuple[Row, ...]
-    report: dict[str, Any]
+    rows: tuple[Row, ...]  # the models; and the truth, what could be had at best
+    report: dict[str, Any]  # seed, sizes, settings and rows
     page: Path
-    picture: Path
-    record: Path
+    picture: Path  # the figures of the page in one
+    record: Path  # the report as JSON
 
     @property
     def text(self) -> str:
@@ -198,22 +157,10 @@ def run_demo(
 ) -> DemoResult:
     """Make ratings, fit all models, and write a page, a picture and a record of it.
 
-    Parameters
-    ----------
-    seed : int
-        Of ratings, split and models.
-    directory : path
-        Where to write ``noisewise-demo.html``, ``noisewise-demo.png`` and ``result.json``.
-    n_users, n_items : int
-        Size of the table of ratings.
-    progress : callable, optional
-        Called with a line of text when a step begins.
-
-    Returns
-    -------
-    DemoResult
+    The seed is that of ratings, split and models. ``progress`` is called with a line of text when a
+    step begins.
     """
-    require_matplotlib()  # before the work, not after it
+    canvas.require_matplotlib()  # before the work, not after it
     say = progress or (lambda line: None)
     ratings = make_ratings(n_users, n_items, seed=seed)
     parts = random_split(len(ratings.observations), TEST, np.random.default_rng(seed))
@@ -243,8 +190,8 @@ def run_demo(
     rows = tuple(one.row for one in judged.values())
     result = DemoResult(rows, report, *(folder / name for name in FILES))
     write_bytes(result.page, _page(ratings, rows, drawings, found, seed).encode())
-    together = figures.side_by_side(TITLE, list(drawings.values()))
-    write_bytes(result.picture, figures.render(together, "png"))
+    together = canvas.side_by_side(TITLE, list(drawings.values()))
+    write_bytes(result.picture, canvas.render(together, "png"))
     write_bytes(result.record, (json.dumps(report, indent=2, allow_nan=False) + "\n").encode())
     return result
 
@@ -314,7 +261,7 @@ def _drawings(
     judged: dict[str, Judged],
     noisiest: dict[str, NDArray[Any]],
     true_noise: NDArray[np.float64],
-) -> dict[str, figures.Drawing]:
+) -> dict[str, canvas.Drawing]:
     dmf = judged[DMF]
     forecasts = {
         name: figures.Forecast(judged[name].truth, judged[name].mean, judged[name].std)
@@ -336,7 +283,7 @@ def _drawings(
 def _page(
     ratings: SyntheticRatings,
     rows: Sequence[Row],
-    drawings: dict[str, figures.Drawing],
+    drawings: dict[str, canvas.Drawing],
     found: int,
     seed: int,
 ) -> str:

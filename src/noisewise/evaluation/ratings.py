@@ -87,17 +87,7 @@ def evaluate(
 
 
 def rating_task(observations: Observations, *, protocol: str = "random", seed: int = 0) -> Task:
-    """Judge models of ratings on the validation part of a split.
-
-    Parameters
-    ----------
-    observations : Observations
-        All ratings; the protocol "time" needs them with their time.
-    protocol : {"random", "paper", "time", "user"}
-        As for ``evaluate``.
-    seed : int
-        Which split.
-    """
+    """Judge models of ratings on the validation part of a split, as ``evaluate`` makes it."""
     split = split_of(observations, seed, protocol)
     held_out = observations.take(split.validation)
     under = settings_under(protocol, observations)

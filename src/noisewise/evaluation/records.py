@@ -42,17 +42,14 @@ def measure(
 
     Parameters
     ----------
-    build : callable
-        Makes a new model from the seed of a split.
-    score : callable
-        Fits a model to a split, given its seed, and returns its scores. What stands under "rounds"
-        is no score, but a list for each of several names.
+    build, score : callable
+        The first makes a new model from the seed of a split, the second fits it to the split and
+        returns its scores. What stands under "rounds" is no score, but a list for each of several
+        names.
     seeds : iterable of int
         Which splits.
-    name : str or None
-        What the result calls the model; its class if None.
-    about : dict
-        Protocol and data, as the result has them.
+    name, about
+        What the result calls the model, its class if None; protocol and data, as it has them.
     earlier : dict, optional
         A result of the same model, settings, protocol and data: its splits are kept, and only those
         that it lacks are run.
@@ -132,19 +129,10 @@ def as_json(result: Result) -> str:
 
 
 class Record:
-    """Results of one model on the same data, in a file if there is one.
+    """Results of one model on the same data, one per protocol, in a file if there is one.
 
-    Parameters
-    ----------
-    about : dict
-        What all results have in common, such as their model and data.
-    path : path or None
-        The file; results that it already holds are read, and kept. None keeps them in memory.
-
-    Attributes
-    ----------
-    results : list of dict
-        What was measured so far, one result per protocol.
+    ``about`` is what all have in common, such as model and data. What the file already holds is
+    read, and kept.
     """
 
     def __init__(self, about: dict[str, Any], path: str | Path | None = None) -> None:
@@ -193,27 +181,25 @@ def read_results(path: str | Path) -> list[Result]:
                 f"{', '.join(sorted(_WHOLE))}."
             )
         rows = result["splits"]
-        if not isinstance(rows, list) or not all(map(_is_split, rows)):
-            raise DataError(f"{path} is damaged: its splits must each have a seed, and numbers.")
-        if not (isinstance(result["model"], str) and _is_protocol(result["protocol"])):
-            raise DataError(f"{path} is damaged: it does not name its model and its protocol.")
-        if not isinstance(result["settings"], dict) or not isinstance(result["data"], dict):
-            raise DataError(f"{path} is damaged: its settings and its data must have names.")
-        if not isinstance(result.get("mean", {}), dict):
-            raise DataError(f"{path} is damaged: the means of its scores must have names.")
+        sound = isinstance(rows, list) and all(map(_is_split, rows))
+        check_sound(path, sound, "its splits must each have a seed, and numbers")
+        named = isinstance(result["model"], str) and _is_protocol(result["protocol"])
+        check_sound(path, named, "it does not name its model and its protocol")
+        named = isinstance(result["settings"], dict) and isinstance(result["data"], dict)
+        check_sound(path, named, "its settings and its data must have names")
+        named = isinstance(result.get("mean", {}), dict)
+        check_sound(path, named, "the means of its scores must have names")
     return results
 
 
-def read_json(path: str | Path, what: str) -> Any:
-    """Read a JSON file; one that is none is a ``DataError``.
+def check_sound(path: str | Path, sound: bool, words: str) -> None:
+    """Raise that a file is damaged, and in which way, unless it is sound."""
+    if not sound:
+        raise DataError(f"{path} is damaged: {words}.")
 
-    Parameters
-    ----------
-    path : path
-        The file.
-    what : str
-        What it must hold, for the error.
-    """
+
+def read_json(path: str | Path, what: str) -> Any:
+    """Read a JSON file; one that is none is a ``DataError``, which says what it must hold."""
     try:
         return json.loads(Path(path).read_text(encoding="utf-8"))
     except (ValueError, RecursionError) as error:  # brackets may be too deep to read

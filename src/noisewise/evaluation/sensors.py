@@ -112,18 +112,8 @@ def sensor_task(
 ) -> Task:
     """Judge models of sensors on held-out cells, or on stretches of time of single series.
 
-    Parameters
-    ----------
-    data : Panel
-        All readings, and where they were taken.
-    protocol : {"cells", "blocks"}
-        As for ``evaluate``.
-    share : float, optional
-        As there. By default nine tenths of the readings are not test, for "blocks" eight.
-    outage : float, optional
-        For "blocks": how many seconds a stretch lasts.
-    seed : int
-        Which split.
+    All is as for ``evaluate``. By default nine tenths of the readings are not test, for "blocks"
+    eight.
     """
     seen = data.observations
     if share is None:

@@ -134,13 +134,6 @@ def same_settings(one: Any, other: Any) -> bool:
 def space_of(kind: registry.Kind, model: str) -> Space:
     """Return the ranges of a model, as the ``ranges.toml`` of its package has them.
 
-    Parameters
-    ----------
-    kind : {"ratings", "sensors"}
-        What the model is for; "bayes" names two.
-    model : str
-        Its name on the command line.
-
     Examples
     --------
     >>> space_of("sensors", "fast")["sweeps"]
@@ -208,15 +201,6 @@ def suggest(space: Space, seed: int, done: Sequence[Done]) -> Settings:
     The sampler is made anew for every trial, from a seed and the number of the trial, and told of
     all trials before. So what it suggests depends on these alone, and a search that was killed goes
     on as if it had not been.
-
-    Parameters
-    ----------
-    space : dict of ranges
-        Where to look.
-    seed : int
-        The same seed and trials give the same suggestion.
-    done : sequence of (settings, error)
-        All trials so far.
     """
     try:
         import optuna
@@ -229,42 +213,34 @@ def suggest(space: Space, seed: int, done: Sequence[Done]) -> Settings:
     for settings, error in done:
         study.add_trial(
             optuna.trial.create_trial(
-                params={name: _told(one, settings[name]) for name, one in space.items()},
+                params={
+                    name: one.choices.index(settings[name])
+                    if isinstance(one, Choices)
+                    else settings[name]
+                    for name, one in space.items()
+                },
                 distributions=distributions,
                 value=error if math.isfinite(error) else math.inf,
             )
         )
     asked = study.ask(distributions).params
-    return {name: _meant(one, asked[name]) for name, one in space.items()}
+    return {
+        name: one.choices[asked[name]] if isinstance(one, Choices) else asked[name]
+        for name, one in space.items()
+    }
 
 
 @dataclass(frozen=True, eq=False)
 class Task:
-    """What settings are judged on.
+    """What settings are judged on."""
 
-    Attributes
-    ----------
-    kind : {"ratings", "sensors"}
-        Which models it is for.
-    train, validation : Observations
-        What a trial trains on, and what judges it.
-    about : dict
-        Data and split, as a file of tuning has them.
-    metrics : tuple of str
-        What a trial reports and can be ranked by, the usual one first; lower is better.
-    build : callable
-        Makes a model from its name, settings, a seed and a number of threads.
-    score : callable
-        Errors of a fitted model on the validation part.
-    """
-
-    kind: registry.Kind
+    kind: registry.Kind  # of models that it is for
     train: Observations
     validation: Observations
-    about: dict[str, Any]
-    metrics: tuple[str, ...]
-    build: Callable[[str, Settings, int, int], Factorizer]
-    score: Callable[[Factorizer], dict[str, float]]
+    about: dict[str, Any]  # data and split, as a file of tuning has them
+    metrics: tuple[str, ...]  # what trials can be ranked by, the usual one first; lower is better
+    build: Callable[[str, Settings, int, int], Factorizer]  # from name, settings, seed and threads
+    score: Callable[[Factorizer], dict[str, float]]  # errors on the validation part
 
 
 def about_task(
@@ -281,13 +257,8 @@ def about_task(
 def run_trial(task: Task, model: str, settings: Settings, seed: int, n_jobs: int = -1) -> Trial:
     """Train with settings, and report what validation says.
 
-    What is trained in epochs stops on the validation part; all else is not shown it.
-
-    Returns
-    -------
-    dict
-        The settings, every metric of the task, epochs if there are any, and seconds. Where training
-        diverged, there is a sentence under "diverged" in place of the metrics.
+    What is trained in epochs stops on the validation part; all else is not shown it. Where training
+    diverged, there is a sentence under "diverged" in place of the metrics.
     """
     fitted: Any = task.build(model, settings, seed, n_jobs)
     started = time.perf_counter()
@@ -324,11 +295,3 @@ def _distribution(optuna: Any, one: Range) -> Any:
     if one.int:
         return kinds.IntDistribution(int(one.low), int(one.high), log=one.log)
     return kinds.FloatDistribution(one.low, one.high, log=one.log)
-
-
-def _told(one: Range, value: Any) -> Any:
-    return one.choices.index(value) if isinstance(one, Choices) else value
-
-
-def _meant(one: Range, value: Any) -> Any:
-    return one.choices[value] if isinstance(one, Choices) else value

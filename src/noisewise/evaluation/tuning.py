@@ -17,7 +17,14 @@ from typing import Any
 
 from noisewise.errors import DataError, SettingError, listed, shortened
 from noisewise.evaluation.comparison import Result
-from noisewise.evaluation.records import as_json, is_number, is_score, read_json, where_and_when
+from noisewise.evaluation.records import (
+    as_json,
+    check_sound,
+    is_number,
+    is_score,
+    read_json,
+    where_and_when,
+)
 from noisewise.evaluation.trials import (
     Range,
     Settings,
@@ -92,19 +99,9 @@ class Search:
 
 
 class Tuned:
-    """All trials so far, in a file if there is one.
+    """All trials so far by model, in a file if there is one; what it already holds is kept.
 
-    Parameters
-    ----------
-    head : dict
-        What all trials have in common: task, method, seed, metric.
-    path : path or None
-        The file; trials that it already holds are read, and kept. None keeps them in memory.
-
-    Attributes
-    ----------
-    trials : dict of lists
-        What was tried, by model.
+    ``head`` is what all trials have in common: task, method, seed, metric.
     """
 
     def __init__(self, head: dict[str, Any], path: str | Path | None = None) -> None:
@@ -178,20 +175,9 @@ def error(trial: Trial, metric: str) -> float:
 def best_settings(
     path: str | Path, model: str | None = None, kind: str | None = None
 ) -> tuple[str, Settings]:
-    """Read the best settings from a file of tuning.
+    """Read model and settings from a file of tuning: the best of all, or of the model named.
 
-    Parameters
-    ----------
-    path : path
-        What ``noisewise tune`` wrote.
-    model : str, optional
-        Of which model; of the best one by default.
-    kind : {"ratings", "sensors"}, optional
-        What they must be for.
-
-    Returns
-    -------
-    model, settings
+    ``kind`` is what they must be for, "ratings" or "sensors".
     """
     content = read_tuned(path)
     if kind not in (None, content["task"]["kind"]):
@@ -223,22 +209,18 @@ def read_tuned(path: str | Path) -> Result:
     if content["tuning"] != FORMAT:
         found = shortened(content["tuning"])
         raise DataError(f"{path} has format {found}; this version reads {FORMAT}.")
-    if not isinstance(content["models"], dict) or not isinstance(content["task"], dict):
-        raise DataError(f"{path} is damaged: its task and its models must have names.")
-    metric = content["metric"]
-    if not isinstance(metric, str) or not isinstance(content["task"].get("kind"), str):
-        raise DataError(f"{path} is damaged: it does not name its metric and what it is for.")
-    for model, entry in content["models"].items():
-        if not isinstance(entry, dict) or not entry.keys() >= _OF_MODEL:
-            raise DataError(
-                f"{path} is damaged: {shortened(model)} needs {', '.join(sorted(_OF_MODEL))}."
-            )
+    models, task, metric = (content[key] for key in ("models", "task", "metric"))
+    named = isinstance(models, dict) and isinstance(task, dict)
+    check_sound(path, named, "its task and its models must have names")
+    told = isinstance(metric, str) and isinstance(task.get("kind"), str)
+    check_sound(path, told, "it does not name its metric and what it is for")
+    for model, entry in models.items():
+        whole = isinstance(entry, dict) and entry.keys() >= _OF_MODEL
+        check_sound(path, whole, f"{shortened(model)} needs {', '.join(sorted(_OF_MODEL))}")
         trials = entry["trials"]
-        if not isinstance(trials, list) or not all(_is_trial(trial, metric) for trial in trials):
-            raise DataError(
-                f"{path} is damaged: trials of {shortened(model)} need settings, seconds and a "
-                "number for their error."
-            )
+        sound = isinstance(trials, list) and all(_is_trial(trial, metric) for trial in trials)
+        words = "need settings, seconds and a number for their error"
+        check_sound(path, sound, f"trials of {shortened(model)} {words}")
         for trial in trials:
             trial["settings"] = {k: as_tuples(v) for k, v in trial["settings"].items()}
     return content
@@ -261,12 +243,9 @@ def tune(
 
     Parameters
     ----------
-    task : Task
-        What settings are judged on.
-    models : sequence of str
-        Which models, by their names on the command line. One without ranges gets a single trial.
-    budget : Budget
-        What each model gets, trials of earlier runs included.
+    task, models, budget
+        What settings are judged on; of which models, by their names on the command line; and what
+        each gets, trials of earlier runs included. One without ranges gets a single trial.
     method : {"random", "bayes"}
         Settings drawn at random, or by what earlier trials say (optuna).
     metric : str, optional
@@ -278,16 +257,13 @@ def tune(
         as "dmf.rank".
     ranges : dict of ranges, optional
         Ranges beside or in place of those in ``ranges.toml``, named in the same way.
-    path : path, optional
-        The file; trials that it holds are not run again.
-    n_jobs : int
-        Threads of every model; -1 uses all cores.
+    path, n_jobs
+        The file, whose trials are not run again; and threads of every model.
 
     Returns
     -------
     dict
-        JSON-ready, as the file has it: task, method, seed, metric, the best model with its
-        settings, and for every model its ranges, its best trial and all its trials.
+        JSON-ready, as the file has it.
     """
     metric = metric or task.metrics[0]
     for name, value, known in (("method", method, METHODS), ("metric", metric, task.metrics)):

@@ -62,21 +62,11 @@ STYLE: dict[Any, Any] = {
 
 @dataclass(frozen=True)
 class Drawing:
-    """How to draw a figure, and what is to be seen in it.
+    """How to draw a figure, and what is to be seen in it."""
 
-    Attributes
-    ----------
-    draw : callable
-        Draws on a matplotlib Figure or SubFigure.
-    alt : str
-        What the figure shows, for those who do not see it.
-    height, width : float
-        Size in inches.
-    """
-
-    draw: Callable[[FigureBase], None]
-    alt: str
-    height: float
+    draw: Callable[[FigureBase], None]  # on a matplotlib Figure or SubFigure
+    alt: str  # what the figure shows, for those who do not see it
+    height: float  # in inches
     width: float = WIDTH
 
     def figure(self, background: str = "white") -> Figure:
@@ -111,15 +101,7 @@ def check_kind(kind: str) -> None:
 
 
 def render(drawing: Drawing, kind: str) -> bytes:
-    """Return the content of a file: a PNG on white, or an SVG without a background.
-
-    Parameters
-    ----------
-    drawing : Drawing
-        What to draw.
-    kind : {"png", "svg"}
-        The format.
-    """
+    """Return the content of a file: a "png" on white, or an "svg" without a background."""
     check_kind(kind)
     figure = drawing.figure(background="white" if kind == "png" else "none")
     unsigned = {"Software": None} if kind == "png" else {"Date": None}  # the same bits every time
@@ -132,21 +114,7 @@ def render(drawing: Drawing, kind: str) -> bytes:
 
 
 def side_by_side(title: str, drawings: Sequence[Drawing], columns: int = 3) -> Drawing:
-    """Put drawings together in one, row by row.
-
-    Parameters
-    ----------
-    title : str
-        Stands above all.
-    drawings : sequence of Drawing
-        The parts.
-    columns : int
-        Parts in a row.
-
-    Returns
-    -------
-    Drawing
-    """
+    """Put drawings together in one below a title, row by row."""
     rows = [drawings[start : start + columns] for start in range(0, len(drawings), columns)]
     heights = [max(drawing.height for drawing in row) for row in rows]
 

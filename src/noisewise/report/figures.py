@@ -14,23 +14,10 @@ from numpy.typing import ArrayLike, NDArray
 from noisewise.errors import DataError
 from noisewise.metrics import calibration_curve, miscalibration_area
 from noisewise.metrics import coverage as covered
-from noisewise.report.canvas import BLUE, INK, LOOKS, ORANGE, Drawing, render, short, side_by_side
+from noisewise.report.canvas import BLUE, INK, LOOKS, ORANGE, Drawing, short
 
 if TYPE_CHECKING:
     from matplotlib.figure import FigureBase
-
-__all__ = [
-    "Drawing",
-    "Forecast",
-    "calibration",
-    "coverage_by_noise",
-    "interval_fan",
-    "learning_curves",
-    "noise_recovery",
-    "noisy_ids",
-    "render",
-    "side_by_side",
-]
 
 LONGEST_ID = 18  # characters of an id on an axis
 
@@ -46,11 +33,8 @@ class Forecast(NamedTuple):
 def learning_curves(curves: Mapping[str, Mapping[str, Sequence[Any]]]) -> Drawing:
     """Draw error and NLL by epoch; dots mark the lowest points of held-out data.
 
-    Parameters
-    ----------
-    curves : dict
-        For each name of a model its ``learning_curve_``. Where a model had no held-out data, all
-        curves are those of training.
+    Curves are the ``learning_curve_`` of each model. Where a model had no held-out data, all are
+    those of training.
     """
     looks = _looks(curves)
     held_out = all(curve["validation_rmse"][0] is not None for curve in curves.values())
@@ -81,13 +65,7 @@ def learning_curves(curves: Mapping[str, Mapping[str, Sequence[Any]]]) -> Drawin
 
 
 def noise_recovery(true_std: ArrayLike, learned_std: ArrayLike) -> Drawing:
-    """Draw learned against true noise of cells, with the diagonal where both agree.
-
-    Parameters
-    ----------
-    true_std, learned_std : arrays
-        One std per cell.
-    """
+    """Draw learned against true noise of cells, with the diagonal where both agree."""
     true, learned = _same_length(true_std=true_std, learned_std=learned_std)
     spread = np.ptp(true) > 0 and np.ptp(learned) > 0
     words = f"correlation {np.corrcoef(true, learned)[0, 1]:.3f}" if spread else "one std for all"
@@ -117,13 +95,7 @@ def noise_recovery(true_std: ArrayLike, learned_std: ArrayLike) -> Drawing:
 
 
 def calibration(forecasts: Mapping[str, Forecast]) -> Drawing:
-    """Draw how often the truth fell below each predicted quantile; an honest std is the diagonal.
-
-    Parameters
-    ----------
-    forecasts : dict of Forecast
-        For each name of a model the truth, and the mean and std that it predicted.
-    """
+    """Draw how often the truth fell below each predicted quantile: the diagonal, if honest."""
     looks = _looks(forecasts)
     levels = np.linspace(0.0, 1.0, 101)
     curves = {name: calibration_curve(*columns, levels) for name, columns in forecasts.items()}
@@ -157,18 +129,8 @@ def coverage_by_noise(
 ) -> Drawing:
     """Draw how often intervals hold the truth where there is little noise, and where there is much.
 
-    Parameters
-    ----------
-    truth : array
-        What happened.
-    noise : array
-        Std by which to sort the cells into groups of one size.
-    intervals : dict
-        For each name of a model the low and the high ends of its intervals.
-    coverage : float
-        The share that intervals should hold.
-    groups : int
-        How many groups.
+    Cells are sorted by their noise into groups of one size. Intervals are low and high ends for
+    each name of a model, and ``coverage`` the share that they should hold.
     """
     looks = _looks(intervals)
     truth, noise = _same_length(truth=truth, noise=noise)
@@ -209,14 +171,8 @@ def noisy_ids(
 ) -> Drawing:
     """Draw the noise of ids as bars, the noisiest on top, with how often each was observed.
 
-    Parameters
-    ----------
-    table : dict of arrays
-        As from ``noisewise.noisy_ids``: id, noise_std and observations.
-    true_std : array, optional
-        The true noise of these ids, drawn as marks.
-    unit : str
-        What observations are called.
+    The table is as from ``noisewise.noisy_ids``; the true noise of its ids is drawn as marks, and
+    ``unit`` is what observations are called.
     """
     labels = [_label(label) for label in table["id"]]
     if not labels:
@@ -248,15 +204,7 @@ def noisy_ids(
 def interval_fan(
     truth: ArrayLike, mean: ArrayLike, low: ArrayLike, high: ArrayLike, *, n: int = 160
 ) -> Drawing:
-    """Draw intervals around their predictions, from the narrowest to the widest.
-
-    Parameters
-    ----------
-    truth, mean, low, high : arrays
-        What happened, the prediction, and the ends of its interval.
-    n : int
-        How many cells to draw, picked evenly.
-    """
+    """Draw intervals around predictions, from the narrowest to the widest, `n` picked evenly."""
     truth, mean, low, high = _same_length(truth=truth, mean=mean, low=low, high=high)
     by_width = np.argsort(high - low, kind="stable")
     chosen = by_width[np.linspace(0, len(by_width) - 1, min(n, len(by_width))).astype(int)]

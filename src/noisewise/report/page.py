@@ -64,43 +64,21 @@ HEAD = """<!DOCTYPE html>
 
 @dataclass(frozen=True)
 class Picture:
-    """A figure of the page.
+    """A figure of the page, with a caption below it."""
 
-    Attributes
-    ----------
-    svg : str
-        An ``<svg>`` element, as ``Drawing.svg`` gives it. The one thing that is not escaped.
-    alt : str
-        What it shows, for those who do not see it.
-    caption : str
-        Stands below it.
-    """
-
-    svg: str
-    alt: str
+    svg: str  # as ``Drawing.svg`` gives it: the one thing that is not escaped
+    alt: str  # what it shows, for those who do not see it
     caption: str = ""
 
 
 @dataclass(frozen=True)
 class Table:
-    """A table of the page: the first column names the rows, all others are numbers or words.
-
-    Attributes
-    ----------
-    columns : sequence of str
-        Headings.
-    rows : sequence of sequences of str
-        Cells, as they are to be read.
-    caption : str
-        Stands below it.
-    words : bool
-        Whether cells are sentences: these wrap, and begin on the left.
-    """
+    """A table of the page: the first column names the rows, all others are numbers or words."""
 
     columns: Sequence[str]
-    rows: Sequence[Sequence[str]]
+    rows: Sequence[Sequence[str]]  # cells as they are to be read
     caption: str = ""
-    words: bool = False
+    words: bool = False  # whether cells are sentences: these wrap, and begin on the left
 
 
 @dataclass(frozen=True)
@@ -116,20 +94,8 @@ def page(
 ) -> str:
     """Return a whole page as text, to be written as UTF-8.
 
-    Parameters
-    ----------
-    title : str
-        Heading of the page.
-    sections : sequence of Section
-        Pictures that follow one another stand side by side where there is room.
-    lead, foot : str
-        A paragraph below the heading, and one at the end.
-    style : str
-        CSS of this page beside that of all pages.
-
-    Returns
-    -------
-    str
+    Pictures that follow one another stand side by side where there is room. ``lead`` and ``foot``
+    are a paragraph below the heading and one at the end; ``style`` is CSS of this page alone.
 
     Examples
     --------

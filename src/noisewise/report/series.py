@@ -38,26 +38,12 @@ Floats = NDArray[np.float64]
 
 @dataclass(frozen=True, eq=False)
 class Trace:
-    """One series: when it should have been read, what was, and what was put into its gaps.
-
-    Attributes
-    ----------
-    name : str
-        What the series is called.
-    time : ndarray
-        In order: numbers, or seconds since 1970 if `dates`.
-    value : ndarray
-        What was read, NaN in gaps.
-    mean, std : ndarray
-        What was filled in, and its std; NaN where there was a reading.
-    dates : bool
-        Whether times are dates.
-    """
+    """One series: when it should have been read, what was, and what was put into its gaps."""
 
     name: str
-    time: Floats
-    value: Floats
-    mean: Floats
+    time: Floats  # in order: numbers, or seconds since 1970 if `dates`
+    value: Floats  # NaN in gaps
+    mean: Floats  # what was filled in, and its std; NaN where there was a reading
     std: Floats
     dates: bool = False
 
@@ -127,15 +113,7 @@ def in_columns(trace: Trace, columns: int = COLUMNS, coverage: float = COVERAGE)
 
 
 def filled_series(trace: Trace, *, coverage: float = COVERAGE) -> Drawing:
-    """Draw one series: readings, and in its gaps what was filled in with the band that holds it.
-
-    Parameters
-    ----------
-    trace : Trace
-        The series.
-    coverage : float
-        Share of values that the band should hold.
-    """
+    """Draw one series: readings, and in its gaps what was filled in with the band that holds it."""
     steps = in_columns(trace, coverage=coverage)
     gaps = int(trace.filled.sum())
 
@@ -169,10 +147,7 @@ def filled_series(trace: Trace, *, coverage: float = COVERAGE) -> Drawing:
 def noise_parts(table: Mapping[str, NDArray[Any]]) -> Drawing:
     """Draw white noise and drift of series as pairs of bars, the noisiest on top.
 
-    Parameters
-    ----------
-    table : dict of arrays
-        series (names), white and drift, as from ``noisewise.noisy_series``.
+    The table has names of series, white and drift, as from ``noisewise.noisy_series``.
     """
     names = [short(str(name), LONGEST_LABEL) for name in table["series"]]
     if not names:
@@ -200,25 +175,16 @@ def noise_parts(table: Mapping[str, NDArray[Any]]) -> Drawing:
 class NoisySeries:
     """A series of the page: what was read and filled, and how noisy it is.
 
-    Attributes
-    ----------
-    trace : Trace
-        The series.
-    sensor : str
-        What it measures, and so the unit that it is in.
-    noise, white, drift : float
-        How noisy it is, and what that is made of, as from ``noisewise.noisy_series``: standard
-        deviations above what is usual for its sensor. NaN if it was never read.
-    white_std, drift_std : float
-        The same in units of the readings.
+    Noise, and what it is made of, is as from ``noisewise.noisy_series``: standard deviations above
+    what is usual for its sensor, NaN if it was never read.
     """
 
     trace: Trace
-    sensor: str
+    sensor: str  # what it measures, and so the unit that it is in
     noise: float
     white: float
     drift: float
-    white_std: float
+    white_std: float  # in units of the readings, as is the next
     drift_std: float
 
 
@@ -234,22 +200,8 @@ def series_page(
 ) -> str:
     """Return a page with all series, the noisiest first.
 
-    Parameters
-    ----------
-    title, lead, foot : str
-        Heading of the page, a paragraph below it, and one at the end.
-    series : sequence of NoisySeries
-        All series, in any order.
-    method : sequence of str and Table
-        How gaps were filled.
-    most : int
-        Series to draw at most; the page says how many it leaves out.
-    progress : callable
-        Goes through the series that are drawn, and may show how far it is.
-
-    Returns
-    -------
-    str
+    ``method`` says how gaps were filled. At most so many series are drawn, and the page says how
+    many it leaves out. ``progress`` goes through those that are drawn, and may show how far it is.
     """
     check_most(most)
     ranked = sorted(series, key=lambda one: (np.isnan(one.noise), -one.noise))
