@@ -32,178 +32,111 @@ from noisewise.errors import NoisewiseError, PluginError, SettingError, warn
 Kind = Literal["ratings", "sensors"]
 
 OWN = "noisewise"  # the package whose names nobody can take
+MODELS, DATASETS, COMMANDS = "noisewise.models", "noisewise.datasets", "noisewise.commands"
 
 
 @dataclass(frozen=True)
 class Model:
-    """A model that can be asked for by its name.
+    """A model that can be asked for by its name."""
 
-    Attributes
-    ----------
-    name : str
-        What the command line calls it.
-    kind : {"ratings", "sensors"}
-        What it learns from.
-    make : str
-        Where the callable is that makes it, unfitted, from its settings: "module:callable".
-    settings : mapping
-        Settings that differ from those that the callable has by default.
-    about : str
-        A line about it.
-    needs_coordinates : bool
-        Whether it must know where locations are.
-    """
-
-    name: str
-    kind: Kind
-    make: str
-    settings: Mapping[str, Any] = field(default_factory=dict)
-    about: str = ""
-    needs_coordinates: bool = False
+    name: str  # what the command line calls it
+    kind: Kind  # what it learns from
+    make: str  # "module:callable" that makes it, unfitted, from its settings
+    settings: Mapping[str, Any] = field(default_factory=dict)  # where it has no default, or others
+    about: str = ""  # a line about it
+    needs_coordinates: bool = False  # whether it must know where locations are
 
 
 @dataclass(frozen=True)
 class Models:
-    """The models of a package.
-
-    Attributes
-    ----------
-    models : tuple of Model
-        Those with a name.
-    classes : mapping of str
-        "module:Class" by the name of the class, for all whose files can be loaded.
-    ranges : str
-        Where ``noisewise tune`` looks for settings: "package:file", a table as
-        ``evaluation/ranges.toml`` is.
-    """
+    """The models of a package."""
 
     models: tuple[Model, ...]
-    classes: Mapping[str, str]
-    ranges: str = ""
+    classes: Mapping[str, str]  # "module:Class" by the name of the class: whose files can be loaded
+    ranges: str = ""  # "package:file" where `tune` looks for settings, as evaluation/ranges.toml
 
 
 @dataclass(frozen=True)
 class Format:
     """Files or folders as the owners of a dataset publish them.
 
-    Attributes
-    ----------
-    name : str
-        What they are, as errors say it: "data.txt of the lab".
-    kind : {"ratings", "sensors"}
-        What is in them.
-    recognise : str
-        "module:callable" that tells of the path of a text file or a folder whether it is one.
-    read : str
-        "module:callable" that reads one: ``read(path, time=..., duplicates=...)`` gives
-        Observations of ratings, ``read(path, repeats=...)`` the Panel of sensors.
+    ``recognise(path)`` tells of a text file or a folder whether it is one. ``read(path, time=...,
+    duplicates=...)`` gives Observations of ratings, ``read(path, repeats=...)`` a Panel of sensors.
     """
 
-    name: str
-    kind: Kind
-    recognise: str
-    read: str
+    name: str  # what they are, as errors say it: "data.txt of the lab"
+    kind: Kind  # what is in them
+    recognise: str  # "module:callable"
+    read: str  # "module:callable"
 
 
 @dataclass(frozen=True)
 class Tensor:
-    """A tensor of sensors that results are reported on, made from a copy of its data.
+    """A tensor of sensors that results are reported on, made from a copy of its data."""
 
-    Attributes
-    ----------
-    name : str
-        What results call it.
-    make : str
-        "module:callable" that makes its Panel from the path of a copy.
-    observed : int
-        How many of its cells are observed.
-    outage : float
-        How many seconds an outage lasts where results are of outages.
-    shares : tuple of float
-        Shares of all cells that train, where results are of single cells.
-    """
-
-    name: str
-    make: str
-    observed: int
-    outage: float
-    shares: tuple[float, ...]
+    name: str  # what results call it
+    make: str  # "module:callable" that makes its Panel from the path of a copy
+    observed: int  # how many of its cells are
+    outage: float  # seconds that an outage lasts, where results are of outages
+    shares: tuple[float, ...]  # of all cells that train, where results are of single cells
 
 
 @dataclass(frozen=True)
 class Datasets:
-    """The datasets of a package.
-
-    Attributes
-    ----------
-    formats : tuple of Format
-        What it reads as it comes.
-    tensors : tuple of Tensor
-        What it makes by name.
-    """
+    """The datasets of a package."""
 
     formats: tuple[Format, ...] = ()
     tensors: tuple[Tensor, ...] = ()
-
-
-_NOISEWISE = Models(
-    models=(
-        Model("bayes", "ratings", "noisewise.models.bayesian:BayesianFactorizer"),
-        Model("dmf", "ratings", "noisewise.models.deviation:DeviationFactorizer"),
-        # The best trial on validation data, rounded.
-        Model(
-            "biased-mf", "ratings", "noisewise.models.deviation:DeviationFactorizer",
-            {"deviation_rank": 0, "learning_rate": 0.035, "l2": 0.041, "bias_l2": 0.063},
-        ),
-        Model(
-            "auto", "sensors", "noisewise.models.auto:AutoFactorizer",
-            about="the best of linear, ou, fast and bayes on cells and outages held out of the "
-            "data",
-        ),
-        Model(
-            "bayes", "sensors", "noisewise.models.temporal:TemporalFactorizer",
-            about="a factorization and a process in time per series, drawn from their posterior",
-        ),
-        Model(
-            "fast", "sensors", "noisewise.models.residual:fast",
-            about="a process in time per series, and factorizations of what it leaves; seconds",
-        ),
-        Model(
-            "ou", "sensors", "noisewise.models.smoother:OUSmoother",
-            about="every series alone, as an Ornstein-Uhlenbeck process seen through noise",
-        ),
-        Model(
-            "linear", "sensors", "noisewise.models.interpolation:LinearInterpolator",
-            about="every series alone, by straight lines between readings",
-        ),
-        Model(
-            "dtf", "sensors", "noisewise.models.deviation:dtf",
-            about="a factorization whose noise is low-rank too (DTF)",
-        ),
-        Model(
-            "ptf", "sensors", "noisewise.models.deviation:ptf",
-            about="a factorization with the same noise everywhere (PTF)",
-        ),
-    ),
-    classes={
-        "AutoFactorizer": "noisewise.models.auto:AutoFactorizer",
-        "BayesianFactorizer": "noisewise.models.bayesian:BayesianFactorizer",
-        "DeviationFactorizer": "noisewise.models.deviation:DeviationFactorizer",
-        "LinearInterpolator": "noisewise.models.interpolation:LinearInterpolator",
-        "OUSmoother": "noisewise.models.smoother:OUSmoother",
-        "ResidualFactorizer": "noisewise.models.residual:ResidualFactorizer",
-        "TemporalFactorizer": "noisewise.models.temporal:TemporalFactorizer",
-        "TypeMean": "noisewise.models.type_mean:TypeMean",
-    },
-    ranges="noisewise.evaluation:ranges.toml",
-)  # fmt: skip
+    sources: str = ""  # "package:file" with what `data fetch` can get, as data/sources.toml
 
 
 class Registered(NamedTuple):
-    """What a package declares under a name."""
+    """What a package declares."""
 
     package: str
     declared: Any
+
+
+_OWN_MODELS = Models(
+    models=(
+        Model("bayes", "ratings", "noisewise.models.bayesian:BayesianFactorizer"),
+        Model("dmf", "ratings", "noisewise.models.deviation:DeviationFactorizer"),
+        Model(
+            "biased-mf", "ratings", "noisewise.models.deviation:DeviationFactorizer",
+            # the best trial on validation data, rounded
+            {"deviation_rank": 0, "learning_rate": 0.035, "l2": 0.041, "bias_l2": 0.063},
+        ),
+        *(
+            Model(name, "sensors", f"noisewise.models.{make}", about=about)
+            for name, make, about in (
+                ("auto", "auto:AutoFactorizer",
+                 "the best of linear, ou, fast and bayes on held-out cells and outages"),
+                ("bayes", "temporal:TemporalFactorizer",
+                 "a factorization and a process in time per series, drawn from their posterior"),
+                ("fast", "residual:fast",
+                 "a process in time per series, and factorizations of what it leaves; seconds"),
+                ("ou", "smoother:OUSmoother",
+                 "every series alone, as an Ornstein-Uhlenbeck process seen through noise"),
+                ("linear", "interpolation:LinearInterpolator",
+                 "every series alone, by straight lines between readings"),
+                ("dtf", "deviation:dtf", "a factorization whose noise is low-rank too (DTF)"),
+                ("ptf", "deviation:ptf", "a factorization with the same noise everywhere (PTF)"),
+            )
+        ),
+    ),
+    classes={
+        name: f"noisewise.models.{module}:{name}"
+        for name, module in (
+            ("AutoFactorizer", "auto"), ("BayesianFactorizer", "bayesian"),
+            ("DeviationFactorizer", "deviation"), ("LinearInterpolator", "interpolation"),
+            ("OUSmoother", "smoother"), ("ResidualFactorizer", "residual"),
+            ("TemporalFactorizer", "temporal"), ("TypeMean", "type_mean"),
+        )
+    },
+    ranges="noisewise.evaluation:ranges.toml",
+)  # fmt: skip
+_OWN_DATASETS = Datasets(sources="noisewise.data:sources.toml")
+_OWN: dict[str, Models | Datasets] = {MODELS: _OWN_MODELS, DATASETS: _OWN_DATASETS}
 
 
 def models(kind: Kind) -> dict[str, Model]:
@@ -214,7 +147,7 @@ def models(kind: Kind) -> dict[str, Model]:
     >>> models("ratings")["biased-mf"].settings["deviation_rank"]
     0
     """
-    return {name: one.declared for (of, name), one in _models().items() if of == kind}
+    return {name: one.declared for name, one in _models(kind).items()}
 
 
 def build(
@@ -250,16 +183,13 @@ def build(
     >>> build("sensors", "ptf", {"rank": 8}).factorizer.rank
     8
     """
-    found = _models().get((kind, name))
-    if found is None:
-        known = ", ".join(models(kind))
-        raise SettingError(f"model must be one of {known}; got {name!r}.{_broken(MODELS)}")
-    if found.declared.needs_coordinates and coordinates is None:
+    package, declared = _found("model", name, _models(kind), MODELS)
+    if declared.needs_coordinates and coordinates is None:
         raise SettingError(
             f"{name!r} needs to know where locations are: pass coordinates={{id: (x, y)}}, or take "
             f"another model; got None."
         )
-    model = imported(found.declared.make, found.package)(**found.declared.settings)
+    model = imported(declared.make, package)(**declared.settings)
     known = model.get_params()
     given = {"coordinates": coordinates, **shared}
     chosen = {key: value for key, value in given.items() if key in known}
@@ -287,14 +217,9 @@ def ranges(kind: Kind, name: str) -> dict[str, Any]:
     >>> ranges("sensors", "fast")["sweeps"]
     {'choices': [40, 80]}
     """
-    found = _models().get((kind, name))
-    places = {one.package: one.declared.ranges for one in _of_models()}
-    if found is None or not places[found.package]:
-        return {}
-    package, _, file = places[found.package].partition(":")
-    table = tomllib.loads(files(package).joinpath(file).read_text("utf-8"))
-    entry: dict[str, Any] = table.get(kind, {}).get(name, {})
-    return entry
+    own = _models(kind).get(name, Registered("", None)).package
+    tables = [_table(one.ranges) for package, one in _declared(MODELS) if package == own]
+    return dict(tables[0].get(kind, {}).get(name, {})) if tables else {}
 
 
 def class_names() -> list[str]:
@@ -314,15 +239,15 @@ def class_named(name: Any) -> Any:
     """
     if not isinstance(name, str):
         return None
-    if name in _NOISEWISE.classes:  # no need to look for packages
-        return imported(_NOISEWISE.classes[name], OWN)
+    if name in _OWN_MODELS.classes:  # no need to look for packages
+        return imported(_OWN_MODELS.classes[name], OWN)
     found = _classes().get(name)
     return None if found is None else imported(found.declared, found.package)
 
 
 def formats(kind: Kind) -> list[str]:
     """Return the names of the formats of ratings or of sensors that packages read."""
-    return [one.declared.name for one in _formats() if one.declared.kind == kind]
+    return [one.name for _, all_ in _declared(DATASETS) for one in all_.formats if one.kind == kind]
 
 
 def recognised(kind: Kind, path: Path) -> Callable[..., Any] | None:
@@ -330,12 +255,13 @@ def recognised(kind: Kind, path: Path) -> Callable[..., Any] | None:
 
     A package that is broken is warned of and passed over.
     """
-    if _broken(DATASETS):
-        warn(_broken(DATASETS).strip())
-    for package, one in _formats():
-        if one.kind == kind and imported(one.recognise, package)(path):
-            reader: Callable[..., Any] = imported(one.read, package)
-            return reader
+    if broken(DATASETS):
+        warn(broken(DATASETS))
+    for package, declared in _declared(DATASETS):
+        for one in declared.formats:
+            if one.kind == kind and imported(one.recognise, package)(path):
+                reader: Callable[..., Any] = imported(one.read, package)
+                return reader
     return None
 
 
@@ -346,31 +272,33 @@ def tensors() -> dict[str, Tensor]:
 
 def tensor(name: str) -> Tensor:
     """Return what is declared of a named tensor."""
-    declared: Tensor = _tensor(name).declared
+    declared: Tensor = _found("dataset", name, _tensors(), DATASETS).declared
     return declared
 
 
 def make_tensor(name: str, path: Path) -> Any:
     """Make a named tensor from a copy of its data."""
-    package, declared = _tensor(name)
+    package, declared = _found("dataset", name, _tensors(), DATASETS)
     return imported(declared.make, package)(path)
 
 
-def _tensor(name: str) -> Registered:
-    if name not in _tensors():
-        known = f"one of {', '.join(_tensors())}" if _tensors() else "that of an installed package"
-        raise SettingError(f"dataset must be {known}; got {name!r}.{_broken(DATASETS)}")
-    return _tensors()[name]
+def sources() -> dict[str, dict[str, Any]]:
+    """Return what can be fetched, by name, as TOML has it."""
+    found: dict[str, dict[str, Any]] = {}
+    for _, declared in _declared(DATASETS):
+        for name, entry in _table(declared.sources).items():
+            found.setdefault(name, entry)
+    return found
 
 
-def commands() -> dict[str, EntryPoint]:
-    """Return the commands of packages by name; ``command`` loads one."""
-    return {entry.name: entry for entry in entry_points(group=COMMANDS)}
+def commands() -> list[str]:
+    """Return the names of the commands of packages."""
+    return [entry.name for entry in _entries(COMMANDS)]
 
 
 def command(name: str) -> Callable[..., None]:
     """Return the function of a command of a package."""
-    entry = commands()[name]
+    (entry, *_) = (entry for entry in _entries(COMMANDS) if entry.name == name)
     function: Callable[..., None] = imported(entry.value, _package(entry))
     return function
 
@@ -388,73 +316,80 @@ def imported(place: str, package: str) -> Any:
         raise PluginError(package, place, error) from error
 
 
-MODELS, DATASETS, COMMANDS = "noisewise.models", "noisewise.datasets", "noisewise.commands"
-_DECLARATIONS = {MODELS: Models, DATASETS: Datasets}
+def broken(group: str) -> str:
+    """Return a sentence for every package whose declaration cannot be used."""
+    return " ".join(map(str, _installed(group).broken))
 
 
-class _Declarations(NamedTuple):
+class _Installed(NamedTuple):
     sound: list[Registered]
     broken: list[PluginError]
 
 
 @cache
-def _declarations(group: str) -> _Declarations:
+def _installed(group: str) -> _Installed:
     """Read what packages declare; those that are broken are told apart."""
-    found = _Declarations([], [])
-    for entry in sorted(entry_points(group=group), key=lambda entry: (_package(entry), entry.name)):
+    found = _Installed([], [])
+    for entry in _entries(group):
+        package, kind = _package(entry), type(_OWN[group])
         try:
-            declared = imported(entry.value, _package(entry))
-            if not isinstance(declared, _DECLARATIONS[group]):
-                fault = TypeError(f"it is no {_DECLARATIONS[group].__name__}")
-                raise PluginError(_package(entry), entry.value, fault)
+            declared = imported(entry.value, package)
+            if not isinstance(declared, kind):
+                fault = TypeError(f"it is a {type(declared).__name__}, not a {kind.__name__}")
+                raise PluginError(package, entry.value, fault)
         except PluginError as error:
             found.broken.append(error)
         else:
-            found.sound.append(Registered(_package(entry), declared))
+            found.sound.append(Registered(package, declared))
     return found
+
+
+@cache
+def _entries(group: str) -> list[EntryPoint]:
+    return sorted(entry_points(group=group), key=lambda entry: (_package(entry), entry.name))
 
 
 def _package(entry: EntryPoint) -> str:
     return entry.dist.name if entry.dist is not None else entry.name
 
 
-def _broken(group: str) -> str:
-    """Return a sentence for every package that cannot be used, to stand behind another."""
-    return "".join(f" {error}" for error in _declarations(group).broken)
+def _declared(group: str) -> list[Registered]:
+    """Return what noisewise declares, and what packages do."""
+    return [Registered(OWN, _OWN[group]), *_installed(group).sound]
 
 
-def _of_models() -> list[Registered]:
-    return [Registered(OWN, _NOISEWISE), *_declarations(MODELS).sound]
+def _models(kind: Kind) -> dict[str, Registered]:
+    return _by_name(MODELS, lambda d: {one.name: one for one in d.models if one.kind == kind})
 
 
-@cache
-def _models() -> dict[tuple[str, str], Registered]:
-    found: dict[tuple[str, str], Registered] = {}
-    for package, declared in _of_models():
-        for model in declared.models:
-            found.setdefault((model.kind, model.name), Registered(package, model))
-    return found
-
-
-@cache
 def _classes() -> dict[str, Registered]:
-    found: dict[str, Registered] = {}
-    for package, declared in _of_models():
-        for name, place in declared.classes.items():
-            found.setdefault(name, Registered(package, place))
-    return found
+    return _by_name(MODELS, lambda d: d.classes)
 
 
-@cache
-def _formats() -> list[Registered]:
-    sound = _declarations(DATASETS).sound
-    return [Registered(package, one) for package, all_ in sound for one in all_.formats]
-
-
-@cache
 def _tensors() -> dict[str, Registered]:
+    return _by_name(DATASETS, lambda d: {one.name: one for one in d.tensors})
+
+
+def _by_name(group: str, entries: Callable[[Any], Mapping[str, Any]]) -> dict[str, Registered]:
+    """Return what is declared by name; who was first has it."""
     found: dict[str, Registered] = {}
-    for package, declared in _declarations(DATASETS).sound:
-        for one in declared.tensors:
-            found.setdefault(one.name, Registered(package, one))
+    for package, declared in _declared(group):
+        for name, one in entries(declared).items():
+            found.setdefault(name, Registered(package, one))
     return found
+
+
+def _found(what: str, name: str, known: Mapping[str, Registered], group: str) -> Registered:
+    """Return what stands under a name, or say which names there are."""
+    if name in known:
+        return known[name]
+    names = f"one of {', '.join(known)}" if known else "that of an installed package"
+    raise SettingError(f"{what} must be {names}; got {name!r}. {broken(group)}".rstrip())
+
+
+def _table(place: str) -> dict[str, Any]:
+    """Read a TOML table that a package has under "package:file"."""
+    if not place:
+        return {}
+    package, _, file = place.partition(":")
+    return tomllib.loads(files(package).joinpath(file).read_text("utf-8"))

@@ -89,6 +89,7 @@ DATASETS = Datasets(
             outage=2 * 3_600.0, shares=(0.2, 0.4, 0.6, 0.8),
         ),
     ),
+    sources=f"{_DATASETS}:sources.toml",
 )  # fmt: skip
 SHARES = {tensor.name: tensor.shares for tensor in DATASETS.tensors}
 OUTAGES = {tensor.name: tensor.outage for tensor in DATASETS.tensors}

@@ -1,8 +1,8 @@
 """Public datasets: which there are, on what terms, and how to get them (pooch, an extra).
 
-``sources.toml`` lists them. Nothing is fetched before its licence was agreed to. What its owners
-publish a checksum for is checked; of other files nobody can say whether they are the right ones, so
-that has to be agreed to as well.
+``sources.toml`` lists them, and installed packages may add some. Nothing is fetched before its
+licence was agreed to. What its owners publish a checksum for is checked; of other files nobody can
+say whether they are the right ones, so that has to be agreed to as well.
 """
 
 from __future__ import annotations
@@ -10,17 +10,16 @@ from __future__ import annotations
 import hashlib
 import os
 import shutil
-import tomllib
 import zipfile
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path, PurePosixPath
 from typing import IO, Any, Literal
 
+from noisewise import registry
 from noisewise.errors import DataError, MissingExtraError, SettingError
 from noisewise.progress import is_shown
 
-TABLE = Path(__file__).with_name("sources.toml")
 SECONDS = 30  # to wait for a server that says nothing
 _PIECE = 2**16
 
@@ -122,9 +121,7 @@ def sources() -> dict[str, Source]:
     >>> sources()["ml-1m"].what
     'MovieLens 1M: 1,000,209 ratings, 6,040 users, 3,706 movies'
     """
-    with TABLE.open("rb") as file:
-        table = tomllib.load(file)
-    return {name: _source(name, **entry) for name, entry in table.items()}
+    return {name: _source(name, **entry) for name, entry in registry.sources().items()}
 
 
 def find(name: str) -> Source:
