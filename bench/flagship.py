@@ -29,7 +29,7 @@ from noisewise.splits import share_split
 LONDON, INTEL = "london-paper-size", "intel-2epoch"
 SWEEPS, WARM = 60, 20  # courses have joined long before the first that counts
 SWEEP_AIM, FAST_AIM = 0.4, 60.0  # seconds
-SETTINGS: dict[str, Any] = {"group": "sensor", "random_state": 0, "n_jobs": 2}
+SETTINGS: dict[str, Any] = {"sensor": "sensor", "random_state": 0, "n_jobs": 2}
 
 
 def main() -> None:

@@ -31,10 +31,11 @@ from noisewise import (
 SUFFIX = ".kept"
 REFIT = ".refit"
 KEPT = 3  # epochs in a checkpoint
-OFTEN = {"checkpoint_epochs": 1, "checkpoint_minutes": None, "random_state": 0, "n_jobs": 1}
-FEW: dict[str, Any] = OFTEN | {"rank": 2, "epochs": 5, "patience": 3, "refit": False}
-SWEEPS: dict[str, Any] = OFTEN | {"rank": 2, "sweeps": 6, "burn_in": 1, "samples": 3}
-NETWORK: dict[str, Any] = OFTEN | {
+OFTEN = {"checkpoint_epochs": 1, "checkpoint_minutes": None}
+SHARED: dict[str, Any] = {"random_state": 0, "n_jobs": 1}
+FEW: dict[str, Any] = SHARED | {"rank": 2, "epochs": 5, "patience": 3, "refit": False}
+SWEEPS: dict[str, Any] = SHARED | {"rank": 2, "sweeps": 6, "burn_in": 1, "samples": 3}
+NETWORK: dict[str, Any] = SHARED | {
     "hidden": 2, "epochs": 5, "patience": 3, "refit": False, "device": "cpu",
 }  # fmt: skip
 
@@ -78,7 +79,7 @@ def targets() -> list[Target]:
 
 def _target(name: str, model: Any, data: Any, more: dict[str, Any], folder: Path) -> Target:
     path = folder / f"{name}{SUFFIX}"
-    _stop(clone(model).set_params(checkpoint=path), data, more, KEPT)
+    _stop(clone(model), data, {"checkpoint": path, **more}, KEPT)
     return _made(name, path, SUFFIX, partial(go_on, model, data, more), folder)
 
 
@@ -86,7 +87,7 @@ def _refit_target(name: str, model: Any, data: Any, folder: Path) -> Target:
     """Make a target for the second stage of a training, with the first beside it."""
     path = folder / f"{name}{SUFFIX}"
 
-    _stop(clone(model).set_params(checkpoint=path), data, {}, 1, in_refit=True)
+    _stop(clone(model), data, {"checkpoint": path}, 1, in_refit=True)
     run = partial(go_on_refitting, model, data, path.read_bytes())
     return _made(name, path.with_name(f"{path.name}{REFIT}"), REFIT, run, folder)
 
@@ -106,7 +107,7 @@ def _stop(model: Any, data: Any, more: dict[str, Any], epochs: int, in_refit: bo
             raise Killed
 
     try:
-        model.fit(data, callbacks=[kill], **more)
+        model.fit(data, callbacks=[kill], **OFTEN, **more)
     except Killed:
         return
     raise AssertionError(f"{model} was not killed")
@@ -114,7 +115,7 @@ def _stop(model: Any, data: Any, more: dict[str, Any], epochs: int, in_refit: bo
 
 def go_on(model: Any, data: Any, more: dict[str, Any], path: Path) -> None:
     """Go on from a checkpoint, and use what comes of it."""
-    model = clone(model).set_params(checkpoint=path).fit(data, **more)
+    model = clone(model).fit(data, checkpoint=path, **OFTEN, **more)
     finite(*model.predict(cells_of(model), return_std=True))
 
 

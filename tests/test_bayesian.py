@@ -341,8 +341,8 @@ def sample_slowly(frame, y, folder, progress, last):
         time.sleep(0.004 if info.epoch < last else 600)
 
     settings = {"sweeps": 30, "burn_in": 10, "chains": 2, **FULL}
-    model = make_model(checkpoint=folder / "checkpoint", checkpoint_epochs=3, **settings)
-    model.fit(frame, y, callbacks=[report]).save(folder / "done")
+    often = {"checkpoint": folder / "checkpoint", "checkpoint_epochs": 3}
+    make_model(**settings).fit(frame, y, callbacks=[report], **often).save(folder / "done")
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="there is no fork and no SIGKILL on Windows")

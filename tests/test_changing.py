@@ -96,7 +96,7 @@ def case_of(name):
         return Case(TypeMean, *worlds, worlds[0][0])
     where = PLACES if SENSOR_MODELS[name].needs_coordinates else None
     make = lambda: registry.build(  # noqa: E731
-        "sensors", name, time=-1, group=1, coordinates=where, random_state=0, n_jobs=1,
+        "sensors", name, time=-1, sensor=1, coordinates=where, random_state=0, n_jobs=1,
         settings=QUICK_SENSORS.get(name),
     )  # fmt: skip
     return Case(make, *worlds, worlds[0][0])

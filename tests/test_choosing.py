@@ -189,7 +189,7 @@ def test_the_best_is_fitted_on_everything(fitted, shared):
 
 
 def test_the_default_candidates_are_the_named_ones():
-    found = AutoFactorizer(time=0, group=None, random_state=7, n_jobs=2)._candidates(7)
+    found = AutoFactorizer(time=0, sensor=None, random_state=7, n_jobs=2)._candidates(7)
     assert list(found) == ["linear", "ou", "fast", "bayes"]
     for model in found.values():
         params = model.get_params(deep=False)

@@ -432,7 +432,7 @@ def test_a_killed_fit_goes_on_with_the_same_bits(fresh, named, tmp_path):
         return info.epoch, info.validation_rmse is None  # the second for a refit
 
     whole = clone(fresh).fit(X, y, callbacks=[lambda info, _: moments.append(moment_of(info))])
-    model = clone(fresh).set_params(checkpoint=tmp_path / "checkpoint", checkpoint_epochs=1)
+    model, often = clone(fresh), {"checkpoint": tmp_path / "checkpoint", "checkpoint_epochs": 1}
     for moment in (moments[1], moments[len(moments) // 2], moments[-1]):
 
         def kill(info, state, moment=moment):
@@ -440,8 +440,8 @@ def test_a_killed_fit_goes_on_with_the_same_bits(fresh, named, tmp_path):
                 raise Killed
 
         with pytest.raises(Killed):
-            model.fit(X, y, callbacks=[kill])
-    model.fit(X, y)
+            model.fit(X, y, callbacks=[kill], **often)
+    model.fit(X, y, **often)
     assert not list(tmp_path.iterdir())
     assert_same(whole, model, X, tmp_path)
 

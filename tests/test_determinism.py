@@ -99,7 +99,8 @@ def fit_slowly(X, y, folder, progress, last):
         progress.value = moment_of(info)
         time.sleep(0.004 if progress.value < last else 600)
 
-    make_model(checkpoint=folder / "checkpoint").fit(X, y, callbacks=[report]).save(folder / "done")
+    model = make_model().fit(X, y, callbacks=[report], checkpoint=folder / "checkpoint")
+    model.save(folder / "done")
 
 
 def moment_of(info):

@@ -228,14 +228,13 @@ def test_what_was_seen_is_kept_only_if_asked(small_world):
     assert len(model.recommend(3, exclude_seen=False)) == 10
 
 
-@checks("checkpoint", "checkpoint_epochs", "checkpoint_minutes")
 def test_a_checkpoint_is_kept_as_often_as_asked(small_world, tmp_path):
     path = tmp_path / "checkpoint"
 
     def present(**often):
         seen = []
-        model = make_model(epochs=4, patience=None, checkpoint=path, **often)
-        model.fit(small_world.X, small_world.y, callbacks=[lambda *_: seen.append(path.exists())])
+        often |= {"callbacks": [lambda *_: seen.append(path.exists())], "checkpoint": path}
+        make_model(epochs=4, patience=None).fit(small_world.X, small_world.y, **often)
         assert not path.exists()
         return seen
 
@@ -247,9 +246,9 @@ def test_a_checkpoint_is_kept_as_often_as_asked(small_world, tmp_path):
 
 @pytest.mark.parametrize("random_state", [None, np.random.RandomState(0)])
 def test_a_checkpoint_needs_a_seed_to_go_on_with(small_world, tmp_path, random_state):
-    model = make_model(random_state=random_state, checkpoint=tmp_path / "checkpoint")
+    model = make_model(random_state=random_state)
     with pytest.raises(SettingError, match="checkpoint needs random_state to be an int"):
-        model.fit(small_world.X, small_world.y)
+        model.fit(small_world.X, small_world.y, checkpoint=tmp_path / "checkpoint")
 
 
 @checks("n_jobs")
@@ -303,9 +302,6 @@ INVALID = {
     "unknown": ["mean", None, float("nan"), (3,)],
     "duplicates": ["first", None],
     "keep_seen": ["no", None],
-    "checkpoint": [3, "", b"bytes"],
-    "checkpoint_epochs": [0, 1.5],
-    "checkpoint_minutes": [0, -1, "often"],
     "random_state": [-1, 1.5, "seed", True],
     "n_jobs": [0, 1.5, "all", True],
     "verbose": ["yes", 2],
@@ -321,6 +317,22 @@ def test_an_invalid_setting_is_named_with_its_value(small_world, name, value):
         with pytest.raises(SettingError, match=rf"^{name} must be .*; got ") as caught:
             learn(small_world.X, small_world.y)
         assert repr(value) in str(caught.value)
+
+
+OFTEN = {
+    "checkpoint": [3, "", b"bytes"],
+    "checkpoint_epochs": [0, 1.5],
+    "checkpoint_minutes": [0, -1, "often"],
+}
+
+
+@pytest.mark.parametrize(
+    ("name", "value"), [(name, value) for name, values in OFTEN.items() for value in values]
+)
+def test_a_checkpoint_that_cannot_be_meant_is_named_with_its_value(small_world, name, value):
+    with pytest.raises(SettingError, match=rf"^{name} must be .*; got ") as caught:
+        make_model().fit(small_world.X, small_world.y, **{name: value})
+    assert repr(value) in str(caught.value)
 
 
 def test_every_setting_can_be_invalid():

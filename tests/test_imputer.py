@@ -130,8 +130,8 @@ def test_the_shortest_axis_is_the_type_unless_it_is_named():
     )
     np.testing.assert_array_equal(auto.transform(holed), named.transform(holed))
     assert not np.array_equal(auto.transform(holed), wrong.transform(holed))
-    assert auto.model_.group == 1
-    assert wrong.model_.group is None
+    assert auto.model_.sensor == 1
+    assert wrong.model_.sensor is None
 
 
 def test_types_of_plain_columns_can_be_told(holed):
@@ -143,7 +143,7 @@ def test_types_of_plain_columns_can_be_told(holed):
     by_function = DeviationImputer("ou", sensor=lambda column: "tpt"[column], **QUICK).fit(holed)
     assert by_function.model_.ids_[0].labels.tolist() == [0, 1, 2]
     one_unit = DeviationImputer("ou", sensor=None, **QUICK).fit(holed)
-    assert one_unit.model_.group is None
+    assert one_unit.model_.sensor is None
 
 
 def test_float32_stays_and_integers_without_holes_stay(holed, fitted):

@@ -191,7 +191,7 @@ def test_levels_of_columns_are_modes(method):
     pd.testing.assert_index_equal(std.columns, columns)
     assert not filled.isna().any().any()
     assert [ids.name for ids in imputer.model_.ids_] == ["place", "sensor", "time"]
-    assert imputer.model_.group == 1
+    assert imputer.model_.sensor == 1
     tensor = data.reshape(96, 3, 2)
     other = DeviationImputer(method, time=0, sensor=2, **QUICK).fit_transform(tensor)
     np.testing.assert_allclose(filled.to_numpy(), other.reshape(96, 6), rtol=1e-5)
@@ -207,9 +207,9 @@ def test_the_level_that_is_the_type_can_be_named_or_is_the_shortest():
     wide.iloc[4, 0] = np.nan
     one_place = wide.loc[:, wide.columns.get_level_values(1) == 0]
     cases = {"auto": (wide, 0), 1: (wide, 1), "level1": (wide, 1), -2: (wide, 0)}
-    for sensor, (X, group) in {**cases, None: (wide, None)}.items():
-        assert DeviationImputer("ou", sensor=sensor, **QUICK).fit(X).model_.group == group
-    assert DeviationImputer("ou", **QUICK).fit(one_place).model_.group == 0
+    for sensor, (X, sensor) in {**cases, None: (wide, None)}.items():
+        assert DeviationImputer("ou", sensor=sensor, **QUICK).fit(X).model_.sensor == sensor
+    assert DeviationImputer("ou", **QUICK).fit(one_place).model_.sensor == 0
     for settings in ({"sensor": "kind"}, {"sensor": 2}, {"location": str}):
         with pytest.raises(SettingError):
             DeviationImputer("ou", **settings).fit(wide)
@@ -250,11 +250,11 @@ def test_a_long_frame_may_have_no_locations_or_no_types(long):
     heat = long[long["kind"] == "heat"]
     only = {"time": "when", "value": "value"}
     by_place = DeviationImputer("ou", **only, location="place", **QUICK).fit(heat)
-    assert by_place.model_.group is None
+    assert by_place.model_.sensor is None
     by_kind = DeviationImputer("ou", **only, sensor="place", **QUICK).fit(heat)
-    assert by_kind.model_.group == 0
+    assert by_kind.model_.sensor == 0
     called = heat.rename(columns={"place": "sensor"})
-    assert DeviationImputer("ou", **only, **QUICK).fit(called).model_.group == 0
+    assert DeviationImputer("ou", **only, **QUICK).fit(called).model_.sensor == 0
     alone = heat[heat["place"] == "hall"]
     filled = DeviationImputer("ou", **only, **QUICK).fit_transform(alone)
     assert filled["value"].notna().all()
@@ -403,7 +403,7 @@ def test_an_array_of_xarray_comes_back_with_its_labels(cube):
     assert bool(filled.notnull().all())
     xr.testing.assert_equal(filled.where(cube.notnull()), cube)
     assert ((std.values > 0) == cube.isnull().values).all()
-    assert imputer.model_.group == 0
+    assert imputer.model_.sensor == 0
     as_array = DeviationImputer("ou", sensor=0, **QUICK).fit_transform(cube.values)
     np.testing.assert_allclose(filled.values, as_array, rtol=1e-5)
 

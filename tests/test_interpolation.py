@@ -47,7 +47,7 @@ def sensors():
 
 @pytest.fixture(scope="module")
 def fitted(kind, sensors):
-    return kind(group=1, n_jobs=1).fit(*sensors[:2])
+    return kind(sensor=1, n_jobs=1).fit(*sensors[:2])
 
 
 def test_a_line_goes_through_the_neighbours_in_time(sensors):
@@ -102,7 +102,7 @@ def test_unknown_ids_fall_back_to_the_type_and_have_a_wider_std(fitted, sensors)
 def test_a_series_never_observed_falls_back_to_its_type(kind, sensors):
     X, y = sensors[:2]
     rest = ~((X[:, 0] == "p2") & (X[:, 1] == "wild"))
-    model = kind(group=1, n_jobs=1).fit(X[rest], y[rest])
+    model = kind(sensor=1, n_jobs=1).fit(X[rest], y[rest])
     mean = model.predict([("p2", "wild", 7)])
     assert mean[0] == pytest.approx(y[rest & (X[:, 1] == "wild")].mean(), rel=1e-4)
 
@@ -116,7 +116,7 @@ def test_a_time_that_is_none_gets_the_series_mean(fitted, sensors):
 
 
 def test_unknown_ids_can_have_a_constant(kind, sensors):
-    model = kind(group=1, unknown=3.0, value_range=None, n_jobs=1).fit(*sensors[:2])
+    model = kind(sensor=1, unknown=3.0, value_range=None, n_jobs=1).fit(*sensors[:2])
     cells = [("nowhere", "wild", 3), ("p1", "strange", 3), ("p1", "wild", "soon")]
     np.testing.assert_array_equal(model.predict(cells), 3.0)
     assert model.predict([("p1", "wild", 3.5)])[0] != 3.0  # a new time is not unknown
@@ -126,7 +126,7 @@ def test_the_order_of_rows_does_not_matter(kind, sensors):
     X, y, asked, _ = sensors
     order = np.random.default_rng(5).permutation(len(y))
     predictions = [
-        kind(group=1, n_jobs=1).fit(*data).predict(asked, return_std=True)
+        kind(sensor=1, n_jobs=1).fit(*data).predict(asked, return_std=True)
         for data in ((X, y), (X[order], y[order]))
     ]
     np.testing.assert_allclose(*predictions, rtol=1e-5)
@@ -134,10 +134,10 @@ def test_the_order_of_rows_does_not_matter(kind, sensors):
 
 def test_time_may_be_any_mode_by_number_or_name(kind, sensors):
     X, y, asked, _ = sensors
-    expected = kind(group=1, n_jobs=1).fit(X, y).predict(asked)
+    expected = kind(sensor=1, n_jobs=1).fit(X, y).predict(asked)
     frame = pd.DataFrame({"when": X[:, 2].astype(int), "kind": X[:, 1], "place": X[:, 0]})
-    for time, group in (("when", "kind"), (0, 1), (-3, -2)):
-        model = kind(time=time, group=group, n_jobs=1).fit(frame, y)
+    for time, sensor in (("when", "kind"), (0, 1), (-3, -2)):
+        model = kind(time=time, sensor=sensor, n_jobs=1).fit(frame, y)
         np.testing.assert_allclose(model.predict(asked[:, [2, 1, 0]]), expected, rtol=1e-5)
         named = pd.DataFrame(asked, columns=["place", "kind", "when"])
         np.testing.assert_allclose(model.predict(named), expected, rtol=1e-5)
@@ -173,23 +173,23 @@ def test_a_number_is_no_time_among_dates(kind):
 def test_group_is_the_mode_with_fewest_ids_unless_it_is_said(kind, sensors):
     X, y, asked, _ = sensors
     chosen = kind(n_jobs=1).fit(X, y).predict(asked, return_std=True)
-    said = kind(group=1, n_jobs=1).fit(X, y).predict(asked, return_std=True)
+    said = kind(sensor=1, n_jobs=1).fit(X, y).predict(asked, return_std=True)
     np.testing.assert_array_equal(chosen, said)
-    alike = kind(group=None, n_jobs=1).fit(X, y).predict(asked, return_std=True)
+    alike = kind(sensor=None, n_jobs=1).fit(X, y).predict(asked, return_std=True)
     assert not np.array_equal(alike[1], said[1])
 
 
 def test_two_modes_and_four_modes_work(kind, sensors):
     X, y, asked, _ = sensors
     both = np.array([f"{place} {name}" for place, name in X[:, :2]], dtype=object)
-    two = kind(group=None, n_jobs=1).fit(np.column_stack([both, X[:, 2]]), y)
-    three = kind(group=None, n_jobs=1).fit(X, y)
+    two = kind(sensor=None, n_jobs=1).fit(np.column_stack([both, X[:, 2]]), y)
+    three = kind(sensor=None, n_jobs=1).fit(X, y)
     asked_both = [(f"{place} {name}", t) for place, name, t in asked]
     np.testing.assert_allclose(two.predict(asked_both), three.predict(asked), rtol=1e-4)
     one = np.full((len(X), 1), "the only one", dtype=object)
-    four = kind(group=2, n_jobs=1).fit(np.hstack([one, X]), y)
+    four = kind(sensor=2, n_jobs=1).fit(np.hstack([one, X]), y)
     asked_four = np.hstack([one[: len(asked)], asked])
-    expected = kind(group=1, n_jobs=1).fit(X, y).predict(asked)
+    expected = kind(sensor=1, n_jobs=1).fit(X, y).predict(asked)
     np.testing.assert_allclose(four.predict(asked_four), expected, rtol=1e-5)
 
 
@@ -257,7 +257,7 @@ BAD = {
     "no such mode": ({"time": "when"}, [("a", 1, 1.0), ("a", 2, 2.0)], SettingError, "'when'"),
     "no such number": ({"time": 2}, [("a", 1, 1.0), ("a", 2, 2.0)], SettingError, "got 2"),
     "time twice": (
-        {"group": 1},
+        {"sensor": 1},
         [("a", 1, 1.0), ("a", 2, 2.0)],
         SettingError,
         "another mode than time",

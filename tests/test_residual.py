@@ -53,13 +53,13 @@ def data():
 
 @pytest.fixture(scope="module", params=[FEW, EPOCHS], ids=["drawn", "in epochs"])
 def fitted(request, data):
-    return ResidualFactorizer(request.param, group=1, random_state=0, n_jobs=1).fit(*data[:2])
+    return ResidualFactorizer(request.param, sensor=1, random_state=0, n_jobs=1).fit(*data[:2])
 
 
 def test_two_parts_together_beat_each_alone(fitted, data):
     X, y, asked, truth = data
-    alone = OUSmoother(group=1, n_jobs=1).fit(X, y)
-    flat = ResidualFactorizer(fitted.factorizer, base="type", group=1, random_state=0, n_jobs=1)
+    alone = OUSmoother(sensor=1, n_jobs=1).fit(X, y)
+    flat = ResidualFactorizer(fitted.factorizer, base="type", sensor=1, random_state=0, n_jobs=1)
     flat.fit(X, y)
     both = errors_over(truth, fitted.predict(asked), asked, truth)
     assert both < 0.8 * errors_over(truth, alone.predict(asked), asked, truth)
@@ -77,7 +77,7 @@ def test_what_it_learns_from_are_errors_of_cells_left_out_over_their_std(data):
             return super().fit(X, y, **more)
 
     spied = Spy(rank=1, patience=None, epochs=1)
-    model = ResidualFactorizer(spied, group=1, random_state=0, n_jobs=1).fit(seen)
+    model = ResidualFactorizer(spied, sensor=1, random_state=0, n_jobs=1).fit(seen)
     smoother, left = model.near_.base, given["left"]
     assert len(smoother.series_.values) == len(y) == len(left)
     mean, std = smoother.leave_one_out(left, return_std=True)
@@ -129,7 +129,7 @@ def test_the_power_of_doubt_is_the_best_on_held_out_cells(data):
     X, y, _, _ = data
     seen = observe(X, y)
     kept, held_out = seen.take(slice(0, 1200)), seen.take(slice(1200, None))
-    bases = TypeMean(group=1), OUSmoother(group=1, n_jobs=1)
+    bases = TypeMean(sensor=1), OUSmoother(sensor=1, n_jobs=1)
     inside = clone(FEW).set_params(random_state=0, n_jobs=1)
     layers = [Layer.learn(base, clone(inside), kept, None) for base in bases]
     far, near = (layer.cells(held_out)[0].mean for layer in layers)
@@ -139,7 +139,7 @@ def test_the_power_of_doubt_is_the_best_on_held_out_cells(data):
         mean = (1 - doubt**power) * near + doubt**power * far
         errors.append(errors_over(held_out.values, mean, X[1200:], y[1200:]))
     assert _best_power(layers, held_out) == POWERS[np.argmin(errors)]
-    fitted = ResidualFactorizer(FEW, group=1, random_state=0, n_jobs=1)
+    fitted = ResidualFactorizer(FEW, sensor=1, random_state=0, n_jobs=1)
     fitted.fit(kept, validation=held_out)
     assert fitted.power_ == POWERS[np.argmin(errors)]
 
@@ -148,8 +148,8 @@ def test_a_long_gap_is_filled_from_other_places(data):
     X, y, asked, truth = data
     gap = [(cells[:, 0] == "p3") & (abs(cells[:, 2].astype(int) - 75) < 30) for cells in (X, asked)]
     X, y, asked, truth = X[~gap[0]], y[~gap[0]], asked[gap[1]], truth[gap[1]]
-    model = ResidualFactorizer(FEW, group=1, random_state=0, n_jobs=1).fit(X, y)
-    alone = OUSmoother(group=1, n_jobs=1).fit(X, y)
+    model = ResidualFactorizer(FEW, sensor=1, random_state=0, n_jobs=1).fit(X, y)
+    alone = OUSmoother(sensor=1, n_jobs=1).fit(X, y)
     both = errors_over(truth, model.predict(asked), asked, truth)
     assert both < 0.5 * errors_over(truth, alone.predict(asked), asked, truth)
 
@@ -158,7 +158,7 @@ def test_validation_stops_training_and_is_trained_on_in_the_end(data):
     X, y, _, _ = data
     cut = len(y) * 9 // 10
     train, validation = observe(X[:cut], y[:cut]), observe(X[cut:], y[cut:])
-    model = ResidualFactorizer(EPOCHS, group=1, random_state=0, n_jobs=1)
+    model = ResidualFactorizer(EPOCHS, sensor=1, random_state=0, n_jobs=1)
     model.fit(train, validation=validation)
     assert model.calibration_.n == len(validation)
     assert len(model.near_.base.series_.values) == len(y)
@@ -168,7 +168,7 @@ def test_validation_stops_training_and_is_trained_on_in_the_end(data):
 
 
 def test_without_a_factorizer_there_is_a_small_one(data):
-    model = ResidualFactorizer(group=1, random_state=0, n_jobs=1).fit(*data[:2])
+    model = ResidualFactorizer(sensor=1, random_state=0, n_jobs=1).fit(*data[:2])
     assert isinstance(model.near_.factorizer, BayesianFactorizer)
     assert isinstance(model.far_.factorizer, BayesianFactorizer)
     assert model.get_params()["factorizer"] is None
@@ -185,7 +185,7 @@ def test_settings_inside_can_be_reached_as_in_any_meta_estimator():
 def test_the_model_inside_is_not_changed_by_fit(data):
     inside = clone(EPOCHS)
     before = inside.get_params()
-    ResidualFactorizer(inside, group=1, random_state=0, n_jobs=1).fit(*data[:2])
+    ResidualFactorizer(inside, sensor=1, random_state=0, n_jobs=1).fit(*data[:2])
     assert inside.get_params() == before
     with pytest.raises(NotFittedError):
         inside.predict(data[0])
@@ -213,7 +213,7 @@ def test_files_pickles_and_threads_keep_every_bit(fitted, data, tmp_path):
 @pytest.mark.parametrize("base", ["ou", "type"])
 def test_unknown_ids_never_fail_and_have_a_wider_std(base, data):
     X, y = data[:2]
-    model = ResidualFactorizer(FEW, base=base, group=1, random_state=0, n_jobs=1).fit(X, y)
+    model = ResidualFactorizer(FEW, base=base, sensor=1, random_state=0, n_jobs=1).fit(X, y)
     known = model.predict(X[X[:, 1] == "C"], return_std=True)[1].mean()
     mean, std = model.predict([("nowhere", "C", 3), ("nowhere", "C", 9999)], return_std=True)
     assert np.isfinite(mean).all()
@@ -222,7 +222,7 @@ def test_unknown_ids_never_fail_and_have_a_wider_std(base, data):
 
 
 def test_unknown_ids_can_have_a_constant(data):
-    settings = {"unknown": 3.0, "value_range": None, "group": 1, "random_state": 0, "n_jobs": 1}
+    settings = {"unknown": 3.0, "value_range": None, "sensor": 1, "random_state": 0, "n_jobs": 1}
     model = ResidualFactorizer(EPOCHS, **settings).fit(*data[:2])
     cells = [("nowhere", "C", 3), ("p1", "?", 3), ("p1", "C", 999)]
     mean = model.predict(cells)
@@ -259,7 +259,7 @@ def test_readings_that_never_change_are_no_trouble():
 
 def test_types_have_mean_and_std_of_their_own(data, tmp_path):
     X, y = data[:2]
-    model = TypeMean(group=1).fit(X, y)
+    model = TypeMean(sensor=1).fit(X, y)
     model.save(tmp_path / "model")
     for name in TYPES:
         own = y[X[:, 1] == name]
@@ -270,8 +270,8 @@ def test_types_have_mean_and_std_of_their_own(data, tmp_path):
 BAD = {
     "another base": ({"base": "mean"}, "base must be one of 'ou', 'type'"),
     "no model": ({"factorizer": "ptf"}, "factorizer must be a model of noisewise or None"),
-    "no such mode": ({"group": "kind"}, "group must be one of"),
-    "time as the type": ({"group": -1}, "group must be another mode than time"),
+    "no such mode": ({"sensor": "kind"}, "sensor must be one of"),
+    "time as the type": ({"sensor": -1}, "sensor must be another mode than time"),
 }
 
 
@@ -289,7 +289,7 @@ def test_duplicate_cells_are_refused():
 def test_a_damaged_file_is_refused(data, tmp_path):
     X, y = data[:2]
     path = tmp_path / "model"
-    ResidualFactorizer(EPOCHS, group=1, random_state=0, n_jobs=1).fit(X, y).save(path)
+    ResidualFactorizer(EPOCHS, sensor=1, random_state=0, n_jobs=1).fit(X, y).save(path)
     header, tensors = storage.read(path, "model")
     del header["kind"], header["version"]
     endless = {"model": "ResidualFactorizer", "settings": {"factorizer": None}}

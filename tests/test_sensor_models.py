@@ -48,7 +48,7 @@ def test_every_model_fits_predicts_and_is_filed(name, readings, tmp_path):
     X, y = readings
     where = PLACES if SENSOR_MODELS[name].needs_coordinates else None
     model = build(
-        name, time=0, group=1, coordinates=where, random_state=0, n_jobs=1,
+        name, time=0, sensor=1, coordinates=where, random_state=0, n_jobs=1,
         settings=QUICK.get(name),
     )  # fmt: skip
     assert isinstance(model, Factorizer)
@@ -64,8 +64,8 @@ def test_every_model_fits_predicts_and_is_filed(name, readings, tmp_path):
 
 @pytest.mark.parametrize("name", SENSOR_MODELS)
 def test_shared_settings_reach_every_model_that_has_them(name):
-    model = build(name, time="t", group="k", coordinates=PLACES, random_state=3, n_jobs=2)
-    shared = {"time": "t", "group": "k", "random_state": 3, "n_jobs": 2}
+    model = build(name, time="t", sensor="k", coordinates=PLACES, random_state=3, n_jobs=2)
+    shared = {"time": "t", "sensor": "k", "random_state": 3, "n_jobs": 2}
     params = model.get_params(deep=False)
     assert shared.items() & params.items() == {(k, v) for k, v in shared.items() if k in params}
     assert {"time"} <= params.keys()

@@ -191,10 +191,10 @@ def test_a_checkpoint_goes_on_whatever_bars_are_shown(tmp_path, capsys):
 
     settings = {"rank": 2, "epochs": 4, "patience": None, "random_state": 0, "n_jobs": 1}
     table = [(k % 7, k // 7, float(k % 5)) for k in range(60)]
-    model = DeviationFactorizer(**settings, checkpoint=tmp_path / "kept", verbose=True)
+    model = DeviationFactorizer(**settings, verbose=True)
     with pytest.raises(Killed):
-        model.fit(table, callbacks=[kill])
-    model.set_params(verbose=False).fit(table)
+        model.fit(table, callbacks=[kill], checkpoint=tmp_path / "kept")
+    model.set_params(verbose=False).fit(table, checkpoint=tmp_path / "kept")
     assert model.learning_curve_["epoch"] == [1, 2, 3, 4]
 
 

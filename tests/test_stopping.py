@@ -115,14 +115,14 @@ def test_a_fit_in_another_thread_sets_no_handler(ctrl_c):
 
 def test_a_fit_finishes_its_epoch_keeps_the_best_and_raises(press_in_epoch, tmp_path):
     seen = press_in_epoch(3)
-    model = quick(patience=None, checkpoint=tmp_path / "checkpoint")
+    model, path = quick(patience=None), tmp_path / "checkpoint"
     with pytest.raises(FitInterrupted, match="after epoch 3 of 6: the model is that of epoch 3"):
-        model.fit(WORLD.X, WORLD.y)
+        model.fit(WORLD.X, WORLD.y, checkpoint=path)
     assert seen == [1, 2, 3]
     short = quick(patience=None, epochs=3).fit(WORLD.X, WORLD.y)
     np.testing.assert_array_equal(model.predict(WORLD.X), short.predict(WORLD.X))
     seen.clear()
-    model.fit(WORLD.X, WORLD.y)
+    model.fit(WORLD.X, WORLD.y, checkpoint=path)
     assert seen == [4, 5, 6]  # it went on from the epoch that was finished
     assert list(tmp_path.iterdir()) == []
 

@@ -215,8 +215,8 @@ def test_time_may_be_any_mode_by_number_or_name(fitted, cells):
     names = ["place", "kind", "when"]
     frame, asked = (pd.DataFrame(part.X, columns=names) for part in (train, test))
     frame, asked = (f.astype({"when": float})[["when", "place", "kind"]] for f in (frame, asked))
-    for time, group in (("when", "kind"), (0, 2), (-3, -1)):
-        model = make_model(time=time, group=group).fit(frame, train.y)
+    for time, sensor in (("when", "kind"), (0, 2), (-3, -1)):
+        model = make_model(time=time, sensor=sensor).fit(frame, train.y)
         np.testing.assert_array_equal(model.predict(asked[:200], return_std=True), expected)
 
 
@@ -229,11 +229,11 @@ def test_two_modes_and_four_modes_work(many, cells):
             return [(f"{place} {kind}", t) for place, kind, t in X]
         return [(place[0], place[1:], kind, t) for place, kind, t in X]
 
-    group = None if many == 2 else 2
+    sensor = None if many == 2 else 2
     y, truth = (in_units(values, part.X) for values, part in ((train.y, train), (test.truth, test)))
-    model = make_model(group=group).fit(reshaped(train.X), y)
+    model = make_model(sensor=sensor).fit(reshaped(train.X), y)
     error = model.predict(reshaped(test.X)) - truth
-    single = OUSmoother(group=group, n_jobs=1).fit(reshaped(train.X), y)
+    single = OUSmoother(sensor=sensor, n_jobs=1).fit(reshaped(train.X), y)
     assert np.mean(error**2) < 0.5 * np.mean((single.predict(reshaped(test.X)) - truth) ** 2)
 
 
@@ -341,39 +341,39 @@ def test_observations_frames_and_arrays_are_all_the_same(cells, tmp_path):
 
 def test_an_interrupted_fit_is_still_a_model_and_goes_on_with_the_same_bits(cells, tmp_path):
     train, test = cells
-    settings = {"sweeps": 30, "checkpoint_epochs": 7}
+    often = {"checkpoint": tmp_path / "checkpoint", "checkpoint_epochs": 7}
 
     def interrupt(info, state):
         if info.epoch == 17:
             raise KeyboardInterrupt
 
-    model = make_model(checkpoint=tmp_path / "checkpoint", **settings)
+    model = make_model(sweeps=30)
     with pytest.raises(FitInterrupted, match=r"sweep 17 of 30: .* from 9 draws"):
-        model.fit(train.X, train.y, callbacks=[interrupt])
+        model.fit(train.X, train.y, callbacks=[interrupt], **often)
     assert np.isfinite(model.predict(test.X, return_std=True)).all()
     assert (tmp_path / "checkpoint").exists()
     seen = []
-    again = make_model(checkpoint=tmp_path / "checkpoint", n_jobs=2, **settings)
-    again.fit(train.X, train.y, callbacks=[lambda info, state: seen.append(info.epoch)])
+    again = make_model(n_jobs=2, sweeps=30)
+    again.fit(train.X, train.y, callbacks=[lambda info, _: seen.append(info.epoch)], **often)
     assert seen == list(range(18, 31))
     assert not (tmp_path / "checkpoint").exists()
-    once = make_model(**settings).fit(train.X, train.y)
+    once = make_model(sweeps=30).fit(train.X, train.y)
     assert_same_bits(tensors_of(again, tmp_path), tensors_of(once, tmp_path))
     assert again.learning_curve_["train_rmse"] == once.learning_curve_["train_rmse"]
 
 
 def test_a_checkpoint_of_other_data_is_refused(cells, tmp_path):
     train, _ = cells
-    settings = {"sweeps": 8, "checkpoint": tmp_path / "checkpoint", "checkpoint_epochs": 1}
+    often = {"checkpoint": tmp_path / "checkpoint", "checkpoint_epochs": 1}
 
     def fail(info, state):
         if info.epoch == 3:
             raise ArithmeticError
 
     with pytest.raises(ArithmeticError):
-        make_model(**settings).fit(train.X, train.y, callbacks=[fail])
+        make_model(sweeps=8).fit(train.X, train.y, callbacks=[fail], **often)
     with pytest.raises(ModelFileError, match="other data or other settings"):
-        make_model(**settings).fit(train.X, 2 * train.y)
+        make_model(sweeps=8).fit(train.X, 2 * train.y, **often)
 
 
 def test_a_fit_that_fails_leaves_the_model_as_it_was(cells):
@@ -460,10 +460,9 @@ BAD_SETTINGS = {
     "deviation_rank": ({"deviation_rank": 0}, "deviation_rank must be a whole number, 1 or more"),
     "tolerance": ({"tolerance": 0.0}, "tolerance must be a number, above 0 or None"),
     "time": ({"time": 1.5}, "time must be the name or the number of a mode"),
-    "group": ({"group": -1}, "another mode than time"),
+    "sensor": ({"sensor": -1}, "another mode than time"),
     "no such mode": ({"time": "when"}, "time must be one of"),
     "samples": ({"samples": 0}, "samples must be a whole number, 1 or more"),
-    "checkpoint": ({"checkpoint": "x", "random_state": None}, "random_state to be an int"),
 }
 
 
@@ -471,6 +470,11 @@ BAD_SETTINGS = {
 def test_a_bad_setting_is_named(cells, settings, message):
     with pytest.raises(SettingError, match=message):
         make_model(**settings).fit(cells[0].X, cells[0].y)
+
+
+def test_a_checkpoint_needs_a_seed_to_go_on_with(cells):
+    with pytest.raises(SettingError, match="random_state to be an int"):
+        make_model(random_state=None).fit(cells[0].X, cells[0].y, checkpoint="x")
 
 
 BAD_DATA = {

@@ -470,7 +470,7 @@ def test_a_loaded_model_has_the_same_bits_and_goes_on_learning(split, fitted, tm
 @pytest.mark.parametrize("moment", [2, 5])
 def test_a_fit_that_was_stopped_goes_on_to_the_same_bits(split, tmp_path, moment):
     train = split[0].part(slice(3_000))
-    settings = {"epochs": 8, "patience": None, "checkpoint": tmp_path / "checkpoint"}
+    settings, path = {"epochs": 8, "patience": None}, tmp_path / "checkpoint"
 
     class StopError(Exception):
         pass
@@ -479,11 +479,11 @@ def test_a_fit_that_was_stopped_goes_on_to_the_same_bits(split, tmp_path, moment
         if info.epoch == moment + 1:
             raise StopError
 
-    whole = tensors_of(make_model(epochs=8, patience=None).fit(train.X, train.y), tmp_path)
+    whole = tensors_of(make_model(**settings).fit(train.X, train.y), tmp_path)
     with pytest.raises(StopError):
-        make_model(**settings).fit(train.X, train.y, callbacks=[stop])
-    assert (tmp_path / "checkpoint").exists()
-    again = make_model(**settings).fit(train.X, train.y)
+        make_model(**settings).fit(train.X, train.y, callbacks=[stop], checkpoint=path)
+    assert path.exists()
+    again = make_model(**settings).fit(train.X, train.y, checkpoint=path)
     assert_same_bits(tensors_of(again, tmp_path), whole)
 
 

@@ -328,28 +328,28 @@ def interrupt_at(epoch, *, in_refit=False):
 def test_an_interrupted_fit_is_a_model_and_a_second_fit_goes_on(small_world, tmp_path):
     X, y = small_world.X, small_world.y
     whole = quick().fit(X, y)
-    model = quick(checkpoint=tmp_path / "checkpoint")
+    model, path = quick(), tmp_path / "checkpoint"
     message = "interrupted after epoch 3 of 8: the model is that of epoch [123], the best so far"
     with pytest.raises(FitInterrupted, match=message) as stop:
-        model.fit(X, y, callbacks=[interrupt_at(3)])
+        model.fit(X, y, callbacks=[interrupt_at(3)], checkpoint=path)
     assert stop.value.model is model
     assert len(model.learning_curve_["epoch"]) == 3
     assert model.calibration_ is not None
     assert np.isfinite(model.predict(X)).all()
-    assert (tmp_path / "checkpoint").exists()
-    model.fit(X, y)
+    assert path.exists()
+    model.fit(X, y, checkpoint=path)
     np.testing.assert_array_equal(model.predict(X), whole.predict(X))
     assert list(tmp_path.iterdir()) == []
 
 
 def test_an_interrupted_refit_keeps_the_first_training_and_its_checkpoint(small_world, tmp_path):
     X, y = small_world.X, small_world.y
-    model = quick(checkpoint=tmp_path / "checkpoint")
+    model, path = quick(), tmp_path / "checkpoint"
     with pytest.raises(FitInterrupted, match="refit was interrupted after epoch 1 of"):
-        model.fit(X, y, callbacks=[interrupt_at(1, in_refit=True)])
+        model.fit(X, y, callbacks=[interrupt_at(1, in_refit=True)], checkpoint=path)
     first = quick(refit=False).fit(X, y)
     np.testing.assert_array_equal(model.predict(X), first.predict(X))
-    model.fit(X, y)
+    model.fit(X, y, checkpoint=path)
     np.testing.assert_array_equal(model.predict(X), quick().fit(X, y).predict(X))
 
 
@@ -361,9 +361,9 @@ def test_a_model_refuses_the_checkpoint_of_another(small_world, tmp_path, change
     path = tmp_path / "checkpoint"
 
     def fit(model, kept, held_out):
-        model.fit(kept, validation=held_out, callbacks=[interrupt_at(2)])
+        model.fit(kept, validation=held_out, callbacks=[interrupt_at(2)], checkpoint=path)
 
-    model = quick(checkpoint=path)
+    model = quick()
     with pytest.raises(FitInterrupted):
         fit(model, seen.take(slice(300)), seen.take(slice(300, None)))
     border = 300
@@ -381,20 +381,21 @@ def test_a_model_refuses_the_checkpoint_of_another(small_world, tmp_path, change
 
 def test_other_threads_and_other_intervals_may_go_on_with_a_checkpoint(small_world, tmp_path):
     X, y = small_world.X, small_world.y
-    model = quick(checkpoint=tmp_path / "checkpoint")
+    model, path = quick(), tmp_path / "checkpoint"
     with pytest.raises(FitInterrupted):
-        model.fit(X, y, callbacks=[interrupt_at(2)])
-    model.set_params(n_jobs=2, checkpoint_epochs=3, keep_seen=False).fit(X, y)
+        model.fit(X, y, callbacks=[interrupt_at(2)], checkpoint=path)
+    model.set_params(n_jobs=2, keep_seen=False)
+    model.fit(X, y, checkpoint=path, checkpoint_epochs=3)
     np.testing.assert_array_equal(model.predict(X), quick().fit(X, y).predict(X))
 
 
 def test_a_fit_leaves_the_files_of_others_alone(small_world, tmp_path):
     other = tmp_path / "v.refit"
     other.write_text("a diary")
-    quick(checkpoint=tmp_path / "v", refit=False).fit(small_world.X, small_world.y)
+    quick(refit=False).fit(small_world.X, small_world.y, checkpoint=tmp_path / "v")
     assert other.read_text() == "a diary"
     with pytest.raises(ModelFileError, match=r"v\.refit is not a noisewise file"):
-        quick(checkpoint=tmp_path / "v").fit(small_world.X, small_world.y)
+        quick().fit(small_world.X, small_world.y, checkpoint=tmp_path / "v")
     assert list(tmp_path.iterdir()) == [other]
     assert other.read_text() == "a diary"
 
@@ -404,35 +405,35 @@ def test_a_fit_leaves_the_files_of_others_alone(small_world, tmp_path):
 def test_a_checkpoint_that_cannot_be_written_is_refused_before_training(
     small_world, tmp_path, model, place
 ):
-    model = clone(model).set_params(checkpoint=tmp_path / place)
+    model, path = clone(model), tmp_path / place
 
     def never(info, state):
         pytest.fail("it trained")
 
     with pytest.raises(DataError, match="cannot be written"):
-        model.fit(small_world.X, small_world.y, callbacks=[never])
+        model.fit(small_world.X, small_world.y, callbacks=[never], checkpoint=path)
 
 
 def test_a_checkpoint_is_kept_through_a_link(small_world, tmp_path):
     (tmp_path / "scratch").mkdir()
     target, link = tmp_path / "scratch" / "kept", tmp_path / "checkpoint"
     link.symlink_to(target)
-    model = quick(checkpoint=link)
+    model = quick()
     with pytest.raises(FitInterrupted):
-        model.fit(small_world.X, small_world.y, callbacks=[interrupt_at(3)])
+        model.fit(small_world.X, small_world.y, callbacks=[interrupt_at(3)], checkpoint=link)
     assert target.is_file()
-    model.fit(small_world.X, small_world.y)
+    model.fit(small_world.X, small_world.y, checkpoint=link)
     assert link.is_symlink()
     assert not target.exists()
 
 
 def test_a_checkpoint_of_another_version_is_refused(small_world, tmp_path, monkeypatch):
-    model = quick(checkpoint=tmp_path / "checkpoint")
+    model, path = quick(), tmp_path / "checkpoint"
     with pytest.raises(FitInterrupted):
-        model.fit(small_world.X, small_world.y, callbacks=[interrupt_at(3)])
+        model.fit(small_world.X, small_world.y, callbacks=[interrupt_at(3)], checkpoint=path)
     monkeypatch.setattr(trained, "VERSION", "0.0.9")
     with pytest.raises(ModelFileError, match="another version of noisewise"):
-        model.fit(small_world.X, small_world.y)
+        model.fit(small_world.X, small_world.y, checkpoint=path)
 
 
 @pytest.mark.filterwarnings("ignore:Predictions have not settled")
@@ -447,14 +448,15 @@ def test_a_watched_chain_goes_on_from_its_checkpoint(small_world, tmp_path, mome
         if info.epoch == moment + 1:
             raise Killed
 
-    model = BayesianFactorizer(**settings, checkpoint=tmp_path / "kept", checkpoint_epochs=1)
+    model = BayesianFactorizer(**settings)
+    often = {"checkpoint": tmp_path / "kept", "checkpoint_epochs": 1}
     with pytest.raises(Killed):
-        model.fit(kept, validation=held_out, callbacks=[kill])
+        model.fit(kept, validation=held_out, callbacks=[kill], **often)
     with pytest.raises(ModelFileError, match="belongs to other data"):
-        model.fit(kept, validation=held_out.take(slice(50)))
+        model.fit(kept, validation=held_out.take(slice(50)), **often)
     with pytest.raises(ModelFileError, match="belongs to other data"):
-        model.fit(kept)
-    model.fit(kept, validation=held_out)
+        model.fit(kept, **often)
+    model.fit(kept, validation=held_out, **often)
     np.testing.assert_array_equal(model.predict(kept), whole.predict(kept))
     for name in ("validation_rmse", "validation_nll"):
         np.testing.assert_array_equal(model.learning_curve_[name], whole.learning_curve_[name])

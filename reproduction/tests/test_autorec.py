@@ -160,7 +160,7 @@ def test_lbfgs_has_the_same_bits_after_being_killed(small_world, tmp_path):
     whole = make_model(optimizer="lbfgs").fit(X, y)
     expected, last = tensors_of(whole, tmp_path), whole.n_epochs_
     assert last > 2
-    model = make_model(optimizer="lbfgs", checkpoint=tmp_path / "kept", checkpoint_epochs=1)
+    model, kept = make_model(optimizer="lbfgs"), tmp_path / "kept"
     for in_refit, epoch in ((False, 3), (False, last + 4), (True, 2), (True, last)):
 
         def kill(info, state, in_refit=in_refit, epoch=epoch):
@@ -168,8 +168,8 @@ def test_lbfgs_has_the_same_bits_after_being_killed(small_world, tmp_path):
                 raise Killed
 
         with pytest.raises(Killed):
-            model.fit(X, y, callbacks=[kill])
-    assert_same_bits(tensors_of(model.fit(X, y), tmp_path), expected)
+            model.fit(X, y, callbacks=[kill], checkpoint=kept)
+    assert_same_bits(tensors_of(model.fit(X, y, checkpoint=kept), tmp_path), expected)
 
 
 def test_a_checkpoint_whose_optimizer_fits_no_weights_is_refused(small_world, tmp_path):
@@ -179,15 +179,15 @@ def test_a_checkpoint_whose_optimizer_fits_no_weights_is_refused(small_world, tm
         if info.epoch == 3:
             raise Killed
 
-    model = make_model(checkpoint=path, checkpoint_epochs=1)
+    model = make_model()
     with pytest.raises(Killed):
-        model.fit(small_world.X, small_world.y, callbacks=[kill])
+        model.fit(small_world.X, small_world.y, callbacks=[kill], checkpoint=path)
     header, tensors = storage.read(path, "checkpoint")
     (name, *_) = (name for name in tensors if name.startswith("state.optimizer"))
     tensors[name] = tensors[name].reshape(-1)[1:]
     storage.write(path, "checkpoint", {k: v for k, v in header.items() if k != "kind"}, tensors)
     with pytest.raises(ModelFileError, match=r"optimizer\.\S+ must be float32 of shape"):
-        model.fit(small_world.X, small_world.y)
+        model.fit(small_world.X, small_world.y, checkpoint=path)
 
 
 def test_a_file_without_its_encoder_is_refused(fitted, tmp_path):

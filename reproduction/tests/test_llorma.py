@@ -269,7 +269,7 @@ def test_a_fit_of_the_blend_has_the_same_bits_after_being_killed(small_world, tm
     whole = make_model(**settings).fit(X, y)
     expected, last = tensors_of(whole, tmp_path), whole.n_epochs_
     assert last > 2
-    model = make_model(**settings, checkpoint=tmp_path / "kept")
+    model, kept = make_model(**settings), tmp_path / "kept"
     for in_refit, epoch in ((False, 2), (False, last + 2), (True, 1), (True, last)):
 
         def kill(info, state, in_refit=in_refit, epoch=epoch):
@@ -277,8 +277,8 @@ def test_a_fit_of_the_blend_has_the_same_bits_after_being_killed(small_world, tm
                 raise Killed
 
         with pytest.raises(Killed):
-            model.fit(X, y, callbacks=[kill])
-    assert_same_bits(tensors_of(model.fit(X, y), tmp_path), expected)
+            model.fit(X, y, callbacks=[kill], checkpoint=kept)
+    assert_same_bits(tensors_of(model.fit(X, y, checkpoint=kept), tmp_path), expected)
 
 
 BREAKS = {

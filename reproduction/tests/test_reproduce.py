@@ -335,9 +335,9 @@ def test_settings_that_change_no_number_need_not_agree():
 
 
 def test_settings_of_a_model_are_those_that_its_numbers_follow_from():
-    found = settings_of(DeviationFactorizer(8, n_jobs=3, checkpoint="x", random_state=1))
+    found = settings_of(DeviationFactorizer(8, n_jobs=3, random_state=1))
     assert found["rank"] == 8
-    assert not {"n_jobs", "checkpoint", "random_state", "keep_seen"} & found.keys()
+    assert not {"n_jobs", "random_state", "keep_seen"} & found.keys()
 
 
 def test_adopting_needs_a_folder(store, tmp_path):
@@ -401,6 +401,6 @@ def test_items_name_models_that_there_are():
 
 def test_the_type_of_sensor_must_be_the_same_mode_however_it_is_named():
     london, intel = (15, 19, 7479), (52, 4, 7200)
-    assert numbered({"group": "auto"}, intel) == numbered({"group": "sensor"}, intel)
-    assert numbered({"group": "auto"}, london) == numbered({"group": 1}, london)
+    assert numbered({"sensor": "auto"}, intel) == numbered({"sensor": "sensor"}, intel)
+    assert numbered({"sensor": "auto"}, london) == numbered({"sensor": 1}, london)
     assert numbered({"time": "timestamp"}, (6040, 3706)) == {"time": "timestamp"}

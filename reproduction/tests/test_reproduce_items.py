@@ -282,7 +282,7 @@ def test_results_of_sensors_are_adopted(tiny, tmp_path):
         lambda seed: registry.build(
             "sensors",
             "idw",
-            group="sensor",
+            sensor="sensor",
             coordinates=data.coordinates,
             random_state=seed,
             settings={"n_neighbours": 2},

@@ -40,7 +40,7 @@ def data():
 
 @pytest.fixture(scope="module", params=["knn", "iterative"])
 def fitted(request, data):
-    return TableImputer(request.param, group=1, random_state=0).fit(*data[:2])
+    return TableImputer(request.param, sensor=1, random_state=0).fit(*data[:2])
 
 
 def test_cells_are_predicted_better_than_by_the_mean(fitted, data):
@@ -54,7 +54,7 @@ def test_cells_are_predicted_better_than_by_the_mean(fitted, data):
 
 def test_the_table_is_what_scikit_learn_makes_of_series_of_mean_0_and_std_1(data):
     X, y, asked, _ = data
-    model = TableImputer("knn", group=1, n_neighbours=3, weights="uniform", random_state=0)
+    model = TableImputer("knn", sensor=1, n_neighbours=3, weights="uniform", random_state=0)
     model.fit(X, y)
     seen = observe(X, y)
     which = seen.codes[0] * 2 + seen.codes[1]
@@ -84,7 +84,7 @@ def test_a_noisy_series_has_a_wider_std(data):
     rng = np.random.default_rng(1)
     loud = (X[:, 0] == "p2") & (X[:, 1] == "C")
     y = y + loud * rng.normal(0, 3, len(y))
-    model = TableImputer("knn", group=1, random_state=0).fit(X, y)
+    model = TableImputer("knn", sensor=1, random_state=0).fit(X, y)
     _, std = model.predict([("p2", "C", 3), ("p3", "C", 3)], return_std=True)
     assert std[0] > 2 * std[1]
 
@@ -102,7 +102,7 @@ def test_unknown_ids_never_fail_and_have_a_wider_std(fitted, data):
 
 
 def test_unknown_ids_can_have_a_constant(data):
-    model = TableImputer("knn", group=1, unknown=3.0, value_range=None).fit(*data[:2])
+    model = TableImputer("knn", sensor=1, unknown=3.0, value_range=None).fit(*data[:2])
     np.testing.assert_array_equal(model.predict([("p1", "C", 999), ("nowhere", "C", 3)]), 3.0)
 
 
@@ -112,7 +112,7 @@ def test_series_and_times_without_a_reading_are_no_trouble():
     seen = observe([*rows, (1, 1, 7, 1.0)])
     seen = seen.take(slice(0, -1))  # ids of a series and of a time that nothing is known of
     for method in ("knn", "iterative"):
-        model = TableImputer(method, group=1, random_state=0).fit(seen)
+        model = TableImputer(method, sensor=1, random_state=0).fit(seen)
         assert model.table_.shape == (20, 7)
         cells = [(0, 0, 7), (1, 1, 3), (1, 1, 7)]
         assert np.isfinite(model.predict(cells, return_std=True)).all()
@@ -149,7 +149,7 @@ def test_a_table_that_is_too_large_is_refused_before_it_is_made():
 def test_validation_is_in_the_table_in_the_end(data):
     X, y, _, _ = data
     train, validation = observe(X[:1000], y[:1000]), observe(X[1000:], y[1000:])
-    model = TableImputer(group=1, random_state=0).fit(train, validation=validation)
+    model = TableImputer(sensor=1, random_state=0).fit(train, validation=validation)
     assert model.calibration_.n == len(validation)
     np.testing.assert_allclose(model.predict(X), y, rtol=1e-5)
 

@@ -141,7 +141,7 @@ def test_two_and_four_modes_work():
         cells = np.array(list(np.ndindex(shape)))
         y = np.prod([np.cos(cells[:, m] + m) for m in range(len(shape))], axis=0)
         y += rng.normal(0, 0.01, len(y))
-        model = TuckerFactorizer(rank=2, group=None, random_state=0, n_jobs=1)
+        model = TuckerFactorizer(rank=2, sensor=None, random_state=0, n_jobs=1)
         order = rng.permutation(len(y))
         train, test = order[: 3 * len(y) // 4], order[3 * len(y) // 4 :]
         assert model.fit(cells[train], y[train]).score(cells[test], y[test]) > 0.5
@@ -191,11 +191,11 @@ def test_a_training_that_was_killed_goes_on_with_the_same_bits(data, tmp_path):
         if info.epoch == 3:
             raise ArithmeticError
 
-    model = TuckerFactorizer(epochs=6, checkpoint=tmp_path / "state", **QUICK)
+    model = TuckerFactorizer(epochs=6, **QUICK)
     with pytest.raises(ArithmeticError):
-        model.fit(X, y, callbacks=[kill])
+        model.fit(X, y, callbacks=[kill], checkpoint=tmp_path / "state")
     assert (tmp_path / "state").exists()
-    resumed = model.fit(X, y).predict(asked)
+    resumed = model.fit(X, y, checkpoint=tmp_path / "state").predict(asked)
     assert not (tmp_path / "state").exists()
     once = TuckerFactorizer(epochs=6, **QUICK).fit(X, y).predict(asked)
     np.testing.assert_array_equal(resumed, once)
@@ -224,7 +224,7 @@ def test_duplicate_cells_are_refused():
 BAD = {
     "no rank": ({"rank": 0}, "rank must be a whole number, 1 or more, or one for each mode"),
     "one rank too few": ({"rank": (2, 2)}, "one for each of 3 modes"),
-    "no such mode": ({"group": "kind"}, "group must be one of"),
+    "no such mode": ({"sensor": "kind"}, "sensor must be one of"),
     "no step": ({"learning_rate": 0}, "learning_rate must be"),
 }
 

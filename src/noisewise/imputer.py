@@ -182,7 +182,7 @@ class DeviationImputer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):  
                 f"X needs 2 readings to learn from; got {len(seen)} in {table.values.size} cells."
             )
         model = registry.build(
-            "sensors", self.method, self.settings, time=-1, group=table.sensor,
+            "sensors", self.method, self.settings, time=-1, sensor=table.sensor,
             random_state=self.random_state, n_jobs=self.n_jobs, verbose=self.verbose,
         )  # fmt: skip
         self._standardised = StandardisedModel.fit(seen, table.sensor, model)

@@ -68,7 +68,7 @@ def noisy_ids(model: Rowwise, *, mode: int | str = 0, n: int | None = 20, fewest
             "noisy_series for sensors."
         )
     model = as_it_is(model)
-    m = model._mode(mode)
+    m = model.mode_number(mode)
     noise = np.sqrt(model.factors_.noise_by_row(m)) * model.std_scale_
     counts = model.factors_.counts[m]
     eligible = np.flatnonzero(counts >= max(fewest, 1))
@@ -102,7 +102,7 @@ def noisy_observations(model: Rowwise, X: Any, y: Any = None, *, n: int | None =
     check_is_fitted(model)
     _check_many(n)
     model = as_it_is(model)
-    observations = model._observed_again(X, y)
+    observations = model.observed(X, y)
     mean, std = model.predict(observations, return_std=True)
     surprise = (observations.values - mean) / std
     order = np.argsort(-np.abs(surprise), kind="stable")[:n]
@@ -121,7 +121,7 @@ def noise_model(
     y: Any = None,
     *,
     time: int | str = -1,
-    group: int | str | None = "auto",
+    sensor: int | str | None = "auto",
     random_state: Any = None,
     n_jobs: int | None = -1,
     verbose: bool | None = None,
@@ -135,11 +135,11 @@ def noise_model(
     ----------
     X, y : as for ``TemporalFactorizer.fit``
         Readings.
-    time, group, random_state, n_jobs, verbose
+    time, sensor, random_state, n_jobs, verbose
         As for ``TemporalFactorizer``.
     """
     model = TemporalFactorizer(
-        **JUDGE, time=time, group=group, random_state=random_state, n_jobs=n_jobs, verbose=verbose
+        **JUDGE, time=time, sensor=sensor, random_state=random_state, n_jobs=n_jobs, verbose=verbose
     )
     return model.fit(X, y)
 
@@ -188,7 +188,7 @@ def noisy_series(model: TemporalFactorizer, *, n: int | None = 20, fewest: int =
     known = model.noise_by_series_
     eligible = np.flatnonzero(known["observations"] >= max(fewest, 1))
     known = {name: column[eligible] for name, column in known.items()}
-    grouping, units = model._encoder.grouping, model._encoder.units
+    grouping, units = model.encoder_.grouping, model.encoder_.units
     types = grouping.types[eligible]
     names = [ids.name for mode, ids in enumerate(model.ids_) if mode != grouping.time]
     white_std, drift_std = _white_and_drift(known, _usual_gap(model))

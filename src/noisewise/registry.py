@@ -172,7 +172,7 @@ def build(
     coordinates : dict or table, optional
         Where locations are, for those that need to know.
     **shared
-        Settings that it gets if it has them: time, group, random_state, n_jobs, verbose.
+        Settings that it gets if it has them: time, sensor, random_state, n_jobs, verbose.
 
     Examples
     --------

@@ -28,6 +28,11 @@ class Rule(NamedTuple):
     words: str
     holds: Callable[[Any], bool]
 
+    def require(self, name: str, value: Any) -> None:
+        """Raise unless what was given as ``name`` obeys."""
+        if not self.holds(value):
+            raise SettingError(f"{name} must be {self.words}; got {value!r}.")
+
 
 def whole(least: int) -> Rule:
     """Ask for a whole number of at least ``least``."""
@@ -102,7 +107,9 @@ VERBOSE = one_of(True, False, None)  # whether a progress bar is shown
 C = TypeVar("C", bound=type)
 
 
-def setting(rule: Rule, doc: str, *, default: Any, kw_only: bool = True) -> Any:
+def setting(
+    rule: Rule, doc: str, *, default: Any = dataclasses.MISSING, kw_only: bool = True
+) -> Any:
     """Declare a setting: what it must be, a line of documentation, and its default."""
     told = {"rule": rule, "doc": doc}
     return dataclasses.field(default=default, kw_only=kw_only, metadata=told)
@@ -142,9 +149,7 @@ def rules_of(kind: Any) -> dict[str, Rule]:
 def check(model: Any, rules: dict[str, Rule] | None = None) -> None:
     """Raise for the first setting of ``model`` that does not obey its rule."""
     for name, rule in (rules_of(model) if rules is None else rules).items():
-        value = getattr(model, name)
-        if not rule.holds(value):
-            raise SettingError(f"{name} must be {rule.words}; got {value!r}.")
+        rule.require(name, getattr(model, name))
 
 
 def _documented(kind: type) -> str:

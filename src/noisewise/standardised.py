@@ -21,7 +21,7 @@ from noisewise.errors import ModelFileError
 from noisewise.filed_ids import pack_ids, unpack_ids
 from noisewise.models.auto import AutoFactorizer
 from noisewise.models.base import Factorizer
-from noisewise.models.nested import adjusted, pack, unpack
+from noisewise.models.nested import clone_with, pack, unpack
 
 
 @dataclass(frozen=True, eq=False)
@@ -86,8 +86,8 @@ class StandardisedModel:
         codes = tuple(np.append(a, b) for a, b in zip(rest.codes, new.codes, strict=True))
         everything = Observations(codes, np.append(rest.values, new.values), new.ids)
         if not isinstance(self.model, AutoFactorizer):
-            return StandardisedModel.fit(everything, self.sensor, adjusted(self.model))
-        again = StandardisedModel.fit(everything, self.sensor, adjusted(self.model.model_))
+            return StandardisedModel.fit(everything, self.sensor, clone_with(self.model))
+        again = StandardisedModel.fit(everything, self.sensor, clone_with(self.model.model_))
         again.model.calibration_ = self.model.calibration_  # as the chosen one was judged
         return again
 

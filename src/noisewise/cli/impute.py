@@ -216,16 +216,16 @@ def _noise(cells: LabelledArray, seen: Observations, seed: int) -> Noise:
     units, types = _units(seen, cells.sensor)
     scores = (seen.values - units.mean[types]) / np.sqrt(units.variance[types])
     known = Observations(seen.codes, scores.astype(np.float32), seen.ids)
-    table = noisy_series(noise_model(known, group=cells.sensor, random_state=seed), n=None)
+    table = noisy_series(noise_model(known, sensor=cells.sensor, random_state=seed), n=None)
     names = [mode.ids.name for mode in cells.modes[:-1]]
     rows = zip(*table.values(), strict=True)
     found = [dict(zip(table, row, strict=True)) for row in rows]
     return {tuple(row[name] for name in names): row for row in found}
 
 
-def _units(seen: Observations, group: int | None) -> tuple[Units, Any]:
-    types = np.zeros(len(seen), np.int64) if group is None else seen.codes[group]
-    return Units.of(seen.values, types, 1 if group is None else len(seen.ids[group])), types
+def _units(seen: Observations, sensor: int | None) -> tuple[Units, Any]:
+    types = np.zeros(len(seen), np.int64) if sensor is None else seen.codes[sensor]
+    return Units.of(seen.values, types, 1 if sensor is None else len(seen.ids[sensor])), types
 
 
 def _entries(

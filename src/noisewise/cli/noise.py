@@ -137,7 +137,7 @@ def noise(
     if data is None and (named or _is_data(source)):
         seen, sensor = readings.read(source)
         say(f"Judging {seen!r}")
-        judge = noise_model(seen, group=sensor, random_state=seed)
+        judge = noise_model(seen, sensor=sensor, random_state=seed)
         if save is not None:
             judge.save(save)
         return _tell_sensors(judge, ranking, report)

@@ -83,11 +83,9 @@ def fit(
     named, own = chosen(settings, tuned, model, "ratings")
     name, own = named or "bayes", {"random_state": seed, **own}
     observations = columns.read(data, time_of(own))
-    if checkpoint is not None:
-        own["checkpoint"] = str(checkpoint)
     fitted = registry.build("ratings", name, own)
     try:
-        fitted.fit(observations)
+        fitted.fit(observations, checkpoint=checkpoint)
     except FitInterrupted as stop:
         fitted.save(out)
         raise Stopped(f"{stop} It is in {out}.{_goes_on(checkpoint)}") from None

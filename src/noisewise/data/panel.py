@@ -137,7 +137,7 @@ class Grouping:
 
     Attributes
     ----------
-    time, group
+    time, sensor
         The mode that is time; the mode that is the type, None if all series are alike.
     shape
         Ids of every mode.
@@ -146,14 +146,14 @@ class Grouping:
     """
 
     time: int
-    group: int | None
+    sensor: int | None
     shape: tuple[int, ...]
     keys: Ints
 
     @property
     def n_types(self) -> int:
         """The number of types."""
-        return 1 if self.group is None else self.shape[self.group]
+        return 1 if self.sensor is None else self.shape[self.sensor]
 
     @property
     def types(self) -> Ints:
@@ -162,7 +162,7 @@ class Grouping:
         for mode in reversed(range(len(self.shape))):
             if mode != self.time:
                 left, code = np.divmod(left, self.shape[mode])
-                types = code if mode == self.group else types
+                types = code if mode == self.sensor else types
         return types
 
     def series(self, codes: tuple[Codes, ...]) -> Ints:
@@ -171,9 +171,9 @@ class Grouping:
 
     def type_of(self, codes: tuple[Codes, ...]) -> Ints:
         """Return the type of cells; one never seen is the one after the last."""
-        if self.group is None:
+        if self.sensor is None:
             return np.zeros(len(codes[0]), dtype=np.int64)
-        types = codes[self.group].astype(np.int64)
+        types = codes[self.sensor].astype(np.int64)
         return np.where(types < 0, self.n_types, types)
 
 
@@ -204,7 +204,7 @@ def key_places(keys: Ints, asked: Ints, known: npt.NDArray[np.bool_]) -> Ints:
 
 
 def sensor_modes(
-    time: int | str, group: int | str | None, ids: tuple[Ids, ...]
+    time: int | str, sensor: int | str | None, ids: tuple[Ids, ...]
 ) -> tuple[int, int | None]:
     """Return the mode that is time, and the mode that is the type of sensor, None if there is none.
 
@@ -213,13 +213,13 @@ def sensor_modes(
     """
     number = mode_number(time, ids, "time")
     others = [mode for mode in range(len(ids)) if mode != number]
-    if group is None or (group == "auto" and len(others) == 1):
+    if sensor is None or (sensor == "auto" and len(others) == 1):
         return number, None
-    if group == "auto":
+    if sensor == "auto":
         return number, min(others, key=lambda mode: (ids[mode].name != "sensor", len(ids[mode])))
-    kind = mode_number(group, ids, "group")
+    kind = mode_number(sensor, ids, "sensor")
     if kind == number:
-        raise SettingError(f"group must be another mode than time; got {group!r} for both.")
+        raise SettingError(f"sensor must be another mode than time; got {sensor!r} for both.")
     return number, kind
 
 

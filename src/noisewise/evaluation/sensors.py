@@ -127,7 +127,7 @@ def sensor_task(
 
     def built(name: str, settings: Settings, random_state: int, n_jobs: int) -> Factorizer:
         model: Factorizer = registry.build(
-            "sensors", name, settings, time=-1, group=1, coordinates=data.coordinates,
+            "sensors", name, settings, time=-1, sensor=1, coordinates=data.coordinates,
             random_state=random_state, n_jobs=n_jobs,
         )  # fmt: skip
         return model

@@ -13,22 +13,20 @@ from pathlib import Path
 from typing import Any, NamedTuple, Self
 
 import numpy as np
-import numpy.typing as npt
 
 from noisewise import storage
 from noisewise.calibration import Calibration
 from noisewise.data import Observations, observe
 from noisewise.data.panel import Units, sensor_modes, series_keys
 from noisewise.data.timestamps import checked_stamps
-from noisewise.engine.arrays import Moments
 from noisewise.engine.series import Array, Ints, Series
 from noisewise.errors import ModelFileError, SettingError, unsaid
-from noisewise.models.base import Factorizer, Seeded
+from noisewise.models.base import Cells, Factorizer, Seeded
 from noisewise.models.changing import in_one_step
 from noisewise.models.interpolation import LinearInterpolator
-from noisewise.models.nested import adjusted, pack, shown, unpack
+from noisewise.models.nested import clone_with, pack, shown, unpack
 from noisewise.models.residual import fast
-from noisewise.models.sensors import InTime
+from noisewise.models.sensors import InTime, Typed
 from noisewise.models.smoother import OUSmoother, usual_step
 from noisewise.models.temporal import TemporalFactorizer
 from noisewise.models.trained import FEWEST_HELD_OUT, fixed_seed, range_of
@@ -63,7 +61,7 @@ class Gaps(NamedTuple):
 
 
 @settings
-class AutoFactorizer(InTime, Seeded):
+class AutoFactorizer(InTime, Typed, Seeded):
     """Choose among models of sensors by what they predict of readings that were held out.
 
     Half of the held-out cells are single ones, half are stretches of single series. How long a
@@ -95,7 +93,7 @@ class AutoFactorizer(InTime, Seeded):
         Rule("a sequence or None", lambda v: v is None or isinstance(v, Sequence)),
         'What to try: names among "linear", "ou", "fast" and "bayes", which are all tried by '
         "default, or pairs (name, model). ``random_state`` and ``n_jobs`` of all of them are those "
-        "given here; those named also get ``time`` and ``group``.",
+        "given here; those named also get ``time`` and ``sensor``.",
         default=None,
         kw_only=False,
     )
@@ -149,7 +147,7 @@ class AutoFactorizer(InTime, Seeded):
             choice = min(scores, key=lambda name: scores[name]["score"])
             calibration = judged[choice].calibration
             reason = _reason(choice, scores, gaps)
-        model = adjusted(candidates[choice]).fit(seen)
+        model = clone_with(candidates[choice]).fit(seen)
         self.choice_, self.model_ = choice, model
         self.scores_, self.reason_ = scores, reason
         self.ids_, self.calibration_ = seen.ids, calibration
@@ -167,9 +165,9 @@ class AutoFactorizer(InTime, Seeded):
         for one in given:
             if isinstance(one, str) and one in CANDIDATES:
                 name = one
-                model = adjusted(CANDIDATES[one], time=self.time, group=self.group, **shared)
+                model = clone_with(CANDIDATES[one], time=self.time, sensor=self.sensor, **shared)
             elif _is_pair(one):
-                name, model = one[0], adjusted(one[1], **shared)
+                name, model = one[0], clone_with(one[1], **shared)
             else:
                 raise SettingError(
                     f"candidates must be some of {', '.join(CANDIDATES)}, or pairs of a name and a "
@@ -184,7 +182,7 @@ class AutoFactorizer(InTime, Seeded):
 
     def _held_out(self, seen: Observations, seed: int) -> tuple[Gaps, Ints]:
         """Return the gaps in the data, and which part an observation is in."""
-        time, _ = sensor_modes(self.time, self.group, seen.ids)
+        time, _ = sensor_modes(self.time, self.sensor, seen.ids)
         stamps, _ = checked_stamps(seen.ids[time])
         when = stamps[seen.codes[time]]
         keys, which = np.unique(series_keys(seen.codes, seen.shape, time)[0], return_inverse=True)
@@ -208,21 +206,22 @@ class AutoFactorizer(InTime, Seeded):
         with unsaid("Predictions have not settled"):  # a chain is judged as it is
             model.fit(seen.take(part == TRAIN))
         seconds = clock.perf_counter() - started
-        group = sensor_modes(self.time, self.group, seen.ids)[1]
-        types = np.zeros(len(seen), np.int64) if group is None else seen.codes[group]
+        sensor = sensor_modes(self.time, self.sensor, seen.ids)[1]
+        types = np.zeros(len(seen), np.int64) if sensor is None else seen.codes[sensor]
         units = Units.of(seen.values, types, int(types.max()) + 1)
         held_out = np.flatnonzero(part != TRAIN)
         asked = seen.take(held_out)
         error = asked.values - model.predict(asked)
-        _, noise, epistemic = model._cells(asked)[0]
+        _, noise, epistemic = model.cells(asked).moments
         std, kept = np.sqrt(noise + epistemic), np.isin(held_out, alike)
         calibration = Calibration.measure(error[kept], std[kept])
         squared = error.astype(np.float64) ** 2 / units.variance[types[held_out]]
         record = {name: _trimmed(squared[part[held_out] == kind]) for name, kind in KINDS.items()}
         return Judged(record | {"seconds": seconds}, calibration)
 
-    def _cells(self, X: Any) -> tuple[Moments, npt.NDArray[np.bool_]]:
-        return self.model_._cells(X)
+    def cells(self, X: Any) -> Cells:
+        """Return what is known of cells, before clipping and calibration."""
+        return self.model_.cells(X)
 
     def __str__(self) -> str:
         return f"AutoFactorizer {self.reason_}" if hasattr(self, "reason_") else repr(self)
@@ -293,8 +292,8 @@ def like_gaps(part: Ints, single: float, seed: int) -> Ints:
 def _shortened(model: Any) -> Any:
     """Return an unfitted copy that takes no longer than it must to be judged."""
     if not isinstance(model, TemporalFactorizer):
-        return adjusted(model)
-    return adjusted(model, sweeps=min(model.sweeps, max(SWEEPS, 3 * model.burn_in)))
+        return clone_with(model)
+    return clone_with(model, sweeps=min(model.sweeps, max(SWEEPS, 3 * model.burn_in)))
 
 
 def _scores(records: dict[str, dict[str, float]], single: float) -> dict[str, dict[str, float]]:

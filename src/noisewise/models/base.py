@@ -1,14 +1,14 @@
 """The contract of every model: fit, predict with a std, an interval, save and load.
 
-A model says how it learns (``fit``) and what it knows of cells (``_moments``); all that people ask
-of it afterwards is written once, here.
+A model says how it learns (``fit``) and what it knows of cells (``cells``); all that people ask of
+it afterwards is written once, here.
 """
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from pathlib import Path
-from typing import Any, ClassVar, Literal, Self
+from typing import Any, ClassVar, Literal, NamedTuple, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -18,9 +18,9 @@ from sklearn.utils.validation import check_is_fitted
 
 from noisewise import registry, storage
 from noisewise.calibration import Calibration, normal_half_width
-from noisewise.data import Ids, Observations, encode_ids, observe, warn_of_unknown
+from noisewise.data import Ids, Observations, observe, warn_of_unknown
 from noisewise.data.tables import has_names
-from noisewise.engine.arrays import Codes, Floats, Moments
+from noisewise.engine.arrays import Floats, Moments
 from noisewise.errors import DivergedError, ModelFileError, warn
 from noisewise.filed_ids import pack_ids, unpack_ids
 from noisewise.models.changing import at_one_moment, in_one_step
@@ -41,7 +41,17 @@ from noisewise.settings import (
 Array = npt.NDArray[Any]
 
 LARGEST_SCALE = 1e18  # of a calibration, whose square float32 can hold
-OF_THE_MACHINE = ("checkpoint", "verbose")  # settings that no file keeps or decides
+OF_THE_MACHINE = ("verbose",)  # settings that no file keeps or decides
+
+
+class Cells(NamedTuple):
+    """What a model knows of cells, before clipping and calibration.
+
+    ``unseen`` tells which of them have an id that was never trained on.
+    """
+
+    moments: Moments
+    unseen: npt.NDArray[np.bool_]
 
 
 @settings
@@ -109,9 +119,9 @@ class Factorizer(RegressorMixin, BaseEstimator, ABC):  # type: ignore[misc]
     def fit(self, X: Any, y: Any = None) -> Self:
         """Learn from a table of ids and a value for each row."""
 
-    def _moments(self, codes: tuple[Codes, ...]) -> tuple[Moments, npt.NDArray[np.bool_]]:
-        """Moments of cells, and which of them have an id that was never trained on."""
-        raise NotImplementedError
+    @abstractmethod
+    def cells(self, X: Any) -> Cells:
+        """Return what is known of cells, before clipping and calibration."""
 
     @abstractmethod
     def _pack(self) -> tuple[dict[str, Any], storage.Tensors]:
@@ -121,7 +131,6 @@ class Factorizer(RegressorMixin, BaseEstimator, ABC):  # type: ignore[misc]
     def _unpack(self, path: str | Path, header: dict[str, Any], tensors: storage.Tensors) -> None:
         """Undo ``_pack``, trusting nothing; settings and ids were checked."""
 
-    @at_one_moment
     def predict(self, X: Any, return_std: bool = False) -> Any:
         """Predict the value of cells.
 
@@ -139,10 +148,9 @@ class Factorizer(RegressorMixin, BaseEstimator, ABC):  # type: ignore[misc]
         std : ndarray, if asked for
             Noise and epistemic uncertainty together, calibrated on held-out data if there was some.
         """
-        mean, noise, epistemic = self._asked(X)
+        mean, noise, epistemic = self.moments(X)
         return (mean, np.sqrt(noise + epistemic)) if return_std else mean
 
-    @at_one_moment
     def predict_parts(self, X: Any) -> tuple[Floats, Floats, Floats]:
         """Predict, and tell noise from epistemic uncertainty.
 
@@ -151,7 +159,7 @@ class Factorizer(RegressorMixin, BaseEstimator, ABC):  # type: ignore[misc]
         mean, noise_std, epistemic_std : ndarray
             More data shrinks the epistemic part; the noise stays.
         """
-        mean, noise, epistemic = self._asked(X)
+        mean, noise, epistemic = self.moments(X)
         return mean, np.sqrt(noise), np.sqrt(epistemic)
 
     @at_one_moment
@@ -162,10 +170,10 @@ class Factorizer(RegressorMixin, BaseEstimator, ABC):  # type: ignore[misc]
         (split-conformal); the ends are clipped to the range of values.
         """
         mean, std = self.predict(X, return_std=True)
-        return self._interval(mean, std, coverage)
+        return self.interval(mean, std, coverage)
 
-    def _interval(self, mean: Floats, std: Floats, coverage: float) -> tuple[Floats, Floats]:
-        """Interval around each mean, for a method that was called from outside."""
+    def interval(self, mean: Floats, std: Floats, coverage: float) -> tuple[Floats, Floats]:
+        """Return an interval around each mean that holds the value in ``coverage`` of the cases."""
         if self.calibration_ is None and not self._std_is_honest:
             warn(
                 "These intervals are not calibrated, as nothing was held out: call calibrate(X, y) "
@@ -181,7 +189,7 @@ class Factorizer(RegressorMixin, BaseEstimator, ABC):  # type: ignore[misc]
     def calibrate(self, X: Any, y: Any = None) -> Self:
         """Learn from values that were not trained on how far std and interval must reach."""
         check_is_fitted(self)
-        held_out = self._observed_again(X, y)
+        held_out = self.observed(X, y)
         self.calibration_ = None
         mean, std = self.predict(held_out, return_std=True)
         self.calibration_ = Calibration.measure(held_out.values - mean, std)
@@ -243,21 +251,30 @@ class Factorizer(RegressorMixin, BaseEstimator, ABC):  # type: ignore[misc]
             raise storage.damaged(path, error) from error
         return model
 
-    def _asked(self, X: Any) -> Moments:
-        """Predict what a person asked for, who may have meant other ids."""
+    @at_one_moment
+    def moments(self, X: Any) -> Moments:
+        """Return mean, variance of the noise and epistemic variance of cells.
+
+        Parameters
+        ----------
+        X : table of ids
+            As for ``predict``, which follows from the moments.
+
+        Returns
+        -------
+        Moments
+            Named arrays ``mean``, ``noise`` and ``epistemic``.
+        """
         check_is_fitted(self)
-        moments, unseen = self._cells(X)
-        warn_of_unknown(X, self.ids_, unseen, but=self._unbounded())
-        return self._finished(moments, unseen)
+        cells = self.cells(X)
+        warn_of_unknown(X, self.ids_, cells.unseen, but=self._unbounded())
+        return self.finished(cells)
 
-    def _predict(self, X: Any) -> Moments:
-        return self._finished(*self._cells(X))
-
-    def _finished(self, moments: Moments, unseen: npt.NDArray[np.bool_]) -> Moments:
-        """Put moments into what the settings and the calibration say."""
-        mean, noise, epistemic = moments
+    def finished(self, cells: Cells) -> Moments:
+        """Return moments as the settings and the calibration have them."""
+        mean, noise, epistemic = cells.moments
         if self.unknown != "default":
-            mean = np.where(unseen, mean.dtype.type(self.unknown), mean)
+            mean = np.where(cells.unseen, mean.dtype.type(self.unknown), mean)
         return self._calibrated(Moments(mean, noise, epistemic))
 
     def _calibrated(self, moments: Moments) -> Moments:
@@ -273,14 +290,11 @@ class Factorizer(RegressorMixin, BaseEstimator, ABC):  # type: ignore[misc]
             )
         return Moments(mean, noise, epistemic)
 
-    def _cells(self, X: Any) -> tuple[Moments, npt.NDArray[np.bool_]]:
-        return self._moments(encode_ids(X, self.ids_))
-
     def _unbounded(self) -> tuple[int, ...]:
         """Modes in which an id never seen is normal: times."""
         return ()
 
-    def _observed_again(self, X: Any, y: Any) -> Observations:
+    def observed(self, X: Any, y: Any) -> Observations:
         """Observe values for a model that is fitted: columns are found by the names of its ids."""
         return observe(X, y, duplicates="last", ids=self.ids_)
 

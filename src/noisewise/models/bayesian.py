@@ -27,7 +27,7 @@ from noisewise.data import (
     observe,
     warn_of_unknown,
 )
-from noisewise.engine.arrays import Codes, Floats, Moments, standardised
+from noisewise.engine.arrays import Codes, Floats, standardised
 from noisewise.engine.gibbs.chain import Chain, EvenSchedule, convergence
 from noisewise.engine.gibbs.fold_in import fold_in
 from noisewise.engine.gibbs.rating_posterior import RatingPosterior, Side
@@ -37,8 +37,9 @@ from noisewise.engine.gibbs.storage import pack, unpack
 from noisewise.engine.threads import one_blas_thread
 from noisewise.engine.training import Callback, EpochInfo, Training, train
 from noisewise.errors import DataError, SettingError, warn
+from noisewise.models.base import Cells
 from noisewise.models.changing import at_one_moment, in_one_step, interrupted
-from noisewise.models.checkpoints import Checkpoint
+from noisewise.models.checkpoints import Checkpoint, Wanted
 from noisewise.models.rows import Rowwise
 from noisewise.models.sampled import FEWEST_DRAWS, check_draws, draws_worth, is_scale, prepare
 from noisewise.models.trained import Learner, fixed_seed, range_of, warn_if_alike, with_ids
@@ -153,12 +154,6 @@ class BayesianFactorizer(Learner, Rowwise):
         "The largest of many measurements is no bound.",
         default="auto",
     )
-    checkpoint_epochs: int | None = setting(
-        either(whole(1), None), "Write it after so many sweeps.", default=50
-    )
-    checkpoint_minutes: float | None = setting(
-        either(number(above=0.0), None), "Write it after so many minutes.", default=5.0
-    )
 
     factors_: RatingPosterior = learned("The draws that were kept.")
     convergence_: dict[str, dict[str, float]] = learned(
@@ -173,6 +168,9 @@ class BayesianFactorizer(Learner, Rowwise):
         *,
         validation: Observations | None = None,
         callbacks: Sequence[Callback] = (),
+        checkpoint: str | Path | None = None,
+        checkpoint_epochs: int | None = 50,
+        checkpoint_minutes: float | None = 5.0,
     ) -> Self:
         """Draw from the posterior, given a table of ids and a value for each row.
 
@@ -186,6 +184,11 @@ class BayesianFactorizer(Learner, Rowwise):
             Values to watch the running mean by. They are not trained on.
         callbacks : sequence of callables
             Called with (EpochInfo, Chain) after each sweep; one that returns True ends sampling.
+        checkpoint : path or None
+            Keep the state of sampling in this file, and go on from it if it is there. The file is
+            removed when sampling has ended.
+        checkpoint_epochs, checkpoint_minutes : int, float or None
+            Write it after so many sweeps, or minutes, whichever comes first.
 
         Returns
         -------
@@ -201,7 +204,7 @@ class BayesianFactorizer(Learner, Rowwise):
         started = clock.perf_counter()
         check(self)
         self._check_schedule()
-        observations = self._observed(X, y)
+        observations = self._checked(X, y)
         warn_if_alike(observations)
         if validation is not None:
             validation = observe(validation, ids=observations.ids)
@@ -211,7 +214,8 @@ class BayesianFactorizer(Learner, Rowwise):
         if self.value_range != "auto" or is_scale(observations.values):
             value_range = range_of(self.value_range, observations)
         stages = [_stage(chain) for chain in range(self.chains)]
-        checkpoints = self._checkpoints(stages, observations, len(observations), validation)
+        wanted = Wanted.checked(checkpoint, checkpoint_epochs, checkpoint_minutes)
+        checkpoints = self._checkpoints(wanted, stages, observations, len(observations), validation)
         schedule = EvenSchedule(self.sweeps, self.burn_in, -(-self.samples // self.chains))
         done: list[Training[Chain[Any]]] = []
         for chain in range(self.chains):
@@ -219,8 +223,8 @@ class BayesianFactorizer(Learner, Rowwise):
                 self._spec(observations.n_modes, seed, chain), observations, validation,
                 value_range, schedule, self._threads(),
             )  # fmt: skip
-            checkpoint = checkpoints.get(_stage(chain))
-            done.append(self._sampled(sampling, chain, checkpoint, callbacks))
+            kept = checkpoints.get(_stage(chain))
+            done.append(self._sampled(sampling, chain, kept, callbacks))
             if done[-1].interrupted:
                 break
         check_draws(done, self.burn_in)
@@ -237,8 +241,8 @@ class BayesianFactorizer(Learner, Rowwise):
             many = self.chains * schedule.room
             interrupted(self, draws_worth(done, self.chains * self.sweeps, many))
         self._warn_unless_converged()
-        for checkpoint in checkpoints.values():
-            checkpoint.remove()
+        for kept in checkpoints.values():
+            kept.remove()
         return self
 
     @available_if(_has_levels)  # type: ignore[untyped-decorator]
@@ -262,7 +266,7 @@ class BayesianFactorizer(Learner, Rowwise):
         Factors are not among it: they turn from draw to draw, and only their products mean a thing.
         """
         check_is_fitted(self)
-        m = self._mode(mode)
+        m = self.mode_number(mode)
         code = self._known_code(id, m)
         place = sum(self.factors_.shape[:m]) + code
         biases = self.factors_.draws["biases"][:, place].astype(np.float64)
@@ -282,7 +286,7 @@ class BayesianFactorizer(Learner, Rowwise):
                 f"sweeps must be more than burn_in; got {self.sweeps} and {self.burn_in}."
             )
 
-    def _observed(self, X: Any, y: Any) -> Observations:
+    def _checked(self, X: Any, y: Any) -> Observations:
         time = None if isinstance(X, Observations) else self.time
         observations = observe(X, y, duplicates=self.duplicates, time=time)
         n_modes = observations.n_modes
@@ -295,7 +299,8 @@ class BayesianFactorizer(Learner, Rowwise):
             raise DataError(f"implicit=True needs 2 id columns; got {n_modes}.")
         return observations
 
-    def _observed_again(self, X: Any, y: Any) -> Observations:
+    def observed(self, X: Any, y: Any) -> Observations:
+        """Observe values for a model that is fitted, with their times if it follows any."""
         time = None if isinstance(X, Observations) else self.time
         return observe(X, y, duplicates="last", ids=self.ids_, time=time)
 
@@ -350,9 +355,10 @@ class BayesianFactorizer(Learner, Rowwise):
             codes, time = encode_cells(X, self.ids_, self.time)
         return tuple(self.factors_.known_codes(m, code) for m, code in enumerate(codes)), time
 
-    def _cells(self, X: Any) -> tuple[Moments, npt.NDArray[np.bool_]]:
+    def cells(self, X: Any) -> Cells:
+        """Return what is known of cells, before clipping and calibration."""
         codes, time = self._encoded(X)
-        return self.factors_.moments(codes, self._threads(), time), self._unseen(codes)
+        return Cells(self.factors_.moments(codes, self._threads(), time), self._unseen(codes))
 
     def _fold(self, mode: int, codes: Codes, values: Floats) -> Side:
         scale = self.factors_.scale

@@ -5,10 +5,11 @@ from __future__ import annotations
 import os
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from noisewise.engine.training import BestEpoch, EpochInfo, S, Training
 from noisewise.errors import ModelFileError, warn
+from noisewise.settings import either, number, path, whole
 from noisewise.storage import (
     BROKEN,
     Tensors,
@@ -22,6 +23,26 @@ from noisewise.storage import (
 )
 
 KIND = "checkpoint"
+RULES = {
+    "checkpoint": either(path(), None),
+    "checkpoint_epochs": either(whole(1), None),
+    "checkpoint_minutes": either(number(above=0.0), None),
+}
+
+
+class Wanted(NamedTuple):
+    """What a user wants of checkpoints: a file, and how often it is written."""
+
+    path: Path | None
+    epochs: int | None
+    minutes: float | None
+
+    @classmethod
+    def checked(cls, checkpoint: Any, epochs: Any, minutes: Any) -> Wanted:
+        """Raise for what cannot be meant."""
+        for (name, rule), value in zip(RULES.items(), (checkpoint, epochs, minutes), strict=True):
+            rule.require(name, value)
+        return cls(None if checkpoint is None else Path(checkpoint), epochs, minutes)
 
 
 @dataclass(frozen=True)

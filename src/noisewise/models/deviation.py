@@ -22,7 +22,6 @@ import numpy as np
 from noisewise.data import Observations, observe
 from noisewise.engine.sgd.factors import Factors
 from noisewise.engine.sgd.layout import Params
-from noisewise.errors import SettingError
 from noisewise.models.changing import in_one_step, interrupted
 from noisewise.models.fitting import continue_factors, fit_factors
 from noisewise.models.trained import Fit, Plan
@@ -136,8 +135,7 @@ class DeviationFactorizer(Factored):
         values stay as they are. On a model that was never fitted, this trains on all of X.
         """
         check(self)
-        if not whole(1).holds(epochs):
-            raise SettingError(f"epochs must be {whole(1).words}; got {epochs!r}.")
+        whole(1).require("epochs", epochs)
         if not hasattr(self, "factors_"):
             patience, limit = self.patience, self.epochs
             try:

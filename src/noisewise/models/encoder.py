@@ -45,9 +45,9 @@ class SensorEncoder:
     are_dates: bool
 
     @classmethod
-    def of(cls, seen: Observations, time: int | str, group: int | str | None) -> SensorEncoder:
+    def of(cls, seen: Observations, time: int | str, sensor: int | str | None) -> SensorEncoder:
         """Arrange observations."""
-        mode, kind = sensor_modes(time, group, seen.ids)
+        mode, kind = sensor_modes(time, sensor, seen.ids)
         keys = np.unique(series_keys(seen.codes, seen.shape, mode)[0])
         grouping = Grouping(mode, kind, seen.shape, keys)
         units = Units.of(seen.values, grouping.type_of(seen.codes), grouping.n_types)
@@ -117,10 +117,10 @@ class SensorEncoder:
         tensors: storage.Tensors,
         ids: tuple[Ids, ...],
         time: int | str,
-        group: int | str | None,
+        sensor: int | str | None,
     ) -> SensorEncoder:
         """Undo ``pack``, trusting nothing; what is still lacking is ``with_series``."""
-        modes, shape = sensor_modes(time, group, ids), tuple(map(len, ids))
+        modes, shape = sensor_modes(time, sensor, ids), tuple(map(len, ids))
         grouping = Grouping(*modes, shape, np.empty(0, dtype=np.int64))
         mean, variance = (
             storage.take(path, tensors, f"units.{name}", "float64", grouping.n_types + 1)

@@ -11,13 +11,13 @@ from noisewise import storage
 from noisewise.models.base import Factorizer, model_class
 
 
-def adjusted(model: Factorizer, **settings: Any) -> Any:
+def clone_with(model: Factorizer, **settings: Any) -> Any:
     """Return an unfitted copy of a model, with those of the settings that it knows.
 
     Examples
     --------
     >>> from noisewise.models.smoother import OUSmoother
-    >>> adjusted(OUSmoother(time=0), n_jobs=1, random_state=7)
+    >>> clone_with(OUSmoother(time=0), n_jobs=1, random_state=7)
     OUSmoother(n_jobs=1, time=0)
     """
     copy = clone(model)

@@ -14,26 +14,23 @@ from pathlib import Path
 from typing import Any, Literal, NamedTuple, Self
 
 import numpy as np
-import numpy.typing as npt
 
 from noisewise import storage
 from noisewise.calibration import Calibration
 from noisewise.data import Observations, observe
 from noisewise.engine.arrays import Moments
 from noisewise.errors import ModelFileError, unsaid
-from noisewise.models.base import Factorizer, Seeded
+from noisewise.models.base import Cells, Factorizer, Seeded
 from noisewise.models.bayesian import BayesianFactorizer
 from noisewise.models.changing import in_one_step
-from noisewise.models.nested import adjusted, pack, shown, unpack
-from noisewise.models.sensors import InTime
+from noisewise.models.nested import clone_with, pack, shown, unpack
+from noisewise.models.sensors import InTime, Typed
 from noisewise.models.smoother import OUSmoother
 from noisewise.models.trained import Trained, fixed_seed, hold_out, joined, range_of
 from noisewise.models.type_mean import TypeMean
 from noisewise.settings import Rule, check, learned, number, one_of, setting, settings
 
 POWERS = (0.25, 0.5, 1.0, 2.0, 4.0)  # of doubt, tried on what is held out
-
-Cells = tuple[Moments, npt.NDArray[np.bool_]]
 
 
 def quick_factorizer() -> BayesianFactorizer:
@@ -71,9 +68,9 @@ class Layer(NamedTuple):
     def settled(self) -> Any:
         """Return an unfitted copy of the factorization, to train for as long as was best."""
         if not _stops_early(self.factorizer):
-            return adjusted(self.factorizer)
+            return clone_with(self.factorizer)
         epochs = self.factorizer.n_epochs_
-        return adjusted(self.factorizer, patience=None, epochs=epochs)
+        return clone_with(self.factorizer, patience=None, epochs=epochs)
 
     def cells(self, X: Any) -> Cells:
         """Return moments of cells, and which have an id that the base cannot do without.
@@ -81,15 +78,16 @@ class Layer(NamedTuple):
         The factorization says how much of the base's variance is left, and how little it knows
         itself. Of what is left, as much is epistemic as of the base's variance.
         """
-        (mean, noise, epistemic), unseen = self.base._cells(X)
-        z, left, lack = self.factorizer._predict(X)
+        (mean, noise, epistemic), unseen = self.base.cells(X)
+        z, left, lack = self.factorizer.finished(self.factorizer.cells(X))
         variance = noise + epistemic
         mean = mean + np.sqrt(variance) * z
-        return Moments(mean, left * noise, left * epistemic + lack * variance), unseen
+        moments = Moments(mean, left * noise, left * epistemic + lack * variance)
+        return Cells(moments, unseen)
 
 
 @settings
-class ResidualFactorizer(InTime, Seeded):
+class ResidualFactorizer(InTime, Typed, Seeded):
     """Factorize what a simple model of each series leaves unexplained.
 
     The base predicts every training cell from the others, with a std; a factorization is trained on
@@ -164,7 +162,7 @@ class ResidualFactorizer(InTime, Seeded):
         kept, held_out = hold_out(everything, validation, self.validation_fraction, seed)
         given = quick_factorizer() if self.factorizer is None else self.factorizer
         factorizers = [
-            adjusted(given, random_state=seed, n_jobs=self.n_jobs, **shown(self.verbose))
+            clone_with(given, random_state=seed, n_jobs=self.n_jobs, **shown(self.verbose))
             for _ in self._bases()
         ]
         layers = self._learned(factorizers, kept, held_out)
@@ -183,11 +181,11 @@ class ResidualFactorizer(InTime, Seeded):
         return self
 
     def _bases(self) -> list[OUSmoother | TypeMean]:
-        far = TypeMean(time=self.time, group=self.group, value_range=None)
+        far = TypeMean(time=self.time, sensor=self.sensor, value_range=None)
         if self.base == "type":
             return [far]
         smoother = OUSmoother(
-            time=self.time, group=self.group, value_range=None, n_jobs=self.n_jobs
+            time=self.time, sensor=self.sensor, value_range=None, n_jobs=self.n_jobs
         )
         return [far, smoother]
 
@@ -203,7 +201,8 @@ class ResidualFactorizer(InTime, Seeded):
     def _layers(self) -> list[Layer]:
         return [self.far_] if self.near_ is None else [self.far_, self.near_]
 
-    def _cells(self, X: Any) -> Cells:
+    def cells(self, X: Any) -> Cells:
+        """Return what is known of cells, before clipping and calibration."""
         return _mixed(self._layers, self.power_, X)
 
     def _pack(self) -> tuple[dict[str, Any], storage.Tensors]:
@@ -250,7 +249,7 @@ def _mixed(layers: list[Layer], power: float, X: Any) -> Cells:
     stds = [np.sqrt(part.noise + part.epistemic) for part in (near, far)]
     variance = (stds[0] + weight * (stds[1] - stds[0])) ** 2
     noise = np.minimum(near.noise, variance)
-    return Moments(mean, noise, variance - noise), unseen
+    return Cells(Moments(mean, noise, variance - noise), unseen)
 
 
 def _best_power(layers: list[Layer], held_out: Observations) -> float:

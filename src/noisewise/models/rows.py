@@ -11,13 +11,13 @@ import numpy as np
 import numpy.typing as npt
 from sklearn.utils.validation import check_is_fitted
 
-from noisewise.data import Ids, Observations, warn_of_types
+from noisewise.data import Ids, Observations, encode_ids, warn_of_types
 from noisewise.data.tables import check_values
 from noisewise.engine.arrays import Codes, Floats, Moments
 from noisewise.engine.sgd import factors
 from noisewise.engine.sgd.fold_in import fold_in
 from noisewise.errors import DataError, DivergedError, printable
-from noisewise.models.base import Factorizer, Threads
+from noisewise.models.base import Cells, Factorizer, Threads
 from noisewise.models.changing import at_one_moment
 from noisewise.recommend import Knowledge, Seen, Side, similar_rows, top_columns
 from noisewise.settings import learned, one_of, setting, settings
@@ -127,7 +127,7 @@ class Rowwise(Factorizer, Threads):
     def similar(self, id: Any, n: int = 10, *, mode: int | str = 1) -> list[Similar]:
         """Find the n ids of a mode whose mean factors are most like those of ``id``."""
         check_is_fitted(self)
-        m = self._mode(mode)
+        m = self.mode_number(mode)
         code = self._known_code(id, m)
         _check_n(n)
         codes, cosine = similar_rows(self.factors_, m, code, n)
@@ -154,7 +154,7 @@ class Rowwise(Factorizer, Threads):
         """
         check_is_fitted(self)
         self._needs_two_modes("fold_in")
-        m = self._mode(mode)
+        m = self.mode_number(mode)
         values = check_values(y, "y")
         codes = self._codes(1 - m, others)
         if len(codes) != len(values) or not len(values):
@@ -210,9 +210,11 @@ class Rowwise(Factorizer, Threads):
         if self.keep_seen and observations.n_modes == 2:
             self.seen_ = Seen.of(observations.codes, observations.shape)
 
-    def _moments(self, codes: tuple[Codes, ...]) -> tuple[Moments, npt.NDArray[np.bool_]]:
+    def cells(self, X: Any) -> Cells:
+        """Return what is known of cells, before clipping and calibration."""
+        codes = encode_ids(X, self.ids_)
         known = tuple(self.factors_.known_codes(m, code) for m, code in enumerate(codes))
-        return self.factors_.moments(known, self._threads()), self._unseen(known)
+        return Cells(self.factors_.moments(known, self._threads()), self._unseen(known))
 
     def _unseen(self, known: tuple[Codes, ...]) -> npt.NDArray[np.bool_]:
         """Which cells have an id that was never trained on; codes as from ``known_codes``."""
@@ -225,7 +227,8 @@ class Rowwise(Factorizer, Threads):
         if len(self.ids_) != 2:
             raise DataError(f"{name} needs a model of 2 id columns; this one has {len(self.ids_)}.")
 
-    def _mode(self, mode: int | str) -> int:
+    def mode_number(self, mode: int | str) -> int:
+        """Return the number of a mode that is named, or counted from 0."""
         names = [ids.name for ids in self.ids_]
         if mode in names:
             return names.index(str(mode))
@@ -257,7 +260,7 @@ class LowRank(Rowwise):
     def row(self, id: Any, *, mode: int | str = 0) -> Row:
         """Read what was learned of an id: bias, mean factors, deviation factors."""
         check_is_fitted(self)
-        m = self._mode(mode)
+        m = self.mode_number(mode)
         code, state, params = self._known_code(id, m), self.factors_.state, self.factors_.params
         return Row(
             float(state.biases(m)[code]),
@@ -311,7 +314,7 @@ class NewRow:
     ) -> tuple[Floats, Floats]:
         """Predict an interval that holds the value in ``coverage`` of the cases."""
         mean, std = self.predict(others, return_std=True)
-        return self.model._interval(mean, std, coverage)
+        return self.model.interval(mean, std, coverage)
 
     def recommend(
         self,

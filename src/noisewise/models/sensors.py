@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
-import numpy.typing as npt
 from sklearn.utils.validation import check_is_fitted
 
 from noisewise import storage
@@ -31,7 +30,7 @@ from noisewise.data.timestamps import checked_stamps
 from noisewise.engine.arrays import Codes, Moments
 from noisewise.engine.series import Array, Ints, Series
 from noisewise.errors import ModelFileError
-from noisewise.models.base import Factorizer, Threads
+from noisewise.models.base import Cells, Factorizer, Threads
 from noisewise.models.changing import at_one_moment, in_one_step
 from noisewise.models.trained import range_of
 from noisewise.settings import (
@@ -62,21 +61,27 @@ SHARED: dict[str, Rule] = {
 
 
 @settings
+class Typed:
+    """Base class of models that tell types of sensors apart."""
+
+    sensor: int | str | None = setting(
+        either(MODE, None),
+        "The mode that is the type of sensor, by number or name; None takes all series to be of "
+        'one type. "auto" takes the mode called "sensor", else the one with the fewest ids that is '
+        "not time, and None if there is only one other.",
+        default="auto",
+    )
+
+
+@settings
 class InTime(Factorizer):
-    """Base class of models of which one mode is time, and one may be the type of sensor."""
+    """Base class of models of which one mode is time."""
 
     time: int | str = setting(
         MODE,
         "The mode that holds the times, by number (-1 is the last) or name. Its ids are numbers or "
         "dates (also as ISO text), at any distances; times that were never seen can be asked for.",
         default=-1,
-    )
-    group: int | str | None = setting(
-        either(MODE, None),
-        "The mode that is the type of sensor, by number or name; None takes all series to be of "
-        'one type. "auto" takes the mode called "sensor", else the one with the fewest ids that is '
-        "not time, and None if there is only one other.",
-        default="auto",
     )
     unknown: Literal["default"] | float = setting(
         either(number(), "default"),
@@ -90,7 +95,7 @@ class InTime(Factorizer):
 
 
 @settings
-class SeriesModel(InTime, Threads):
+class SeriesModel(InTime, Typed, Threads):
     """Base class of models that look at one series at a time.
 
     A model says what it learns of all series (``_learn``) and what it knows of them at some times
@@ -133,11 +138,11 @@ class SeriesModel(InTime, Threads):
         started = clock.perf_counter()
         check(self)
         seen = observe(X, y, duplicates=self.duplicates)
-        time, group = self._modes(seen.ids)
+        time, sensor = self._modes(seen.ids)
         stamps, _ = checked_stamps(seen.ids[time])
         keys, _ = series_keys(seen.codes, seen.shape, time)
         keys, which = np.unique(keys, return_inverse=True)
-        grouping = Grouping(time, group, seen.shape, keys)
+        grouping = Grouping(time, sensor, seen.shape, keys)
         series = Series.group(which, stamps[seen.codes[time]], seen.values, len(keys))
         self._learn(series, grouping.types, grouping.n_types)
         self.ids_, self.calibration_ = seen.ids, None
@@ -169,22 +174,17 @@ class SeriesModel(InTime, Threads):
 
     def _modes(self, ids: tuple[Ids, ...]) -> tuple[int, int | None]:
         """Return the mode that is time, and the mode that is the type."""
-        return sensor_modes(self.time, self.group, ids)
+        return sensor_modes(self.time, self.sensor, ids)
 
     def _encoded(self, X: Any) -> tuple[tuple[Codes, ...], Array]:
         """Row numbers and times of cells; a time need not be known, only understood."""
         return encode_in_time(X, self.ids_, self._grouping.time, self._stamps, self._are_dates)
 
-    def _cells(self, X: Any) -> tuple[Moments, npt.NDArray[np.bool_]]:
+    def cells(self, X: Any) -> Cells:
+        """Return what is known of cells, before clipping and calibration."""
         return self._known(*self._encoded(X), leave_out=False)
 
-    def _moments(self, codes: tuple[Codes, ...]) -> tuple[Moments, npt.NDArray[np.bool_]]:
-        when = np.append(self._stamps, np.nan)[codes[self._grouping.time]]
-        return self._known(codes, when, leave_out=False)
-
-    def _known(
-        self, codes: tuple[Codes, ...], when: Array, *, leave_out: bool
-    ) -> tuple[Moments, npt.NDArray[np.bool_]]:
+    def _known(self, codes: tuple[Codes, ...], when: Array, *, leave_out: bool) -> Cells:
         which, types = self._grouping.series(codes), self._grouping.type_of(codes)
         mean, variance = self._units.mean[types], self._units.variance[types]
         series = which >= 0
@@ -202,7 +202,8 @@ class SeriesModel(InTime, Threads):
         for mode, code in enumerate(codes):
             unseen |= (code < 0) & (mode != self._grouping.time)
         precision = self._units.precision
-        return Moments(*(part.astype(precision) for part in (mean, noise, epistemic))), unseen
+        parts = (part.astype(precision) for part in (mean, noise, epistemic))
+        return Cells(Moments(*parts), unseen)
 
     def _pack(self) -> tuple[dict[str, Any], storage.Tensors]:
         series = self.series_
@@ -214,7 +215,7 @@ class SeriesModel(InTime, Threads):
         }
 
     def _unpack(self, path: str | Path, header: dict[str, Any], tensors: storage.Tensors) -> None:
-        time, group = self._modes(self.ids_)
+        time, sensor = self._modes(self.ids_)
         shape = tuple(map(len, self.ids_))
         keys = take_keys(path, tensors, "series.keys", n_keys(shape, time))
         starts = storage.take_starts(path, tensors, "series.starts", len(keys))
@@ -226,7 +227,7 @@ class SeriesModel(InTime, Threads):
         inside = series.which[1:] == series.which[:-1]
         if (times[1:] < times[:-1])[inside].any():
             raise ModelFileError(f"{path} is damaged: its series are not in the order of time.")
-        self._keep(series, Grouping(time, group, shape, keys))
+        self._keep(series, Grouping(time, sensor, shape, keys))
         self.seconds_ = float(header["seconds"])
 
 

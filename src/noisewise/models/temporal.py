@@ -16,12 +16,12 @@ from typing import Any, ClassVar, Literal, Self, cast
 
 import numpy as np
 import numpy.typing as npt
+from sklearn.base import clone
 from sklearn.utils.validation import check_is_fitted
 
 from noisewise import storage
 from noisewise.calibration import Calibration
 from noisewise.data import Observations, observe
-from noisewise.engine.arrays import Codes, Moments
 from noisewise.engine.gibbs.chain import Chain, LaterHalf, convergence
 from noisewise.engine.gibbs.sampler import SeriesSampler
 from noisewise.engine.gibbs.series_posterior import SeriesPosterior
@@ -30,12 +30,12 @@ from noisewise.engine.gibbs.storage import pack_series, unpack_series
 from noisewise.engine.threads import one_blas_thread
 from noisewise.engine.training import Callback, EpochInfo, Training, train
 from noisewise.errors import SettingError, warn
+from noisewise.models.base import Cells
 from noisewise.models.changing import at_one_moment, in_one_step, interrupted
-from noisewise.models.checkpoints import Checkpoint
+from noisewise.models.checkpoints import Checkpoint, Wanted
 from noisewise.models.encoder import SensorEncoder
-from noisewise.models.nested import adjusted
 from noisewise.models.sampled import check_draws, draws_worth
-from noisewise.models.sensors import InTime
+from noisewise.models.sensors import InTime, Typed
 from noisewise.models.trained import Learner, fixed_seed, joined, range_of, with_ids
 from noisewise.progress import training_bar
 from noisewise.settings import (
@@ -53,7 +53,7 @@ Table = dict[str, npt.NDArray[Any]]
 
 
 @settings
-class TemporalFactorizer(Learner, InTime):
+class TemporalFactorizer(Learner, InTime, Typed):
     """Bayesian factorization of sensors, each of which also drifts on its own; nothing to tune.
 
     What sensors share is a low-rank tensor of any number of modes, one of them time. What a series
@@ -102,13 +102,8 @@ class TemporalFactorizer(Learner, InTime):
         "all.",
         default=0.06,
     )
-    checkpoint_epochs: int | None = setting(
-        either(whole(1), None), "Write it after so many sweeps.", default=50
-    )
-    checkpoint_minutes: float | None = setting(
-        either(number(above=0.0), None), "Write it after so many minutes.", default=5.0
-    )
 
+    encoder_: SensorEncoder = learned("How ids become rows of the sampler, and values standard.")
     posterior_: SeriesPosterior = learned("The draws that were kept.")
     convergence_: dict[str, dict[str, float]] = learned(
         "Split R-hat and effective sample size of a few summaries, and of predictions."
@@ -122,6 +117,9 @@ class TemporalFactorizer(Learner, InTime):
         *,
         validation: Observations | None = None,
         callbacks: Sequence[Callback] = (),
+        checkpoint: str | Path | None = None,
+        checkpoint_epochs: int | None = 50,
+        checkpoint_minutes: float | None = 5.0,
     ) -> Self:
         """Draw from the posterior, given a table of ids and a value for each row.
 
@@ -136,6 +134,11 @@ class TemporalFactorizer(Learner, InTime):
             without them says how far std and intervals must reach; then another learns from all.
         callbacks : sequence of callables
             Called with (EpochInfo, Chain) after each sweep; one that returns True ends sampling.
+        checkpoint : path or None
+            Keep the state of sampling in this file, and go on from it if it is there. The file is
+            removed when sampling has ended.
+        checkpoint_epochs, checkpoint_minutes : int, float or None
+            Write it after so many sweeps, or minutes, whichever comes first.
 
         Returns
         -------
@@ -161,11 +164,12 @@ class TemporalFactorizer(Learner, InTime):
             held_out = observe(validation, ids=seen.ids)
             seen = with_ids(seen, held_out)
             everything = joined(seen, held_out)
-        checkpoints = self._checkpoints(["fit"], everything, len(seen))
+        wanted = Wanted.checked(checkpoint, checkpoint_epochs, checkpoint_minutes)
+        checkpoints = self._checkpoints(wanted, ["fit"], everything, len(seen))
         if held_out is not None:
             calibration = self._judged(seen, held_out)
             seen = everything
-        encoder = SensorEncoder.of(seen, self.time, self.group)
+        encoder = SensorEncoder.of(seen, self.time, self.sensor)
         data = encoder.series_data(seen)
         sampling = SeriesSampler(
             self._spec(fixed_seed(self.random_state)), data, encoder.timescales(data),
@@ -174,7 +178,7 @@ class TemporalFactorizer(Learner, InTime):
         training = self._sampled(sampling, checkpoints.get("fit"), callbacks)
         check_draws([training], self.burn_in)
         chain = training.state
-        self.posterior_, self._encoder = sampling.posterior(chain), encoder
+        self.posterior_, self.encoder_ = sampling.posterior(chain), encoder
         self.ids_, self.calibration_ = seen.ids, calibration
         self.value_range_ = range_of(self.value_range, seen)
         names, first = list(sampling.summaries(chain.draw)), sampling.schedule.first(chain.epoch)
@@ -186,8 +190,8 @@ class TemporalFactorizer(Learner, InTime):
             many = len(sampling.schedule.kept_by(self.sweeps))
             interrupted(self, draws_worth([training], self.sweeps, many))
         self._warn_unless_settled(sampling.mean_error(chain))
-        for checkpoint in checkpoints.values():
-            checkpoint.remove()
+        for kept in checkpoints.values():
+            kept.remove()
         return self
 
     @property
@@ -203,7 +207,7 @@ class TemporalFactorizer(Learner, InTime):
         A sensor that fails slowly drifts, and scatters no more than before: look at both.
         """
         check_is_fitted(self)
-        posterior, encoder = self.posterior_, self._encoder
+        posterior, encoder = self.posterior_, self.encoder_
         series = posterior.series
         scale = self.std_scale_ * np.sqrt(encoder.units.variance[encoder.grouping.types])
         of_modes = zip(encoder.modes[:-1], posterior.codes[:-1, series.starts[:-1]], strict=True)
@@ -219,7 +223,7 @@ class TemporalFactorizer(Learner, InTime):
 
     def _judged(self, seen: Observations, held_out: Observations) -> Calibration:
         """Learn from a chain that has not seen some readings how far predictions are off."""
-        trial = adjusted(self, checkpoint=None).fit(seen)
+        trial = clone(self).fit(seen)
         return cast(Calibration, trial.calibrate(held_out).calibration_)
 
     def _spec(self, seed: int) -> Spec:
@@ -256,14 +260,10 @@ class TemporalFactorizer(Learner, InTime):
                 f"tolerance is {self.tolerance}. Raise sweeps (now {self.sweeps}), or tolerance.",
             )
 
-    def _cells(self, X: Any) -> tuple[Moments, npt.NDArray[np.bool_]]:
-        codes, when = self._encoder.encoded(X, self.ids_)
-        return self._encoder.predicted(self.posterior_, codes, when, self._threads())
-
-    def _moments(self, codes: tuple[Codes, ...]) -> tuple[Moments, npt.NDArray[np.bool_]]:
-        stamps = np.append(self._encoder.stamps, np.nan)
-        when = stamps[codes[self._encoder.grouping.time]]
-        return self._encoder.predicted(self.posterior_, codes, when, self._threads())
+    def cells(self, X: Any) -> Cells:
+        """Return what is known of cells, before clipping and calibration."""
+        codes, when = self.encoder_.encoded(X, self.ids_)
+        return Cells(*self.encoder_.predicted(self.posterior_, codes, when, self._threads()))
 
     def _pack(self) -> tuple[dict[str, Any], storage.Tensors]:
         header, tensors = pack_series(self.posterior_)
@@ -274,15 +274,15 @@ class TemporalFactorizer(Learner, InTime):
         }
         return (
             {"posterior": header, "record": storage.finite(record)},
-            tensors | self._encoder.pack(),
+            tensors | self.encoder_.pack(),
         )
 
     def _unpack(self, path: str | Path, header: dict[str, Any], tensors: storage.Tensors) -> None:
         entry, record = header["posterior"], header["record"]
-        bare = SensorEncoder.unpack(path, tensors, self.ids_, self.time, self.group)
+        bare = SensorEncoder.unpack(path, tensors, self.ids_, self.time, self.sensor)
         spec = self._spec(storage.take_seed(path, entry))
         self.posterior_ = unpack_series(path, spec, entry, tensors, bare.shape, bare.times)
-        self._encoder = bare.with_series(self.posterior_)
+        self.encoder_ = bare.with_series(self.posterior_)
         self.n_features_in_ = len(self.ids_)
         self.learning_curve_ = dict(record["learning_curve"])
         self.convergence_ = dict(record["convergence"])

@@ -19,7 +19,7 @@ from noisewise.engine.training import Callback, EpochInfo, S, Step, Training, Va
 from noisewise.errors import DataError, DataWarning, SettingError, warn
 from noisewise.models.base import Factorizer, Seeded
 from noisewise.models.changing import NOTHING_KEPT, in_one_step, interrupted
-from noisewise.models.checkpoints import Checkpoint
+from noisewise.models.checkpoints import Checkpoint, Wanted
 from noisewise.progress import training_bar
 from noisewise.settings import (
     check,
@@ -27,7 +27,6 @@ from noisewise.settings import (
     learned,
     number,
     one_of,
-    path,
     rules_of,
     setting,
     settings,
@@ -39,7 +38,7 @@ from noisewise.version import VERSION
 FEWEST_HELD_OUT = 3  # fewer tell nothing: then all epochs are run, on all data
 
 NEUTRAL = {  # settings that change no bit of what is learned
-    "n_jobs", "verbose", "checkpoint", "checkpoint_epochs", "checkpoint_minutes", "keep_seen",
+    "n_jobs", "verbose", "keep_seen",
 }  # fmt: skip
 
 
@@ -89,19 +88,6 @@ class Fit(NamedTuple):
 class Learner(Factorizer, Seeded):
     """Base class of models that learn in the one loop, and can be stopped and taken up again."""
 
-    checkpoint: str | Path | None = setting(
-        either(path(), None),
-        "Keep the state of training in this file, and go on from it if it is there. The file is "
-        "removed when training has ended.",
-        default=None,
-    )
-    checkpoint_epochs: int | None = setting(
-        either(whole(1), None), "Write it after so many epochs.", default=1
-    )
-    checkpoint_minutes: float | None = setting(
-        either(number(above=0.0), None), "Write it after so many minutes.", default=None
-    )
-
     learning_curve_: dict[str, list[Any]] = learned(
         "Per epoch: epoch, train_rmse, train_nll, validation_rmse, validation_nll, seconds."
     )
@@ -115,6 +101,7 @@ class Learner(Factorizer, Seeded):
 
     def _checkpoints(
         self,
+        wanted: Wanted,
         stages: Sequence[str],
         observations: Observations,
         n_kept: int,
@@ -124,7 +111,7 @@ class Learner(Factorizer, Seeded):
 
         Raises, before any work is done, for a file that cannot be written or belongs to others.
         """
-        if self.checkpoint is None:
+        if wanted.path is None:
             return {}
         if not isinstance(self.random_state, int | np.integer):
             raise SettingError("checkpoint needs random_state to be an int, to go on with it.")
@@ -136,11 +123,11 @@ class Learner(Factorizer, Seeded):
             for array in arrays:
                 digest.update(b"none" if array is None else f"{array.shape}".encode())
                 digest.update(b"" if array is None else np.ascontiguousarray(array).data)
-        path, every = Path(self.checkpoint), (self.checkpoint_epochs, self.checkpoint_minutes)
-        kept = {}
+        path, kept = wanted.path, {}
         for stage in stages:
             own = path if stage == "fit" else path.with_name(f"{path.name}.{stage}")
-            kept[stage] = Checkpoint(own, f"{stage} {digest.hexdigest()}", *every)
+            name = f"{stage} {digest.hexdigest()}"
+            kept[stage] = Checkpoint(own, name, wanted.epochs, wanted.minutes)
             kept[stage].check()
         return kept
 
@@ -196,6 +183,9 @@ class Trained(Learner):
         *,
         validation: Observations | None = None,
         callbacks: Sequence[Callback] = (),
+        checkpoint: str | Path | None = None,
+        checkpoint_epochs: int | None = 1,
+        checkpoint_minutes: float | None = None,
     ) -> Self:
         """Learn from a table of ids and a value for each row.
 
@@ -210,6 +200,11 @@ class Trained(Learner):
             on in the end, as a random share is.
         callbacks : sequence of callables
             Called with (EpochInfo, State) after each epoch; one that returns True ends training.
+        checkpoint : path or None
+            Keep the state of training in this file, and go on from it if it is there. The file is
+            removed when training has ended.
+        checkpoint_epochs, checkpoint_minutes : int, float or None
+            Write it after so many epochs, or minutes, whichever comes first.
 
         Returns
         -------
@@ -233,7 +228,8 @@ class Trained(Learner):
         value_range = range_of(self.value_range, everything)
 
         stages = ["fit", "refit"] if held_out is not None and self.refit else ["fit"]
-        checkpoints = self._checkpoints(stages, everything, len(kept))
+        wanted = Wanted.checked(checkpoint, checkpoint_epochs, checkpoint_minutes)
+        checkpoints = self._checkpoints(wanted, stages, everything, len(kept))
         plan = Plan(
             self.epochs, self.patience, self.monitor, value_range, callbacks,
             checkpoints.get("fit"), "fit", self.verbose,
@@ -265,8 +261,8 @@ class Trained(Learner):
         self.seconds_ = time.perf_counter() - started
         if worth is not None:
             interrupted(self, worth)
-        for checkpoint in checkpoints.values():
-            checkpoint.remove()
+        for finished in checkpoints.values():
+            finished.remove()
         return self
 
     def _worth(self, fitted: Fit, judged: bool) -> str:

@@ -6,27 +6,27 @@ from pathlib import Path
 from typing import Any, Self
 
 import numpy as np
-import numpy.typing as npt
 
 from noisewise import storage
-from noisewise.data import observe
+from noisewise.data import encode_ids, observe
 from noisewise.data.panel import Grouping, Units, sensor_modes
-from noisewise.engine.arrays import Codes, Moments
+from noisewise.engine.arrays import Moments
 from noisewise.errors import ModelFileError
+from noisewise.models.base import Cells
 from noisewise.models.changing import in_one_step
-from noisewise.models.sensors import InTime
+from noisewise.models.sensors import InTime, Typed
 from noisewise.models.trained import range_of
 from noisewise.settings import check, learned, settings
 
 
 @settings
-class TypeMean(InTime):
+class TypeMean(InTime, Typed):
     """Predict the mean of a type of sensor everywhere; its std is all noise.
 
     Examples
     --------
     >>> readings = [("hall", "C", 8, 19.0), ("hall", "%", 8, 40.0), ("attic", "C", 8, 21.0)]
-    >>> TypeMean(group=1).fit(readings).predict([("cellar", "C", 9)]).tolist()
+    >>> TypeMean(sensor=1).fit(readings).predict([("cellar", "C", 9)]).tolist()
     [20.0]
     """
 
@@ -49,14 +49,16 @@ class TypeMean(InTime):
         return self.predict(X, return_std)
 
     def _grouping(self, ids: tuple[Any, ...]) -> Grouping:
-        modes = sensor_modes(self.time, self.group, ids)
+        modes = sensor_modes(self.time, self.sensor, ids)
         return Grouping(*modes, tuple(map(len, ids)), np.empty(0, dtype=np.int64))
 
-    def _moments(self, codes: tuple[Codes, ...]) -> tuple[Moments, npt.NDArray[np.bool_]]:
+    def cells(self, X: Any) -> Cells:
+        """Return what is known of cells, before clipping and calibration."""
+        codes = encode_ids(X, self.ids_)
         types = self._grouping(self.ids_).type_of(codes)
         mean, noise = (part[types].astype(self.units_.precision) for part in self.units_)
         unseen = np.any([code < 0 for code in codes], axis=0)
-        return Moments(mean, noise, np.zeros_like(noise)), unseen
+        return Cells(Moments(mean, noise, np.zeros_like(noise)), unseen)
 
     def _pack(self) -> tuple[dict[str, Any], storage.Tensors]:
         return {}, {"mean": self.units_.mean, "variance": self.units_.variance}

@@ -10,7 +10,7 @@ What it knows of an item is the row h_i, so it predicts like any factorization.
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any, ClassVar, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 from scipy.special import expit
@@ -22,9 +22,9 @@ from noisewise.engine.sgd.factors import Factors, Side
 from noisewise.engine.sgd.layout import BIAS, LINE, Params, State, aligned_zeros
 from noisewise.engine.sgd.strata import LEAST_VARIANCE
 from noisewise.models.fitting import count_rows
-from noisewise.models.trained import RULES, Fit, Plan
+from noisewise.models.trained import Fit, Plan
 from noisewise.models.trained_storage import Factored
-from noisewise.settings import Rule, number, one_of, whole
+from noisewise.settings import either, learned, number, one_of, setting, settings, whole
 from noisewise_reproduction.rivals.autoencoder import Network, balanced
 from noisewise_reproduction.rivals.torch_state import (
     DEVICE,
@@ -50,79 +50,13 @@ class Autoencoder(NamedTuple):
     shift: Floats
 
 
+@settings
 class AutoRec(Factored):
     """Autoencoder for ratings, with one hidden layer of sigmoids.
 
     Values are centred and divided by their standard deviation. The std is that of the errors, the
     same for every cell, plus what is not known of rows with few observations; held-out data scales
     both. Training gives the same bits for any number of threads of a CPU; a GPU gives others.
-
-    Parameters
-    ----------
-    hidden : int
-        Units of the hidden layer.
-    orientation : {"item", "user"}
-        Encode every item from its users' values, or every user from the values of items. Here
-        "user" stands for the first mode and "item" for the second.
-    optimizer : {"rprop", "lbfgs"}
-        Resilient propagation, one step an epoch; or L-BFGS, five steps an epoch.
-    l2 : float
-        Half of it is charged on the squares of all weights, once.
-    presence : float
-        An average value enters as this number of standard deviations, a missing one as 0: above 0,
-        it is seen who rated at all. Stars as they are have about 3.
-    balance : float
-        Inputs of an item with n values are divided by ``n ** balance``, over that of an average n:
-        0 is the paper's network, whose units the popular items saturate.
-    device : {"auto", "cpu", "cuda"}
-        Where to train; "auto" takes a GPU if there is one.
-    epochs : int
-        Steps through all data, at most.
-    patience : int or None
-        A share of the data is held out, training stops after so many epochs without a better
-        result there, and std and intervals are calibrated on it. None runs all epochs on all data.
-    refit : bool
-        Once the number of epochs was chosen on held-out data, train again on everything.
-    monitor : {"rmse", "nll"}
-        What must get better on the held-out data.
-    validation_fraction : float
-        Share to hold out.
-    value_range : "auto", None or (low, high)
-        Clip predictions to the range of the training values, not at all, or to this range.
-    unknown : "default" or float
-        What to predict for a cell with an id never seen: what is known of the rest, or a constant.
-    duplicates : {"error", "last", "mean"}
-        What to do about a cell that is given more than once.
-    keep_seen : bool
-        Remember which cells were trained on (4 bytes each), for ``recommend`` to leave them out.
-    checkpoint : path or None
-        Keep the state of training in this file, and go on from it if it is there. The file is
-        removed when training has ended.
-    checkpoint_epochs, checkpoint_minutes : int, float or None
-        Write it after so many epochs, or minutes, whichever comes first.
-    random_state : int, RandomState or None
-        The same int gives the same bits, whatever the number of threads.
-    n_jobs : int or None
-        Threads; -1 uses all cores.
-    verbose : bool or None
-        Show a progress bar: True always, False never; None on a terminal and in a notebook.
-
-    Attributes
-    ----------
-    ids_ : tuple of Ids
-        Ids of each mode.
-    factors_ : Factors
-        Hidden layer of the encoded mode; weights and biases of the output layer of the other.
-    encoder_, shift_ : ndarray
-        Weights and biases of the hidden layer; the last row of weights is the average.
-    calibration_ : Calibration or None
-        What held-out errors said of the std.
-    learning_curve_ : dict of lists
-        Per epoch: epoch, train_rmse, train_nll, validation_rmse, validation_nll, seconds.
-    n_epochs_ : int
-        Epochs of the model that is kept.
-    seconds_ : float
-        Time that fit took.
 
     Examples
     --------
@@ -134,67 +68,63 @@ class AutoRec(Factored):
     True
     """
 
-    encoder_: Floats
-    shift_: Floats
-
-    _rules: ClassVar[dict[str, Rule]] = RULES | {
-        "hidden": whole(1),
-        "orientation": one_of("item", "user"),
-        "optimizer": one_of("rprop", "lbfgs"),
-        "l2": number(least=0.0),
-        "presence": number(),
-        "balance": number(least=0.0, most=1.0),
-        "device": DEVICE,
-    }
-
-    def __init__(
-        self,
-        hidden: int = 500,
-        *,
-        orientation: Literal["item", "user"] = "item",
-        optimizer: Literal["rprop", "lbfgs"] = "rprop",
-        l2: float = 330.0,
-        presence: float = 7.0,
-        balance: float = 0.75,
-        device: Literal["auto", "cpu", "cuda"] = "auto",
-        epochs: int = 500,
-        patience: int | None = 25,
-        refit: bool = True,
-        monitor: Literal["rmse", "nll"] = "rmse",
-        validation_fraction: float = 0.1,
-        value_range: Literal["auto"] | tuple[float, float] | None = "auto",
-        unknown: Literal["default"] | float = "default",
-        duplicates: Literal["error", "last", "mean"] = "error",
-        keep_seen: bool = True,
-        checkpoint: str | Path | None = None,
-        checkpoint_epochs: int | None = 10,
-        checkpoint_minutes: float | None = None,
-        random_state: int | np.random.RandomState | None = None,
-        n_jobs: int | None = -1,
-        verbose: bool | None = None,
-    ) -> None:
-        self.hidden = hidden
-        self.orientation = orientation
-        self.optimizer = optimizer
-        self.l2 = l2
-        self.presence = presence
-        self.balance = balance
-        self.device = device
-        self.epochs = epochs
-        self.patience = patience
-        self.refit = refit
-        self.monitor = monitor
-        self.validation_fraction = validation_fraction
-        self.value_range = value_range
-        self.unknown = unknown
-        self.duplicates = duplicates
-        self.keep_seen = keep_seen
-        self.checkpoint = checkpoint
-        self.checkpoint_epochs = checkpoint_epochs
-        self.checkpoint_minutes = checkpoint_minutes
-        self.random_state = random_state
-        self.n_jobs = n_jobs
-        self.verbose = verbose
+    hidden: int = setting(
+        whole(1),
+        "Units of the hidden layer.",
+        default=500,
+        kw_only=False,
+    )
+    orientation: Literal["item", "user"] = setting(
+        one_of("item", "user"),
+        "Encode every item from its users' values, or every user from the values of items. Here "
+        '"user" stands for the first mode and "item" for the second.',
+        default="item",
+    )
+    optimizer: Literal["rprop", "lbfgs"] = setting(
+        one_of("rprop", "lbfgs"),
+        "Resilient propagation, one step an epoch; or L-BFGS, five steps an epoch.",
+        default="rprop",
+    )
+    l2: float = setting(
+        number(least=0.0),
+        "Half of it is charged on the squares of all weights, once.",
+        default=330.0,
+    )
+    presence: float = setting(
+        number(),
+        "An average value enters as this number of standard deviations, a missing one as 0: "
+        "above 0, it is seen who rated at all. Stars as they are have about 3.",
+        default=7.0,
+    )
+    balance: float = setting(
+        number(least=0.0, most=1.0),
+        "Inputs of an item with n values are divided by ``n ** balance``, over that of an "
+        "average n: 0 is the paper's network, whose units the popular items saturate.",
+        default=0.75,
+    )
+    device: Literal["auto", "cpu", "cuda"] = setting(
+        DEVICE,
+        'Where to train; "auto" takes a GPU if there is one.',
+        default="auto",
+    )
+    epochs: int = setting(
+        whole(1),
+        "Steps through all data, at most.",
+        default=500,
+    )
+    patience: int | None = setting(
+        either(whole(1), None),
+        "A share of the data is held out, training stops after so many epochs without a better "
+        "result there, and std and intervals are calibrated on it. None runs all epochs on all "
+        "data.",
+        default=25,
+    )
+    encoder_: Floats = learned(
+        "Weights and biases of the hidden layer; the last row of weights is the average."
+    )
+    shift_: Floats = learned(
+        "Weights and biases of the hidden layer; the last row of weights is the average."
+    )
 
     @property
     def _encoded(self) -> int:

@@ -12,7 +12,7 @@ import math
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
-from typing import Any, ClassVar, Literal, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -24,9 +24,9 @@ from noisewise.engine.sgd.factors import Factors
 from noisewise.engine.sgd.layout import Params, State
 from noisewise.engine.training import EpochInfo, Training
 from noisewise.models.changing import at_one_moment
-from noisewise.models.trained import RULES, Fit, Plan
+from noisewise.models.trained import Fit, Plan
 from noisewise.models.trained_storage import Factored
-from noisewise.settings import Rule, number, whole
+from noisewise.settings import learned, number, setting, settings, whole
 from noisewise.storage import Tensors, take, take_real, take_whole
 from noisewise_reproduction.rivals.robust import ADVICE, Task, biased_mf
 
@@ -36,6 +36,7 @@ LEAST = 1e-6  # a smaller error, in stds of the values, makes no outlier
 Flags = npt.NDArray[np.bool_]
 
 
+@settings
 class TrimmedFactorizer(Factored):
     """Matrix factorization that leaves out the cells with the largest errors.
 
@@ -47,70 +48,6 @@ class TrimmedFactorizer(Factored):
     of their ids leaves open: the root mean square of training errors outside the outliers, then
     calibrated on held-out data, outliers and all.
 
-    Parameters
-    ----------
-    rank : int
-        Factors of the mean.
-    outliers : float
-        Share of the cells to leave out.
-    round_epochs : int
-        Epochs between two choices of the outliers. The first round has none.
-    epochs : int
-        How often to visit every observation that is not left out, at most.
-    patience : int or None
-        A share of the data is held out, training stops after so many epochs without a better
-        result there, and std and intervals are calibrated on it. None runs all epochs on all data.
-    refit : bool
-        Once the number of epochs was chosen on held-out data, train again on everything.
-    monitor : {"rmse", "nll"}
-        What must get better on the held-out data.
-    validation_fraction : float
-        Share to hold out.
-    learning_rate : float
-        AdaGrad's step.
-    l2, bias_l2 : float
-        Penalty on the squares of factors, and of biases, charged with each observation.
-    value_range : "auto", None or (low, high)
-        Clip predictions to the range of the training values, not at all, or to this range.
-    unknown : "default" or float
-        What to predict for a cell with an id never seen: what is known of the rest, or a constant.
-    duplicates : {"error", "last", "mean"}
-        What to do about a cell that is given more than once.
-    keep_seen : bool
-        Remember which cells were trained on (4 bytes each), for ``recommend`` to leave them out.
-    checkpoint : path or None
-        Keep the state of training in this file, and go on from it if it is there. The file is
-        removed when training has ended.
-    checkpoint_epochs, checkpoint_minutes : int, float or None
-        Write it after so many epochs, or minutes, whichever comes first.
-    random_state : int, RandomState or None
-        The same int gives the same bits, whatever the number of threads.
-    n_jobs : int or None
-        Threads; -1 uses all cores.
-    verbose : bool or None
-        Show a progress bar: True always, False never; None on a terminal and in a notebook.
-
-    Attributes
-    ----------
-    ids_ : tuple of Ids
-        Ids of each mode.
-    factors_ : Factors
-        What was learned; ``row(id)`` reads it by id.
-    threshold_ : float
-        Smallest error of an outlier, in units of the values, when they were last chosen.
-    rounds_ : dict of lists
-        Per round of the first training: round; epoch, its last; outliers, how many cells were left
-        out; changed, how many of them were not left out before; train_rmse, of all cells;
-        objective, the sum of squared errors of the cells not left out; validation_rmse.
-    calibration_ : Calibration or None
-        What held-out errors said of the std.
-    learning_curve_ : dict of lists
-        Per epoch: epoch, train_rmse, train_nll, validation_rmse, validation_nll, seconds.
-    n_epochs_ : int
-        Epochs of the model that is kept.
-    seconds_ : float
-        Time that fit took.
-
     Examples
     --------
     >>> ratings = [(user, item, user + item) for user in range(9) for item in range(9)]
@@ -121,64 +58,46 @@ class TrimmedFactorizer(Factored):
     [(4, 4, 100)]
     """
 
-    _rules: ClassVar[dict[str, Rule]] = RULES | {
-        "rank": whole(0),
-        "outliers": number(above=0.0, most=0.5),
-        "round_epochs": whole(1),
-        "learning_rate": number(above=0.0),
-        "l2": number(least=0.0),
-        "bias_l2": number(least=0.0),
-    }
-
-    threshold_: float
-    rounds_: dict[str, list[Any]]
-
-    def __init__(
-        self,
-        rank: int = 128,
-        *,
-        outliers: float = 0.01,
-        round_epochs: int = 5,
-        epochs: int = 100,
-        patience: int | None = 3,
-        refit: bool = True,
-        monitor: Literal["rmse", "nll"] = "rmse",
-        validation_fraction: float = 0.1,
-        learning_rate: float = 0.045,
-        l2: float = 0.04,
-        bias_l2: float = 0.03,
-        value_range: Literal["auto"] | tuple[float, float] | None = "auto",
-        unknown: Literal["default"] | float = "default",
-        duplicates: Literal["error", "last", "mean"] = "error",
-        keep_seen: bool = True,
-        checkpoint: str | Path | None = None,
-        checkpoint_epochs: int | None = 1,
-        checkpoint_minutes: float | None = None,
-        random_state: int | np.random.RandomState | None = None,
-        n_jobs: int | None = -1,
-        verbose: bool | None = None,
-    ) -> None:
-        self.rank = rank
-        self.outliers = outliers
-        self.round_epochs = round_epochs
-        self.epochs = epochs
-        self.patience = patience
-        self.refit = refit
-        self.monitor = monitor
-        self.validation_fraction = validation_fraction
-        self.learning_rate = learning_rate
-        self.l2 = l2
-        self.bias_l2 = bias_l2
-        self.value_range = value_range
-        self.unknown = unknown
-        self.duplicates = duplicates
-        self.keep_seen = keep_seen
-        self.checkpoint = checkpoint
-        self.checkpoint_epochs = checkpoint_epochs
-        self.checkpoint_minutes = checkpoint_minutes
-        self.random_state = random_state
-        self.n_jobs = n_jobs
-        self.verbose = verbose
+    rank: int = setting(
+        whole(0),
+        "Factors of the mean.",
+        default=128,
+        kw_only=False,
+    )
+    outliers: float = setting(
+        number(above=0.0, most=0.5),
+        "Share of the cells to leave out.",
+        default=0.01,
+    )
+    round_epochs: int = setting(
+        whole(1),
+        "Epochs between two choices of the outliers. The first round has none.",
+        default=5,
+    )
+    learning_rate: float = setting(
+        number(above=0.0),
+        "AdaGrad's step.",
+        default=0.045,
+    )
+    l2: float = setting(
+        number(least=0.0),
+        "Penalty on the squares of factors, and of biases, charged with each observation.",
+        default=0.04,
+    )
+    bias_l2: float = setting(
+        number(least=0.0),
+        "Penalty on the squares of factors, and of biases, charged with each observation.",
+        default=0.03,
+    )
+    threshold_: float = learned(
+        "Smallest error of an outlier, in units of the values, when they were last chosen."
+    )
+    rounds_: dict[str, list[Any]] = learned(
+        "Per round of the first training: round; epoch, its last; outliers, how many "
+        "cells were left out; changed, how many of them were not left out before; "
+        "train_rmse, of all cells; objective, the sum of squared errors of the cells not "
+        "left out; validation_rmse."
+    )
 
     @at_one_moment
     def is_outlier(self, X: Any, y: Any = None) -> Flags:

@@ -10,23 +10,23 @@ from __future__ import annotations
 import math
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, ClassVar, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
 from noisewise import storage
-from noisewise.data import Observations
+from noisewise.data import Observations, encode_ids
 from noisewise.engine.arrays import Codes, Floats, Moments, mean_in_units, variance_in_units
 from noisewise.engine.sgd.factors import Factors
 from noisewise.engine.sgd.layout import Params
 from noisewise.engine.threads import one_blas_thread
 from noisewise.engine.training import EpochInfo
 from noisewise.errors import ModelFileError
+from noisewise.models.base import Cells
 from noisewise.models.fitting import fit_factors, judged
-from noisewise.models.trained import RULES, Fit, Plan
+from noisewise.models.trained import Fit, Plan
 from noisewise.models.trained_storage import Filed
-from noisewise.settings import Rule, number, one_of, whole
+from noisewise.settings import learned, number, one_of, setting, settings, whole
 from noisewise_reproduction.rivals.engine import local
 from noisewise_reproduction.rivals.engine.local import LocalState, Weights
 
@@ -43,6 +43,7 @@ class Blend(NamedTuple):
     alone: bool  # each model learned on its own, so that they may disagree
 
 
+@settings
 class LLORMA(Filed):
     """Blend of local low-rank models, each fitted to one neighbourhood of users and items.
 
@@ -53,75 +54,6 @@ class LLORMA(Filed):
     own disagree.
     Held-out data scales both.
 
-    Parameters
-    ----------
-    rank : int
-        Factors of every local model; 0 leaves biases.
-    models : int
-        Local models, and so anchors.
-    kernel : {"epanechnikov", "quadratic"}
-        How the weight of a row falls with the angle to the anchor's row: ``1 - (angle /
-        bandwidth)²``, down to 0; or ``1 - angle²``, cut off at the bandwidth.
-    bandwidth : float
-        The widest angle that counts, in radians.
-    loss : {"local", "global"}
-        Each model minimises its own weighted error; or all together the error of their blend.
-    learning_rate : float
-        Step of the gradient.
-    l2 : float
-        Penalty on the squares of biases and factors, with every observation.
-    global_rank : int
-        Factors of the global factorization, from which the angles come.
-    epochs : int
-        How often to visit every observation, at most.
-    patience : int or None
-        A share of the data is held out, training stops after so many epochs without a better
-        result there, and std and intervals are calibrated on it. None runs all epochs on all data.
-    refit : bool
-        Once the number of epochs was chosen on held-out data, train again on everything.
-    monitor : {"rmse", "nll"}
-        What must get better on the held-out data.
-    validation_fraction : float
-        Share to hold out.
-    value_range : "auto", None or (low, high)
-        Clip predictions to the range of the training values, not at all, or to this range.
-    unknown : "default" or float
-        What to predict for a cell with an id never seen: what is known of the rest, or a constant.
-    duplicates : {"error", "last", "mean"}
-        What to do about a cell that is given more than once.
-    keep_seen : bool
-        Remember which cells were trained on (4 bytes each), in ``seen_``.
-    checkpoint : path or None
-        Keep the state of training in this file, and go on from it if it is there. The file is
-        removed when training has ended.
-    checkpoint_epochs, checkpoint_minutes : int, float or None
-        Write it after so many epochs, or minutes, whichever comes first.
-    random_state : int, RandomState or None
-        The same int gives the same bits, whatever the number of threads.
-    n_jobs : int or None
-        Threads; -1 uses all cores.
-    verbose : bool or None
-        Show a progress bar: True always, False never; None on a terminal and in a notebook.
-
-    Attributes
-    ----------
-    ids_ : tuple of Ids
-        Ids of each mode.
-    factors_ : Factors
-        The global factorization.
-    weights_ : tuple of ndarray
-        Per mode, the weight of every row in every neighbourhood.
-    local_ : LocalState
-        Biases and factors of the local models.
-    calibration_ : Calibration or None
-        What held-out errors said of the std.
-    learning_curve_ : dict of lists
-        Per epoch: epoch, train_rmse, train_nll, validation_rmse, validation_nll, seconds.
-    n_epochs_ : int
-        Epochs of the model that is kept.
-    seconds_ : float
-        Time that fit took.
-
     Examples
     --------
     >>> ratings = [("ann", "Alien", 5), ("ann", "Brazil", 4), ("bob", "Alien", 1), ("bob", "M", 5)]
@@ -131,71 +63,56 @@ class LLORMA(Filed):
     True
     """
 
-    factors_: Factors
-    weights_: Weights
-    local_: LocalState
-
-    _rules: ClassVar[dict[str, Rule]] = RULES | {
-        "rank": whole(0),
-        "models": whole(1),
-        "kernel": one_of("epanechnikov", "quadratic"),
-        "bandwidth": number(above=0.0),
-        "loss": one_of("local", "global"),
-        "learning_rate": number(above=0.0),
-        "l2": number(least=0.0),
-        "global_rank": whole(1),
-    }
-
-    def __init__(
-        self,
-        rank: int = 20,
-        *,
-        models: int = 50,
-        kernel: Literal["epanechnikov", "quadratic"] = "epanechnikov",
-        bandwidth: float = 3.0,
-        loss: Literal["local", "global"] = "local",
-        learning_rate: float = 0.01,
-        l2: float = 0.011,
-        global_rank: int = 5,
-        epochs: int = 150,
-        patience: int | None = 3,
-        refit: bool = True,
-        monitor: Literal["rmse", "nll"] = "rmse",
-        validation_fraction: float = 0.1,
-        value_range: Literal["auto"] | tuple[float, float] | None = "auto",
-        unknown: Literal["default"] | float = "default",
-        duplicates: Literal["error", "last", "mean"] = "error",
-        keep_seen: bool = True,
-        checkpoint: str | Path | None = None,
-        checkpoint_epochs: int | None = 1,
-        checkpoint_minutes: float | None = None,
-        random_state: int | np.random.RandomState | None = None,
-        n_jobs: int | None = -1,
-        verbose: bool | None = None,
-    ) -> None:
-        self.rank = rank
-        self.models = models
-        self.kernel = kernel
-        self.bandwidth = bandwidth
-        self.loss = loss
-        self.learning_rate = learning_rate
-        self.l2 = l2
-        self.global_rank = global_rank
-        self.epochs = epochs
-        self.patience = patience
-        self.refit = refit
-        self.monitor = monitor
-        self.validation_fraction = validation_fraction
-        self.value_range = value_range
-        self.unknown = unknown
-        self.duplicates = duplicates
-        self.keep_seen = keep_seen
-        self.checkpoint = checkpoint
-        self.checkpoint_epochs = checkpoint_epochs
-        self.checkpoint_minutes = checkpoint_minutes
-        self.random_state = random_state
-        self.n_jobs = n_jobs
-        self.verbose = verbose
+    rank: int = setting(
+        whole(0),
+        "Factors of every local model; 0 leaves biases.",
+        default=20,
+        kw_only=False,
+    )
+    models: int = setting(
+        whole(1),
+        "Local models, and so anchors.",
+        default=50,
+    )
+    kernel: Literal["epanechnikov", "quadratic"] = setting(
+        one_of("epanechnikov", "quadratic"),
+        "How the weight of a row falls with the angle to the anchor's row: ``1 - (angle / "
+        "bandwidth)²``, down to 0; or ``1 - angle²``, cut off at the bandwidth.",
+        default="epanechnikov",
+    )
+    bandwidth: float = setting(
+        number(above=0.0),
+        "The widest angle that counts, in radians.",
+        default=3.0,
+    )
+    loss: Literal["local", "global"] = setting(
+        one_of("local", "global"),
+        "Each model minimises its own weighted error; or all together the error of their blend.",
+        default="local",
+    )
+    learning_rate: float = setting(
+        number(above=0.0),
+        "Step of the gradient.",
+        default=0.01,
+    )
+    l2: float = setting(
+        number(least=0.0),
+        "Penalty on the squares of biases and factors, with every observation.",
+        default=0.011,
+    )
+    global_rank: int = setting(
+        whole(1),
+        "Factors of the global factorization, from which the angles come.",
+        default=5,
+    )
+    epochs: int = setting(
+        whole(1),
+        "How often to visit every observation, at most.",
+        default=150,
+    )
+    factors_: Factors = learned("The global factorization.")
+    weights_: Weights = learned("Per mode, the weight of every row in every neighbourhood.")
+    local_: LocalState = learned("Biases and factors of the local models.")
 
     def _learn(
         self, observations: Observations, held_out: Observations | None, plan: Plan, seed: int
@@ -275,13 +192,15 @@ class LLORMA(Filed):
     def _adopt(self, knowledge: Blend) -> None:
         self.factors_, self.weights_, self.local_, self._alone = knowledge
 
-    def _moments(self, codes: tuple[Codes, ...]) -> tuple[Moments, npt.NDArray[np.bool_]]:
+    def cells(self, X: Any) -> Cells:
+        """Return what is known of cells, before clipping and calibration."""
+        codes = encode_ids(X, self.ids_)
         known = _known(self.factors_, codes)
         first, second = (
             code == len(count) for code, count in zip(known, self.factors_.counts, strict=True)
         )
         knowledge = Blend(self.factors_, self.weights_, self.local_, self._alone)
-        return _moments(knowledge, known, self._threads()), first | second
+        return Cells(_moments(knowledge, known, self._threads()), first | second)
 
     def _pack(self) -> tuple[dict[str, Any], storage.Tensors]:
         header, tensors = super()._pack()

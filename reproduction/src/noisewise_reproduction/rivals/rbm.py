@@ -8,21 +8,21 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, ClassVar, Literal
+from typing import Any, Literal
 
 import numpy as np
-import numpy.typing as npt
 from sklearn.utils.validation import check_is_fitted
 
 from noisewise import storage
 from noisewise.data import Observations, encode_ids, warn_of_unknown
-from noisewise.engine.arrays import Codes, Floats, Moments
+from noisewise.engine.arrays import Codes, Floats
 from noisewise.errors import DataError
+from noisewise.models.base import Cells
 from noisewise.models.changing import at_one_moment
 from noisewise.models.fitting import check_levels, count_rows
-from noisewise.models.trained import RULES, Fit, Plan
+from noisewise.models.trained import Fit, Plan
 from noisewise.models.trained_storage import Filed
-from noisewise.settings import Rule, number, one_of, whole
+from noisewise.settings import either, learned, number, one_of, setting, settings, whole
 from noisewise_reproduction.rivals.boltzmann import Machine, Schedule
 from noisewise_reproduction.rivals.levels import Levels
 from noisewise_reproduction.rivals.torch_state import (
@@ -38,6 +38,7 @@ SETTLE = 10  # epochs, in which small random weights have yet to break their sym
 ADVICE = "Try a smaller learning_rate (now {0.learning_rate}) or momentum (now {0.momentum})."
 
 
+@settings
 class RBM(Filed):
     """Restricted Boltzmann machine for values of few levels, such as stars.
 
@@ -45,77 +46,6 @@ class RBM(Filed):
     weights are shared by all. The std is that of the predicted chances, plus what is not known of
     ids with few observations; held-out data scales both. Training gives the same bits for any
     number of threads of a CPU; a GPU draws other random numbers.
-
-    Parameters
-    ----------
-    hidden : int
-        Hidden units.
-    orientation : {"user", "item"}
-        Whose hidden units: a case is a user with the items it rated, or an item with its users.
-        Here "user" stands for the first mode and "item" for the second.
-    learning_rate : float
-        Step along the gradient, which is the mean over the cases of a batch.
-    decay : float
-        The rate is multiplied by it after every epoch.
-    momentum : float
-        Share of the last step that is taken again; one half in the first five epochs.
-    l2 : float
-        Decay of weights: a penalty on their squares.
-    batch : int
-        Cases in a batch.
-    steps : int
-        Steps of Gibbs sampling, in the end; the first epochs take one.
-    steps_every : int
-        Epochs after which one more step is taken.
-    device : {"auto", "cpu", "cuda"}
-        Where to train; "auto" takes a GPU if there is one.
-    epochs : int
-        How often to visit every observation, at most.
-    patience : int or None
-        A share of the data is held out, training stops after so many epochs without a better
-        result there, and std and intervals are calibrated on it. None runs all epochs on all data.
-    refit : bool
-        Once the number of epochs was chosen on held-out data, train again on everything.
-    monitor : {"rmse", "nll"}
-        What must get better on the held-out data.
-    validation_fraction : float
-        Share to hold out.
-    value_range : "auto", None or (low, high)
-        Clip predictions to the range of the training values, not at all, or to this range.
-    unknown : "default" or float
-        What to predict for a cell with an id never seen: what is known of the rest, or a constant.
-    duplicates : {"error", "last", "mean"}
-        What to do about a cell that is given more than once.
-    keep_seen : bool
-        Remember which cells were trained on (4 bytes each), in ``seen_``.
-    checkpoint : path or None
-        Keep the state of training in this file, and go on from it if it is there. The file is
-        removed when training has ended.
-    checkpoint_epochs, checkpoint_minutes : int, float or None
-        Write it after so many epochs, or minutes, whichever comes first.
-    random_state : int, RandomState or None
-        The same int gives the same bits, whatever the number of threads.
-    n_jobs : int or None
-        Threads; -1 uses all cores.
-    verbose : bool or None
-        Show a progress bar: True always, False never; None on a terminal and in a notebook.
-
-    Attributes
-    ----------
-    ids_ : tuple of Ids
-        Ids of each mode.
-    levels_ : ndarray
-        The values there are, sorted: the columns of ``predict_proba``.
-    knowledge_ : Levels
-        Hidden units of the cases, weights and biases of the visible units.
-    calibration_ : Calibration or None
-        What held-out errors said of the std.
-    learning_curve_ : dict of lists
-        Per epoch: epoch, train_rmse, train_nll, validation_rmse, validation_nll, seconds.
-    n_epochs_ : int
-        Epochs of the model that is kept.
-    seconds_ : float
-        Time that fit took.
 
     Examples
     --------
@@ -127,75 +57,73 @@ class RBM(Filed):
     (1, 3)
     """
 
-    knowledge_: Levels
-
-    _rules: ClassVar[dict[str, Rule]] = RULES | {
-        "hidden": whole(1),
-        "orientation": one_of("user", "item"),
-        "learning_rate": number(above=0.0),
-        "decay": number(above=0.0, most=1.0),
-        "momentum": number(least=0.0, most=0.999),
-        "l2": number(least=0.0),
-        "batch": whole(1),
-        "steps": whole(1),
-        "steps_every": whole(1),
-        "device": DEVICE,
-    }
-
-    def __init__(
-        self,
-        hidden: int = 400,
-        *,
-        orientation: Literal["user", "item"] = "user",
-        learning_rate: float = 0.011,
-        decay: float = 0.99,
-        momentum: float = 0.9,
-        l2: float = 0.00015,
-        batch: int = 200,
-        steps: int = 3,
-        steps_every: int = 40,
-        device: Literal["auto", "cpu", "cuda"] = "auto",
-        epochs: int = 250,
-        patience: int | None = 10,
-        refit: bool = True,
-        monitor: Literal["rmse", "nll"] = "rmse",
-        validation_fraction: float = 0.1,
-        value_range: Literal["auto"] | tuple[float, float] | None = "auto",
-        unknown: Literal["default"] | float = "default",
-        duplicates: Literal["error", "last", "mean"] = "error",
-        keep_seen: bool = True,
-        checkpoint: str | Path | None = None,
-        checkpoint_epochs: int | None = 1,
-        checkpoint_minutes: float | None = None,
-        random_state: int | np.random.RandomState | None = None,
-        n_jobs: int | None = -1,
-        verbose: bool | None = None,
-    ) -> None:
-        self.hidden = hidden
-        self.orientation = orientation
-        self.learning_rate = learning_rate
-        self.decay = decay
-        self.momentum = momentum
-        self.l2 = l2
-        self.batch = batch
-        self.steps = steps
-        self.steps_every = steps_every
-        self.device = device
-        self.epochs = epochs
-        self.patience = patience
-        self.refit = refit
-        self.monitor = monitor
-        self.validation_fraction = validation_fraction
-        self.value_range = value_range
-        self.unknown = unknown
-        self.duplicates = duplicates
-        self.keep_seen = keep_seen
-        self.checkpoint = checkpoint
-        self.checkpoint_epochs = checkpoint_epochs
-        self.checkpoint_minutes = checkpoint_minutes
-        self.random_state = random_state
-        self.n_jobs = n_jobs
-        self.verbose = verbose
+    hidden: int = setting(
+        whole(1),
+        "Hidden units.",
+        default=400,
+        kw_only=False,
+    )
+    orientation: Literal["user", "item"] = setting(
+        one_of("user", "item"),
+        "Whose hidden units: a case is a user with the items it rated, or an item with its "
+        'users. Here "user" stands for the first mode and "item" for the second.',
+        default="user",
+    )
+    learning_rate: float = setting(
+        number(above=0.0),
+        "Step along the gradient, which is the mean over the cases of a batch.",
+        default=0.011,
+    )
+    decay: float = setting(
+        number(above=0.0, most=1.0),
+        "The rate is multiplied by it after every epoch.",
+        default=0.99,
+    )
+    momentum: float = setting(
+        number(least=0.0, most=0.999),
+        "Share of the last step that is taken again; one half in the first five epochs.",
+        default=0.9,
+    )
+    l2: float = setting(
+        number(least=0.0),
+        "Decay of weights: a penalty on their squares.",
+        default=0.00015,
+    )
+    batch: int = setting(
+        whole(1),
+        "Cases in a batch.",
+        default=200,
+    )
+    steps: int = setting(
+        whole(1),
+        "Steps of Gibbs sampling, in the end; the first epochs take one.",
+        default=3,
+    )
+    steps_every: int = setting(
+        whole(1),
+        "Epochs after which one more step is taken.",
+        default=40,
+    )
+    device: Literal["auto", "cpu", "cuda"] = setting(
+        DEVICE,
+        'Where to train; "auto" takes a GPU if there is one.',
+        default="auto",
+    )
+    epochs: int = setting(
+        whole(1),
+        "How often to visit every observation, at most.",
+        default=250,
+    )
+    patience: int | None = setting(
+        either(whole(1), None),
+        "A share of the data is held out, training stops after so many epochs without a better "
+        "result there, and std and intervals are calibrated on it. None runs all epochs on all "
+        "data.",
+        default=10,
+    )
+    knowledge_: Levels = learned(
+        "Hidden units of the cases, weights and biases of the visible units."
+    )
 
     @property
     def levels_(self) -> Floats:
@@ -277,11 +205,13 @@ class RBM(Filed):
     def _adopt(self, knowledge: Levels) -> None:
         self.knowledge_ = knowledge
 
-    def _moments(self, codes: tuple[Codes, ...]) -> tuple[Moments, npt.NDArray[np.bool_]]:
+    def cells(self, X: Any) -> Cells:
+        """Return what is known of cells, before clipping and calibration."""
+        codes = encode_ids(X, self.ids_)
         known = self._sides(codes)
         examples, visible = (len(count) for count in self.knowledge_.counts)
         unseen = (known[0] == examples) | (known[1] == visible)
-        return self.knowledge_.moments(known), unseen
+        return Cells(self.knowledge_.moments(known), unseen)
 
     def _sides(self, codes: tuple[Codes, ...]) -> tuple[Codes, Codes]:
         """Codes of cases and of visible units, as ``knowledge_`` has them."""

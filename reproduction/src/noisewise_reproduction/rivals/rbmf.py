@@ -12,9 +12,7 @@ from __future__ import annotations
 
 from functools import partial
 from pathlib import Path
-from typing import Any, ClassVar, Literal, NamedTuple
-
-import numpy as np
+from typing import Any, NamedTuple
 
 from noisewise import storage
 from noisewise.data import Observations
@@ -24,9 +22,9 @@ from noisewise.engine.sgd.layout import Params
 from noisewise.engine.threads import one_blas_thread
 from noisewise.engine.training import EpochInfo
 from noisewise.models.fitting import count_rows, judged
-from noisewise.models.trained import RULES, Fit, Plan
+from noisewise.models.trained import Fit, Plan
 from noisewise.models.trained_storage import Factored
-from noisewise.settings import Rule, number, whole
+from noisewise.settings import either, learned, number, setting, settings, whole
 from noisewise_reproduction.rivals.engine.als import grouped
 from noisewise_reproduction.rivals.engine.predictive import as_factors, new_side
 from noisewise_reproduction.rivals.engine.variational import (
@@ -38,6 +36,7 @@ from noisewise_reproduction.rivals.engine.variational import (
 from noisewise_reproduction.rivals.robust import Units
 
 
+@settings
 class RobustBayesianFactorizer(Factored):
     """Bayesian matrix factorization in which every id has a noise of its own, and few are far out.
 
@@ -45,64 +44,6 @@ class RobustBayesianFactorizer(Factored):
     made of is told apart by ``predict_parts``: noise, the product of what user and item add, and
     epistemic uncertainty of their rows. The posterior covariance of a row has ``rank ** 2 / 2``
     numbers while training; the model keeps one of them, the share of uncertainty that is left.
-
-    Parameters
-    ----------
-    rank : int
-        Factors of the mean. Those that are not needed vanish by themselves.
-    max_precision : float
-        The precision of a row is at most so many times that of an average one. Else a short row
-        that happens to fit well would be believed ever more.
-    epochs : int
-        Sweeps over all rows, at most.
-    patience : int or None
-        A share of the data is held out, training stops after so many sweeps without a better
-        result there, and std and intervals are calibrated on it. None runs all sweeps on all data.
-    refit : bool
-        Once the number of sweeps was chosen on held-out data, train again on everything.
-    monitor : {"rmse", "nll"}
-        What must get better on the held-out data.
-    validation_fraction : float
-        Share to hold out.
-    value_range : "auto", None or (low, high)
-        Clip predictions to the range of the training values, not at all, or to this range.
-    unknown : "default" or float
-        What to predict for a cell with an id never seen: what is known of the rest, or a constant.
-    duplicates : {"error", "last", "mean"}
-        What to do about a cell that is given more than once.
-    keep_seen : bool
-        Remember which cells were trained on (4 bytes each), for ``recommend`` to leave them out.
-    checkpoint : path or None
-        Keep the state of training in this file, and go on from it if it is there. The file is
-        removed when training has ended.
-    checkpoint_epochs, checkpoint_minutes : int, float or None
-        Write it after so many sweeps, or minutes, whichever comes first.
-    random_state : int, RandomState or None
-        The same int gives the same bits, whatever the number of threads.
-    n_jobs : int or None
-        Threads; -1 uses all cores.
-    verbose : bool or None
-        Show a progress bar: True always, False never; None on a terminal and in a notebook.
-
-    Attributes
-    ----------
-    ids_ : tuple of Ids
-        Ids of each mode.
-    factors_ : Factors
-        What was learned; ``row(id)`` reads it by id.
-    common_ : Common
-        What rows have in common: their prior, and the precision of the noise.
-    elbo_ : list of float
-        After each sweep of the first training, the lower bound of the log-likelihood of the
-        standardised values. It never falls.
-    calibration_ : Calibration or None
-        What held-out errors said of the std.
-    learning_curve_ : dict of lists
-        Per sweep: epoch, train_rmse, train_nll, validation_rmse, validation_nll, seconds.
-    n_epochs_ : int
-        Sweeps of the model that is kept.
-    seconds_ : float
-        Time that fit took.
 
     Examples
     --------
@@ -113,52 +54,37 @@ class RobustBayesianFactorizer(Factored):
     True
     """
 
-    _rules: ClassVar[dict[str, Rule]] = RULES | {
-        "rank": whole(0),
-        "max_precision": number(least=1.0),
-    }
-
-    common_: Common
-    elbo_: list[float]
-
-    def __init__(
-        self,
-        rank: int = 32,
-        *,
-        max_precision: float = 10.0,
-        epochs: int = 200,
-        patience: int | None = 5,
-        refit: bool = True,
-        monitor: Literal["rmse", "nll"] = "rmse",
-        validation_fraction: float = 0.1,
-        value_range: Literal["auto"] | tuple[float, float] | None = "auto",
-        unknown: Literal["default"] | float = "default",
-        duplicates: Literal["error", "last", "mean"] = "error",
-        keep_seen: bool = True,
-        checkpoint: str | Path | None = None,
-        checkpoint_epochs: int | None = 1,
-        checkpoint_minutes: float | None = None,
-        random_state: int | np.random.RandomState | None = None,
-        n_jobs: int | None = -1,
-        verbose: bool | None = None,
-    ) -> None:
-        self.rank = rank
-        self.max_precision = max_precision
-        self.epochs = epochs
-        self.patience = patience
-        self.refit = refit
-        self.monitor = monitor
-        self.validation_fraction = validation_fraction
-        self.value_range = value_range
-        self.unknown = unknown
-        self.duplicates = duplicates
-        self.keep_seen = keep_seen
-        self.checkpoint = checkpoint
-        self.checkpoint_epochs = checkpoint_epochs
-        self.checkpoint_minutes = checkpoint_minutes
-        self.random_state = random_state
-        self.n_jobs = n_jobs
-        self.verbose = verbose
+    rank: int = setting(
+        whole(0),
+        "Factors of the mean. Those that are not needed vanish by themselves.",
+        default=32,
+        kw_only=False,
+    )
+    max_precision: float = setting(
+        number(least=1.0),
+        "The precision of a row is at most so many times that of an average one. Else a short "
+        "row that happens to fit well would be believed ever more.",
+        default=10.0,
+    )
+    epochs: int = setting(
+        whole(1),
+        "Sweeps over all rows, at most.",
+        default=200,
+    )
+    patience: int | None = setting(
+        either(whole(1), None),
+        "A share of the data is held out, training stops after so many sweeps without a better "
+        "result there, and std and intervals are calibrated on it. None runs all sweeps on all "
+        "data.",
+        default=5,
+    )
+    common_: Common = learned(
+        "What rows have in common: their prior, and the precision of the noise."
+    )
+    elbo_: list[float] = learned(
+        "After each sweep of the first training, the lower bound of the log-likelihood of "
+        "the standardised values. It never falls."
+    )
 
     def _fold(self, mode: int, codes: Codes, values: Floats) -> Side:
         """Give a new row its posterior, as the rows of a sweep get theirs."""

@@ -18,14 +18,14 @@ from noisewise import storage
 from noisewise.data import Ids, encode_ids, id_columns, observe
 from noisewise.data.panel import Units, key_places, mode_number, n_keys, series_keys
 from noisewise.data.tables import take_apart
-from noisewise.engine.arrays import Codes, Moments
+from noisewise.engine.arrays import Moments
 from noisewise.errors import DataError, ModelFileError
 from noisewise.filed_ids import pack_ids, unpack_ids
-from noisewise.models.base import Threads
+from noisewise.models.base import Cells, Threads
 from noisewise.models.changing import in_one_step
-from noisewise.models.sensors import MODE, PRIOR, SHARED, InTime, take_keys
+from noisewise.models.sensors import PRIOR, InTime, take_keys
 from noisewise.models.trained import range_of
-from noisewise.settings import Rule, check, either, number, whole
+from noisewise.settings import Rule, check, either, learned, number, setting, settings, whole
 from noisewise_reproduction.rivals.engine.neighbours import Array, Ints, Nearest, Snapshots, nearest
 
 NEIGHBOURS = 10  # tried by "auto", at most
@@ -34,6 +34,7 @@ CHUNK = 65_536  # cells whose neighbours are held at a time
 LEAST = 1e-6  # share of a type's variance that an error has at least
 
 
+@settings
 class SpatialNeighbours(InTime, Threads):
     """Average the nearest observed locations at the same time and of the same type of sensor.
 
@@ -42,42 +43,6 @@ class SpatialNeighbours(InTime, Threads):
     training mean is predicted. The std is that of errors at training cells, in units of their
     type's standard deviation, by the number of neighbours that were found, times a factor for the
     type.
-
-    Parameters
-    ----------
-    coordinates : dict or table
-        ``{id: (x, y)}``, or rows of an id and its coordinates: any number of them, in units in
-        which a straight line is a distance. Locations that were never trained on may be among them.
-    n_neighbours : int or "auto"
-        How many neighbours to average at most. "auto" takes the number, up to 10, with the smallest
-        error at training cells, each predicted from the others, types weighted alike by their
-        variance.
-    power : float or "auto"
-        Weight neighbours by ``distance ** -power``: 0 is the plain mean. "auto" chooses among 0, 1
-        and 2, as above.
-    time : int or str
-        The mode that holds the times, by number (-1 is the last) or name. All modes but this and
-        the location together are the type of sensor.
-    value_range : "auto", None or (low, high)
-        Clip predictions to the range of the training values, not at all, or to this range.
-    unknown : "default" or float
-        What to predict for a cell with an id never seen: what is known of the rest, or a constant.
-        A location that has coordinates is not unknown.
-    duplicates : {"error", "last", "mean"}
-        What to do about a cell that is given more than once.
-    n_jobs : int or None
-        Threads; -1 uses all cores. They change no bit.
-
-    Attributes
-    ----------
-    ids_ : tuple of Ids
-        Ids of each mode.
-    location_ : int
-        The mode whose ids have coordinates.
-    n_neighbours_, power_ : int, float
-        What was chosen.
-    seconds_ : float
-        Time that fit took.
 
     Examples
     --------
@@ -88,38 +53,31 @@ class SpatialNeighbours(InTime, Threads):
     [20.0, 21.0]
     """
 
-    _rules: ClassVar[dict[str, Rule]] = SHARED | {
-        "n_neighbours": either(whole(1), "auto"),
-        "power": either(number(least=0.0), "auto"),
-        "time": MODE,
-    }
+    coordinates: Any = setting(
+        Rule("a table or a dict", lambda _: True),
+        "``{id: (x, y)}``, or rows of an id and its coordinates: any number of them, in units "
+        "in which a straight line is a distance. Locations that were never trained on may be "
+        "among them.",
+        kw_only=False,
+    )
+    n_neighbours: int | Literal["auto"] = setting(
+        either(whole(1), "auto"),
+        'How many neighbours to average at most. "auto" takes the number, up to 10, with the '
+        "smallest error at training cells, each predicted from the others, types weighted alike "
+        "by their variance.",
+        default="auto",
+    )
+    power: float | Literal["auto"] = setting(
+        either(number(least=0.0), "auto"),
+        'Weight neighbours by ``distance ** -power``: 0 is the plain mean. "auto" chooses among '
+        "0, 1 and 2, as above.",
+        default=0,
+    )
+    location_: int = learned("The mode whose ids have coordinates.")
+    n_neighbours_: int = learned("What was chosen.")
+    power_: float = learned("What was chosen.")
+    seconds_: float = learned("Time that fit took.")
     _std_is_honest: ClassVar[bool] = True
-
-    location_: int
-    n_neighbours_: int
-    power_: float
-    seconds_: float
-
-    def __init__(
-        self,
-        coordinates: Any,
-        *,
-        n_neighbours: int | Literal["auto"] = "auto",
-        power: float | Literal["auto"] = 0,
-        time: int | str = -1,
-        value_range: Literal["auto"] | tuple[float, float] | None = "auto",
-        unknown: Literal["default"] | float = "default",
-        duplicates: Literal["error", "last", "mean"] = "error",
-        n_jobs: int | None = -1,
-    ) -> None:
-        self.coordinates = coordinates
-        self.n_neighbours = n_neighbours
-        self.power = power
-        self.time = time
-        self.value_range = value_range
-        self.unknown = unknown
-        self.duplicates = duplicates
-        self.n_jobs = n_jobs
 
     @in_one_step
     def fit(self, X: Any, y: Any = None) -> Self:
@@ -137,7 +95,7 @@ class SpatialNeighbours(InTime, Threads):
         self
         """
         started = clock.perf_counter()
-        check(self, self._rules)
+        check(self)
         places, position = read_coordinates(self.coordinates)
         seen = observe(X, y, duplicates=self.duplicates)
         time, location = self._modes(seen.ids, places)
@@ -212,16 +170,11 @@ class SpatialNeighbours(InTime, Threads):
         counts = np.bincount(types[told], minlength=len(units.mean))
         self._spread, self._factor = spread, (PRIOR + scores) / (PRIOR + counts)
 
-    def _cells(self, X: Any) -> tuple[Moments, npt.NDArray[np.bool_]]:
+    def cells(self, X: Any) -> Cells:
+        """Return what is known of cells, before clipping and calibration."""
         codes = encode_ids(X, self.ids_)
-        place = self._places.lookup(id_columns(X, self.ids_)[self.location_].entries)
-        return self._at(codes, place.astype(np.int64))
-
-    def _moments(self, codes: tuple[Codes, ...]) -> tuple[Moments, npt.NDArray[np.bool_]]:
-        of_id = self._places.lookup(self.ids_[self.location_].labels).astype(np.int64)
-        return self._at(codes, np.append(of_id, -1)[codes[self.location_]])
-
-    def _at(self, codes: tuple[Codes, ...], place: Ints) -> tuple[Moments, npt.NDArray[np.bool_]]:
+        entries = id_columns(X, self.ids_)[self.location_].entries
+        place = self._places.lookup(entries).astype(np.int64)
         shape, location = tuple(map(len, self.ids_)), self.location_
         time = mode_number(self.time, self.ids_, "time")
         which = key_places(self._keys, *series_keys(codes, shape, location))
@@ -244,7 +197,7 @@ class SpatialNeighbours(InTime, Threads):
         for mode, code in enumerate(codes):
             unseen |= (code < 0) & (mode != location)
         parts = (mean, noise, np.maximum(full - noise, 0.0))
-        return Moments(*(part.astype(self._units.precision) for part in parts)), unseen
+        return Cells(Moments(*(part.astype(self._units.precision) for part in parts)), unseen)
 
     def _pack(self) -> tuple[dict[str, Any], storage.Tensors]:
         entry, tensors = pack_ids(self._places, "places")

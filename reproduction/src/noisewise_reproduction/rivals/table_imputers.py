@@ -8,7 +8,7 @@ from __future__ import annotations
 import time as clock
 import warnings
 from pathlib import Path
-from typing import Any, ClassVar, Literal, NamedTuple, Self
+from typing import Any, Literal, NamedTuple, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -20,16 +20,27 @@ from sklearn.impute import IterativeImputer, KNNImputer
 
 from noisewise import storage
 from noisewise.calibration import Calibration
-from noisewise.data import Observations, observe
+from noisewise.data import Observations, encode_ids, observe
 from noisewise.data.panel import Grouping, Units, n_keys, sensor_modes, series_keys
 from noisewise.engine.arrays import Codes, Moments
 from noisewise.engine.series import Array, Series
 from noisewise.engine.threads import one_blas_thread
 from noisewise.errors import DataError, ModelFileError
+from noisewise.models.base import Cells
 from noisewise.models.changing import in_one_step
-from noisewise.models.sensors import MODE, PRIOR, SHARED, InTime, series_units, take_keys
+from noisewise.models.sensors import PRIOR, InTime, Typed, series_units, take_keys
 from noisewise.models.trained import fixed_seed, hold_out, joined, range_of
-from noisewise.settings import Rule, check, either, number, one_of, random_seed, whole
+from noisewise.settings import (
+    check,
+    either,
+    learned,
+    number,
+    one_of,
+    random_seed,
+    setting,
+    settings,
+    whole,
+)
 
 LEAST = 1e-6  # share of a type's variance that an error has at least
 
@@ -66,7 +77,8 @@ class Filled(NamedTuple):
         return mean, noise, np.where(there, 0.0, variance - noise)
 
 
-class TableImputer(InTime):
+@settings
+class TableImputer(InTime, Typed):
     """Fill the table of times and series with an imputer of scikit-learn.
 
     Series are brought to mean 0 and std 1, imputed and brought back. A cell that was trained on is
@@ -78,52 +90,6 @@ class TableImputer(InTime):
     of its cells were held out, give the std; all of it is noise but at cells that cannot be
     imputed. Then the table is filled again from everything.
 
-    Parameters
-    ----------
-    method : {"knn", "iterative"}
-        ``KNNImputer``: the mean of those times at which other series were most alike; or
-        ``IterativeImputer``: a regression of each series on others, in turns.
-    time : int or str
-        The mode that holds the times, by number (-1 is the last) or name. Their distances do not
-        matter here.
-    group : int, str, None or "auto"
-        The mode that is the type of sensor, by number or name; None takes all series to be of one
-        type. "auto" takes the mode called "sensor", else the one with the fewest ids that is not
-        time, and None if there is only one other.
-    n_neighbours : int
-        Times to average, for "knn".
-    weights : {"uniform", "distance"}
-        Average them alike or by inverse distance, for "knn".
-    n_nearest : int or None
-        Other series that a regression has, drawn by their correlation with its own, for
-        "iterative". None takes all of them, which is slow for more than a few dozen series.
-    iterations : int
-        How often to impute every series, for "iterative".
-    validation_fraction : float
-        Share to hold out.
-    max_cells : int
-        Refuse a table of more cells: it would be held in memory, gaps and all.
-    value_range : "auto", None or (low, high)
-        Clip predictions to the range of the training values, not at all, or to this range.
-    unknown : "default" or float
-        What to predict for a cell with an id never seen: what is known of the rest, or a constant.
-    duplicates : {"error", "last", "mean"}
-        What to do about a cell that is given more than once.
-    random_state : int, RandomState or None
-        Draws what is held out and, for "iterative", the other series. The same int gives the same
-        bits.
-
-    Attributes
-    ----------
-    ids_ : tuple of Ids
-        Ids of each mode.
-    table_ : ndarray
-        The table without gaps; a row per time, a column per series that was observed.
-    calibration_ : Calibration or None
-        What held-out errors said of the std.
-    seconds_ : float
-        Time that fit took.
-
     Examples
     --------
     >>> rows = [(place, hour, place + np.sin(hour)) for place in range(5) for hour in range(30)]
@@ -132,55 +98,54 @@ class TableImputer(InTime):
     (30, 5)
     """
 
-    _rules: ClassVar[dict[str, Rule]] = {k: v for k, v in SHARED.items() if k != "n_jobs"} | {
-        "method": one_of("knn", "iterative"),
-        "time": MODE,
-        "group": either(MODE, None),
-        "n_neighbours": whole(1),
-        "weights": one_of("uniform", "distance"),
-        "n_nearest": either(whole(1), None),
-        "iterations": whole(1),
-        "validation_fraction": number(above=0.0, most=0.5),
-        "max_cells": whole(1),
-        "random_state": random_seed(),
-    }
-
-    n_jobs = None  # scikit-learn's imputers have a single thread
-    seconds_: float
-    _filled: Filled
-    _share: Array
-    _factor: Array
-
-    def __init__(
-        self,
-        method: Literal["knn", "iterative"] = "knn",
-        *,
-        time: int | str = -1,
-        group: int | str | None = "auto",
-        n_neighbours: int = 5,
-        weights: Literal["uniform", "distance"] = "distance",
-        n_nearest: int | None = 20,
-        iterations: int = 5,
-        validation_fraction: float = 0.1,
-        max_cells: int = 50_000_000,
-        value_range: Literal["auto"] | tuple[float, float] | None = "auto",
-        unknown: Literal["default"] | float = "default",
-        duplicates: Literal["error", "last", "mean"] = "error",
-        random_state: int | np.random.RandomState | None = None,
-    ) -> None:
-        self.method = method
-        self.time = time
-        self.group = group
-        self.n_neighbours = n_neighbours
-        self.weights = weights
-        self.n_nearest = n_nearest
-        self.iterations = iterations
-        self.validation_fraction = validation_fraction
-        self.max_cells = max_cells
-        self.value_range = value_range
-        self.unknown = unknown
-        self.duplicates = duplicates
-        self.random_state = random_state
+    method: Literal["knn", "iterative"] = setting(
+        one_of("knn", "iterative"),
+        "``KNNImputer``: the mean of those times at which other series were most alike; or "
+        "``IterativeImputer``: a regression of each series on others, in turns.",
+        default="knn",
+        kw_only=False,
+    )
+    n_neighbours: int = setting(
+        whole(1),
+        'Times to average, for "knn".',
+        default=5,
+    )
+    weights: Literal["uniform", "distance"] = setting(
+        one_of("uniform", "distance"),
+        'Average them alike or by inverse distance, for "knn".',
+        default="distance",
+    )
+    n_nearest: int | None = setting(
+        either(whole(1), None),
+        "Other series that a regression has, drawn by their correlation with its own, for "
+        '"iterative". None takes all of them, which is slow for more than a few dozen series.',
+        default=20,
+    )
+    iterations: int = setting(
+        whole(1),
+        'How often to impute every series, for "iterative".',
+        default=5,
+    )
+    validation_fraction: float = setting(
+        number(above=0.0, most=0.5),
+        "Share to hold out.",
+        default=0.1,
+    )
+    max_cells: int = setting(
+        whole(1),
+        "Refuse a table of more cells: it would be held in memory, gaps and all.",
+        default=50000000,
+    )
+    random_state: int | np.random.RandomState | None = setting(
+        random_seed(),
+        'Draws what is held out and, for "iterative", the other series. The same int gives the '
+        "same bits.",
+        default=None,
+    )
+    seconds_: float = learned("Time that fit took.")
+    _filled: Filled = learned()
+    _share: Array = learned()
+    _factor: Array = learned()
 
     @property
     def table_(self) -> npt.NDArray[np.float32]:
@@ -206,7 +171,7 @@ class TableImputer(InTime):
         self
         """
         started = clock.perf_counter()
-        check(self, self._rules)
+        check(self)
         everything = observe(X, y, duplicates=self.duplicates)
         seed = fixed_seed(self.random_state)
         kept, held_out = hold_out(everything, validation, self.validation_fraction, seed)
@@ -229,7 +194,7 @@ class TableImputer(InTime):
         return self
 
     def _fill(self, seen: Observations, seed: int) -> Filled:
-        time, group = sensor_modes(self.time, self.group, seen.ids)
+        time, sensor = sensor_modes(self.time, self.sensor, seen.ids)
         keys, which = np.unique(series_keys(seen.codes, seen.shape, time)[0], return_inverse=True)
         n_times, n_series = seen.shape[time], len(keys)
         if n_times * n_series > self.max_cells:
@@ -238,7 +203,7 @@ class TableImputer(InTime):
                 f"cells, more than max_cells={self.max_cells:,}: take a model that needs no table, "
                 "or raise max_cells if there is memory for it."
             )
-        grouping = Grouping(time, group, seen.shape, keys)
+        grouping = Grouping(time, sensor, seen.shape, keys)
         when = seen.codes[time]
         series = Series.group(which, when.astype(np.float64), seen.values, n_series)
         units = series_units(series, grouping.types, grouping.n_types)
@@ -268,10 +233,12 @@ class TableImputer(InTime):
             warnings.simplefilter("ignore", ConvergenceWarning)  # iterations are few on purpose
             return np.asarray(imputer.fit_transform(table))
 
-    def _moments(self, codes: tuple[Codes, ...]) -> tuple[Moments, npt.NDArray[np.bool_]]:
+    def cells(self, X: Any) -> Cells:
+        """Return what is known of cells, before clipping and calibration."""
+        codes = encode_ids(X, self.ids_)
         parts = self._filled.moments(codes, self._share, self._factor)
         unseen = np.any([code < 0 for code in codes], axis=0)
-        return Moments(*(part.astype(np.float32) for part in parts)), unseen
+        return Cells(Moments(*(part.astype(np.float32) for part in parts)), unseen)
 
     def _pack(self) -> tuple[dict[str, Any], storage.Tensors]:
         filled = self._filled
@@ -295,9 +262,9 @@ class TableImputer(InTime):
             return Units(take(f"{name}.mean", "float64", n), take(f"{name}.variance", "float64", n))
 
         shape = tuple(map(len, self.ids_))
-        time, group = sensor_modes(self.time, self.group, self.ids_)
+        time, sensor = sensor_modes(self.time, self.sensor, self.ids_)
         keys = take_keys(path, tensors, "keys", n_keys(shape, time))
-        grouping = Grouping(time, group, shape, keys)
+        grouping = Grouping(time, sensor, shape, keys)
         n_types = grouping.n_types + 1
         self._filled = Filled(
             take("table", "float32", shape[grouping.time], len(keys)),

@@ -7,24 +7,25 @@ from __future__ import annotations
 
 import math
 from pathlib import Path
-from typing import Any, ClassVar, Literal, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from noisewise import storage
-from noisewise.data import Ids, Observations
+from noisewise.data import Ids, Observations, encode_ids
 from noisewise.data.panel import Units, sensor_modes
 from noisewise.engine.arrays import Codes, Floats, Moments
 from noisewise.engine.series import Array, Ints
 from noisewise.engine.training import EpochInfo, train
 from noisewise.errors import ModelFileError, SettingError, brief
+from noisewise.models.base import Cells
 from noisewise.models.changing import at_one_moment
 from noisewise.models.fitting import count_rows
-from noisewise.models.sensors import MODE, PRIOR
-from noisewise.models.trained import RULES, Fit, Plan, Trained
+from noisewise.models.sensors import MODE, PRIOR, Typed
+from noisewise.models.trained import Fit, Plan, Trained
 from noisewise.progress import training_bar
-from noisewise.settings import Rule, either, number, whole
+from noisewise.settings import Rule, learned, number, setting, settings, whole
 from noisewise_reproduction.rivals.engine import tucker_sgd as tucker
 from noisewise_reproduction.rivals.engine.tucker_sgd import Params, State, first_places, places_of
 
@@ -61,54 +62,14 @@ class Knowledge(NamedTuple):
         return brief(self)
 
 
-class TuckerFactorizer(Trained):
+@settings
+class TuckerFactorizer(Trained, Typed):
     """Tucker decomposition with L2, for two modes or more.
 
     Values are centred and divided by their standard deviation within each type of sensor before
     training, so that no unit counts more than another; the learning curve is in these units. The
     std is that of training residuals of the type, and for ids never seen, which get the average
     row, also what errors grow by without a row; held-out data scales it.
-
-    Parameters
-    ----------
-    rank : int or tuple of int
-        Factors of every mode, or of each; a mode never has more than ids. The core has as many
-        entries as their product, and each observation visits all of them.
-    time : int or str
-        The mode that holds the times, by number (-1 is the last) or name: it is not the type.
-    group : int, str, None or "auto"
-        The mode that is the type of sensor, by number or name; None takes all values alike. "auto"
-        takes the mode called "sensor", else the one with the fewest ids that is not time, and None
-        if there are only two modes.
-    epochs, patience, refit, monitor, validation_fraction
-        How long to train, as for ``DeviationFactorizer``.
-    learning_rate : float
-        AdaGrad's step.
-    l2 : float
-        Penalty on the squares of rows and core, charged with every observation.
-    value_range, unknown, duplicates
-        As for ``DeviationFactorizer``.
-    checkpoint, checkpoint_epochs, checkpoint_minutes
-        As for ``DeviationFactorizer``.
-    random_state : int, RandomState or None
-        The same int gives the same bits.
-    n_jobs : int or None
-        Threads that predict; -1 uses all cores. Training visits one observation after another.
-    verbose : bool or None
-        Show a progress bar: True always, False never; None on a terminal and in a notebook.
-
-    Attributes
-    ----------
-    ids_ : tuple of Ids
-        Ids of each mode.
-    core_ : ndarray
-        One axis per mode.
-    calibration_ : Calibration or None
-        What held-out errors said of the std.
-    learning_curve_ : dict of lists
-        Per epoch: epoch, train_rmse, train_nll, validation_rmse, validation_nll, seconds.
-    n_epochs_, seconds_
-        Epochs of the model that is kept, and the time that fit took.
 
     Examples
     --------
@@ -121,59 +82,29 @@ class TuckerFactorizer(Trained):
     True
     """
 
-    _rules: ClassVar[dict[str, Rule]] = {k: v for k, v in RULES.items() if k != "keep_seen"} | {
-        "rank": RANK,
-        "time": MODE,
-        "group": either(MODE, None),
-        "learning_rate": number(above=0.0),
-        "l2": number(least=0.0),
-    }
-    keep_seen = False  # it recommends nothing
-
-    knowledge_: Knowledge
-
-    def __init__(
-        self,
-        rank: int | tuple[int, ...] = 10,
-        *,
-        time: int | str = -1,
-        group: int | str | None = "auto",
-        epochs: int = 100,
-        patience: int | None = 3,
-        refit: bool = True,
-        monitor: Literal["rmse", "nll"] = "rmse",
-        validation_fraction: float = 0.1,
-        learning_rate: float = 0.15,
-        l2: float = 0.003,
-        value_range: Literal["auto"] | tuple[float, float] | None = "auto",
-        unknown: Literal["default"] | float = "default",
-        duplicates: Literal["error", "last", "mean"] = "error",
-        checkpoint: str | Path | None = None,
-        checkpoint_epochs: int | None = 1,
-        checkpoint_minutes: float | None = None,
-        random_state: int | np.random.RandomState | None = None,
-        n_jobs: int | None = -1,
-        verbose: bool | None = None,
-    ) -> None:
-        self.rank = rank
-        self.time = time
-        self.group = group
-        self.epochs = epochs
-        self.patience = patience
-        self.refit = refit
-        self.monitor = monitor
-        self.validation_fraction = validation_fraction
-        self.learning_rate = learning_rate
-        self.l2 = l2
-        self.value_range = value_range
-        self.unknown = unknown
-        self.duplicates = duplicates
-        self.checkpoint = checkpoint
-        self.checkpoint_epochs = checkpoint_epochs
-        self.checkpoint_minutes = checkpoint_minutes
-        self.random_state = random_state
-        self.n_jobs = n_jobs
-        self.verbose = verbose
+    rank: int | tuple[int, ...] = setting(
+        RANK,
+        "Factors of every mode, or of each; a mode never has more than ids. The core has as "
+        "many entries as their product, and each observation visits all of them.",
+        default=10,
+        kw_only=False,
+    )
+    time: int | str = setting(
+        MODE,
+        "The mode that holds the times, by number (-1 is the last) or name: it is not the type.",
+        default=-1,
+    )
+    learning_rate: float = setting(
+        number(above=0.0),
+        "AdaGrad's step.",
+        default=0.15,
+    )
+    l2: float = setting(
+        number(least=0.0),
+        "Penalty on the squares of rows and core, charged with every observation.",
+        default=0.003,
+    )
+    knowledge_: Knowledge = learned()
 
     @property
     @at_one_moment
@@ -195,26 +126,28 @@ class TuckerFactorizer(Trained):
         return tuple(min(int(rank), n) for rank, n in zip(ranks, shape, strict=True))
 
     def _group(self, ids: tuple[Ids, ...]) -> int | None:
-        return sensor_modes(self.time, self.group, ids)[1]
+        return sensor_modes(self.time, self.sensor, ids)[1]
 
-    def _types(self, codes: tuple[Codes, ...], group: int | None) -> Ints:
+    def _types(self, codes: tuple[Codes, ...], sensor: int | None) -> Ints:
         """Return the type of cells; of one never seen, -1, which is the last."""
-        return np.zeros(len(codes[0]), np.int64) if group is None else codes[group].astype(np.int64)
+        if sensor is None:
+            return np.zeros(len(codes[0]), np.int64)
+        return codes[sensor].astype(np.int64)
 
     def _learn(
         self, observations: Observations, held_out: Observations | None, plan: Plan, seed: int
     ) -> Fit:
-        shape, group = observations.shape, self._group(observations.ids)
+        shape, sensor = observations.shape, self._group(observations.ids)
         params = Params(self._ranks(shape), self.learning_rate, self.l2, seed)
-        types = self._types(observations.codes, group)
-        n_types = 1 if group is None else shape[group]
+        types = self._types(observations.codes, sensor)
+        n_types = 1 if sensor is None else shape[sensor]
         units = Units.of(observations.values, types, n_types)
         values = _standardised(observations.values, units, types)
         places = places_of(observations.codes, shape)
         validate = None
         if held_out is not None:
             asked = places_of(held_out.codes, shape)
-            truth = _standardised(held_out.values, units, self._types(held_out.codes, group))
+            truth = _standardised(held_out.values, units, self._types(held_out.codes, sensor))
 
             def validate(state: State) -> tuple[float, float]:
                 mean = tucker.predict(state.rows, state.core, params.ranks, asked, self._threads())
@@ -253,7 +186,9 @@ class TuckerFactorizer(Trained):
     def _adopt(self, knowledge: Knowledge) -> None:
         self.knowledge_ = knowledge
 
-    def _moments(self, codes: tuple[Codes, ...]) -> tuple[Moments, npt.NDArray[np.bool_]]:
+    def cells(self, X: Any) -> Cells:
+        """Return what is known of cells, before clipping and calibration."""
+        codes = encode_ids(X, self.ids_)
         rows, core, ranks, known, units, noise, lack = self.knowledge_
         shape = tuple(map(len, self.ids_))
         firsts = first_places(shape)
@@ -273,7 +208,7 @@ class TuckerFactorizer(Trained):
             variance * noise[types],
             variance * epistemic,
         )
-        return Moments(*(part.astype(units.precision) for part in parts)), unseen
+        return Cells(Moments(*(part.astype(units.precision) for part in parts)), unseen)
 
     def _pack(self) -> tuple[dict[str, Any], storage.Tensors]:
         k = self.knowledge_
@@ -294,8 +229,8 @@ class TuckerFactorizer(Trained):
             return storage.take(path, tensors, name, dtype, *shape)
 
         shape = tuple(map(len, self.ids_))
-        ranks, group = self._ranks(shape), self._group(self.ids_)
-        n_types = 2 if group is None else shape[group] + 1
+        ranks, sensor = self._ranks(shape), self._group(self.ids_)
+        n_types = 2 if sensor is None else shape[sensor] + 1
         n_rows = sum(shape) + len(shape)
         self.knowledge_ = Knowledge(
             take("rows", "float32", n_rows, max(ranks)),
@@ -309,7 +244,7 @@ class TuckerFactorizer(Trained):
         least = min(self.knowledge_.units.variance.min(), self.knowledge_.noise.min())
         if least <= 0 or self.knowledge_.epistemic.min() < 0:
             raise ModelFileError(f"{path} is damaged: it has a variance that is none.")
-        self.n_features_in_, self.seen_ = len(shape), None
+        self.n_features_in_ = len(shape)
         self.n_epochs_ = int(header["epochs"])
         self.learning_curve_ = dict(header["record"]["learning_curve"])
         self.seconds_ = float(header["record"]["seconds"])

@@ -119,15 +119,15 @@ def numbered(settings: dict[str, Any], shape: Sequence[int]) -> dict[str, Any]:
 
     Examples
     --------
-    >>> numbered({"time": -1, "group": "auto", "rank": 3}, (15, 19, 7479))
-    {'time': 2, 'group': 1, 'rank': 3}
+    >>> numbered({"time": -1, "sensor": "auto", "rank": 3}, (15, 19, 7479))
+    {'time': 2, 'sensor': 1, 'rank': 3}
     """
     if len(shape) != len(MODES):
         return settings
     known = {name: number for number, name in enumerate(MODES)} | {-1: TIME}
     known["auto"] = known["sensor"]
     return {
-        name: known.get(value, value) if name in ("time", "group") else value
+        name: known.get(value, value) if name in ("time", "sensor") else value
         for name, value in settings.items()
     }
 

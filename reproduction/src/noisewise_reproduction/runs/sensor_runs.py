@@ -33,7 +33,7 @@ def sensor_cell(
     """
     data = source.sensors()
     model = registry.build(
-        "sensors", chosen.model, chosen.settings, group=SENSOR, coordinates=data.coordinates,
+        "sensors", chosen.model, chosen.settings, sensor=SENSOR, coordinates=data.coordinates,
         n_jobs=-1,
     )  # fmt: skip
     kind = "cells" if outage is None else "blocks"
@@ -68,7 +68,7 @@ def judged(
 
     def make(seed: int) -> Any:
         return registry.build(
-            "sensors", model, settings, group=SENSOR, coordinates=data.coordinates,
+            "sensors", model, settings, sensor=SENSOR, coordinates=data.coordinates,
             random_state=seed, n_jobs=n_jobs,
         )  # fmt: skip
 
