@@ -13,7 +13,14 @@ from noisewise.errors import DataError, SettingError
 from noisewise.evaluation import comparison
 from noisewise.evaluation.comparison import compare, split_ratio
 from noisewise.evaluation.records import as_json, data_of
-from noisewise.evaluation.sensors import Units, evaluate, protocol_of, score, split_of, trimmed_mean
+from noisewise.evaluation.sensors import (
+    ZScores,
+    evaluate,
+    protocol_of,
+    score,
+    split_of,
+    trimmed_mean,
+)
 from noisewise.splits import share_split
 
 
@@ -118,7 +125,7 @@ def test_the_unit_of_a_sensor_does_not_matter(data):
 def test_a_sensor_that_always_reads_the_same_keeps_its_unit():
     rows = [(place, "dead", step, 7.0) for place in "ab" for step in range(3)]
     data = Panel(observe(rows), None, 1.0)
-    units = Units.of(data)
+    units = ZScores.of(data)
     assert units.mean.tolist() == [7.0]
     assert units.std.tolist() == [1.0]
     model = SeriesMean(shift=0.5)

@@ -23,8 +23,8 @@ from noisewise.models.temporal import TemporalFactorizer
 Table = dict[str, npt.NDArray[Any]]
 
 JUDGE: dict[str, Any] = {"rank": 4, "sweeps": 60, "tolerance": None}  # enough to rank sensors
-BORROWED = 10  # series that what all types have in common is worth
-FEWEST_PEERS = 4  # series of a type that have a median of their own
+BORROWED = 10  # series that what all sensors have in common is worth
+FEWEST_PEERS = 4  # series of a sensor that have a median of their own
 
 
 def noisy_ids(model: Rowwise, *, mode: int | str = 0, n: int | None = 20, fewest: int = 1) -> Table:
@@ -129,14 +129,7 @@ def noise_model(
     """Fit the model by which sensors are judged.
 
     It has few factors: what one sensor does alone must not pass for something that all have in
-    common.
-
-    Parameters
-    ----------
-    X, y : as for ``TemporalFactorizer.fit``
-        Readings.
-    time, sensor, random_state, n_jobs, verbose
-        As for ``TemporalFactorizer``.
+    common. Parameters are those of ``TemporalFactorizer`` and of its ``fit``.
     """
     model = TemporalFactorizer(
         **JUDGE, time=time, sensor=sensor, random_state=random_state, n_jobs=n_jobs, verbose=verbose
@@ -147,15 +140,15 @@ def noise_model(
 def noisy_series(model: TemporalFactorizer, *, n: int | None = 20, fewest: int = 1) -> Table:
     """Rank series of sensors by what they do alone: scatter and drift.
 
-    Beside what all sensors have in common, a series has a course of its own, and noise. What of
-    both is gone by the next reading is white noise; what stays is drift. A worn contact scatters; a
-    sensor whose battery fails drifts.
+    Beside what all sensors have in common, a series has an Ornstein-Uhlenbeck path of its own, and
+    noise. What of both is gone by the next reading is white noise; what stays is drift. A worn
+    contact scatters; a sensor whose battery fails drifts.
 
-    Each is compared with the other series of the same type, as a thermometer and a light meter have
-    little in common: by how many standard deviations its logarithm lies above the median of the
-    type. The standard deviation, too, is told by the median distance, so that bad sensors do not
-    hide each other. Types with fewer than 4 series are compared with all, each in units of the
-    spread of its type. ``noise`` is the root of the sum of both squares, what lies below the
+    Each is compared with the other series of the same sensor, as a thermometer and a light meter
+    have little in common: by how many standard deviations its logarithm lies above their median.
+    The standard deviation, too, is told by the median distance, so that bad sensors do not hide
+    each other. Sensors with fewer than 4 series are compared with all, each in units of its own
+    spread. ``noise`` is the root of the sum of both squares, what lies below the
     median counting as 0. Above 3 or so, a sensor is not like the others.
 
     Parameters
@@ -178,7 +171,7 @@ def noisy_series(model: TemporalFactorizer, *, n: int | None = 20, fewest: int =
     >>> rng = np.random.default_rng(0)
     >>> day = np.sin(np.arange(100) / 4)
     >>> rooms = {f"room {k}": rng.normal(day, 0.1 + (k == 2)) for k in range(5)}
-    >>> rows = [(room, t, y) for room, course in rooms.items() for t, y in enumerate(course)]
+    >>> rows = [(room, t, y) for room, path in rooms.items() for t, y in enumerate(path)]
     >>> table = noisy_series(noise_model(rows, random_state=0, n_jobs=1))
     >>> table["user"][0], bool(table["white"][0] > 3), bool(table["drift"][0] < 3)
     ('room 2', True, True)
@@ -189,12 +182,12 @@ def noisy_series(model: TemporalFactorizer, *, n: int | None = 20, fewest: int =
     eligible = np.flatnonzero(known["observations"] >= max(fewest, 1))
     known = {name: column[eligible] for name, column in known.items()}
     grouping, units = model.encoder_.grouping, model.encoder_.units
-    types = grouping.types[eligible]
+    sensors = grouping.types[eligible]
     names = [ids.name for mode, ids in enumerate(model.ids_) if mode != grouping.time]
     white_std, drift_std = _white_and_drift(known, _usual_gap(model))
-    scale = np.sqrt(units.variance[types])
+    scale = np.sqrt(units.variance[sensors])
     white, drift = (
-        unusual(std / scale, types, known["observations"]) for std in (white_std, drift_std)
+        unusual(std / scale, sensors, known["observations"]) for std in (white_std, drift_std)
     )
     noise = np.hypot(np.maximum(white, 0.0), np.maximum(drift, 0.0))
     order = np.argsort(-noise, kind="stable")[:n]
@@ -256,13 +249,12 @@ def noisy_places(
 
 
 def unusual(
-    stds: npt.NDArray[Any], types: npt.NDArray[Any], counts: npt.NDArray[Any]
+    stds: npt.NDArray[Any], sensors: npt.NDArray[Any], counts: npt.NDArray[Any]
 ) -> npt.NDArray[np.float64]:
-    """Tell how far stds lie above the median of their type, in standard deviations of logarithms.
+    """Tell how far stds lie above the median of their sensor, in stds of their logarithms.
 
-    Types borrow some of the standard deviation from all; those of very few series, all of it and
-    the median too.
-    A std that few observations told may be off by chance: that counts, too.
+    Sensors borrow some of that std from all; those of very few series, all of it and the median
+    too. A std that few observations told may be off by chance: that counts, too.
 
     Examples
     --------
@@ -273,7 +265,7 @@ def unusual(
     if not len(stds):
         return np.empty(0)
     logs = np.log(np.maximum(stds, np.finfo(np.float64).tiny))
-    parts = [np.flatnonzero(types == kind) for kind in np.unique(types)]
+    parts = [np.flatnonzero(sensors == sensor) for sensor in np.unique(sensors)]
     away, out = np.empty(len(logs)), np.empty(len(logs))
     for part in parts:
         peers = logs[part] if len(part) >= FEWEST_PEERS else logs

@@ -34,20 +34,12 @@ TRAIN, VALIDATION, TEST = 0, 1, 2
 
 @dataclass(frozen=True, eq=False)
 class Split:
-    """Row numbers of the three parts; no row is in two of them.
-
-    Attributes
-    ----------
-    train, validation, test : int64 arrays
-        Row numbers.
-    seed : int or None
-        The seed that drew them; None when nothing was drawn.
-    """
+    """Row numbers of the three parts; no row is in two of them."""
 
     train: Rows
     validation: Rows
     test: Rows
-    seed: int | None = None
+    seed: int | None = None  # that drew them; None when nothing was drawn
 
     __repr__ = brief
 
@@ -83,7 +75,7 @@ def split_by_time(
     validation: float = 0.1,
     users: ArrayLike | None = None,
 ) -> Split:
-    """Train on the past, test on the future.
+    """Train on the past, test on the future; each part in table order.
 
     Parameters
     ----------
@@ -94,11 +86,6 @@ def split_by_time(
     users : array of integer codes, optional
         Cut each user's own history, not the table's. A user with too few rows for a part gives it
         none; these rows stay in train.
-
-    Returns
-    -------
-    Split
-        Each part in table order.
 
     Examples
     --------
@@ -137,21 +124,10 @@ def split_by_time(
 def split_by_user(
     user_codes: ArrayLike, *, test: float = 0.1, validation: float = 0.1, seed: int
 ) -> Split:
-    """Hold out whole users: every row of a user is in the same part.
+    """Hold out whole users: every row of a user is in the same part, in table order.
 
-    Parameters
-    ----------
-    user_codes : array of integer codes
-        Whose row it is. Any mode will do: pass item codes to hold out items.
-    test, validation : float
-        Share of all users in test; share of the other users in validation.
-    seed : int
-        Draws the users.
-
-    Returns
-    -------
-    Split
-        Each part in table order.
+    Any mode will do: pass item codes to hold out items. ``test`` is the share of all users in test,
+    ``validation`` that of the other users in validation.
 
     Examples
     --------
@@ -195,23 +171,9 @@ def share_split(
     Let n be the observed cells in the order of the first mode, then the second, then the third, and
     ``order = np.random.default_rng(seed).permutation(n)``. Of the cells in this order the first
     ``floor(share * prod(shape))`` are for training, and the first tenth of these, rounded down, for
-    validation. The rest is test. So a smaller share of the same seed is a part of a larger one.
-
-    Parameters
-    ----------
-    shape : sequence of int
-        How many ids each mode has. Cells that were not observed count.
-    codes : sequence of integer arrays
-        For each mode, the row number of every observed cell; no cell twice.
-    share : float
-        Share of all cells that is for training, validation included.
-    seed : int
-        Draws the cells.
-
-    Returns
-    -------
-    Split
-        Row numbers, in the order they were drawn.
+    validation. The rest is test, and each part is in the order it was drawn. So a smaller share of
+    the same seed is a part of a larger one. ``codes`` has for each mode the row number of every
+    observed cell, no cell twice.
 
     Examples
     --------
@@ -248,7 +210,7 @@ def block_split(
     Time is cut into stretches of ``length`` that begin at the earliest time of the table. A block
     is what one series has in one stretch. Of the blocks with an observation, ordered by series and
     stretch, a permutation drawn from the seed puts the first ``floor(share * n)`` into test and the
-    first tenth of the rest, rounded down, into validation.
+    first tenth of the rest, rounded down, into validation; each part is in table order.
 
     Parameters
     ----------
@@ -256,17 +218,8 @@ def block_split(
         For each mode but time, the row number of every observation: they name its series.
     time : array of numbers
         When each observation was made: time ids, not their row numbers where ids have gaps.
-    length : float
-        Length of a stretch in units of ``time``.
-    share : float
-        Share of all blocks that is test.
-    seed : int
-        Draws the blocks.
-
-    Returns
-    -------
-    Split
-        Each part in table order.
+    length, share, seed
+        Length of a stretch in units of ``time``; share of all blocks that is test; what draws them.
 
     Examples
     --------

@@ -18,7 +18,7 @@ from noisewise.cli.options import (
     Data,
     Json,
     Settings,
-    Tensor,
+    TensorOptions,
     TimedColumns,
     Tuned,
     choice,
@@ -49,7 +49,7 @@ ModelName = Annotated[
 
 
 @dataclass(frozen=True, kw_only=True)
-class Splits(Tensor):
+class SplitOptions(TensorOptions):
     """Which splits a model is measured on, and against which result it is tested."""
 
     splits: Annotated[int, typer.Option("--splits", "--repeats", help="How many splits.")] = 5
@@ -93,7 +93,7 @@ def evaluate(
     settings: Settings = [],  # noqa: B006 - typer reads the default, nobody changes it
     tuned: Tuned = None,
     *,
-    over: Splits,
+    over: SplitOptions,
     columns: TimedColumns,
     report: Json = None,
 ) -> None:
@@ -142,7 +142,7 @@ def _on_ratings(
     data: Path,
     model: str,
     settings: dict[str, Any],
-    over: Splits,
+    over: SplitOptions,
     columns: TimedColumns,
     report: Path | None,
 ) -> None:
@@ -174,7 +174,7 @@ def _on_sensors(
     data: Path,
     model: str,
     settings: dict[str, Any],
-    over: Splits,
+    over: SplitOptions,
     columns: TimedColumns,
     report: Path | None,
 ) -> None:

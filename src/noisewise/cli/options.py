@@ -70,19 +70,7 @@ def _default(one: Field[Any]) -> Any:
 
 
 def choice(known: Collection[str], *names: str, help: str, **more: Any) -> Any:
-    """Return an option that takes one of a few words, and completes them.
-
-    Parameters
-    ----------
-    known : collection of str
-        The words.
-    *names : str
-        As ``typer.Option`` has them: ``--model``.
-    help : str
-        What the option is for.
-    **more
-        As for ``typer.Option``.
-    """
+    """Return an option, as ``typer.Option`` does, that takes known words, and completes them."""
 
     def checked(option: typer.CallbackParam, value: Any) -> Any:
         for word in value if isinstance(value, list) else [value]:
@@ -105,7 +93,7 @@ def to_write(*names: str, help: str, **more: Any) -> Any:
     return typer.Option(*names, help=help, callback=writable, **more)
 
 
-def table_to_write(*names: str, help: str, **more: Any) -> Any:
+def table_to_write(help: str) -> Any:
     """Return an option that names a table to write, in the format that its ending says."""
 
     def checked(path: Path | None) -> Path | None:
@@ -113,10 +101,10 @@ def table_to_write(*names: str, help: str, **more: Any) -> Any:
             check_ending(path)
         return writable(path)
 
-    return typer.Option(*names, help=help, callback=checked, **more)
+    return typer.Option(help=help, callback=checked)
 
 
-def picture_to_write(*names: str, help: str, **more: Any) -> Any:
+def picture_to_write(help: str) -> Any:
     """Return an option that names a picture to write."""
 
     def checked(path: Path | None) -> Path | None:
@@ -124,10 +112,10 @@ def picture_to_write(*names: str, help: str, **more: Any) -> Any:
             check_kind(path.suffix[1:])
         return writable(path)
 
-    return typer.Option(*names, help=help, callback=checked, **more)
+    return typer.Option(help=help, callback=checked)
 
 
-def folder_to_write(*names: str, help: str, **more: Any) -> Any:
+def folder_to_write(help: str) -> Any:
     """Return an option that names a folder, to be made where there is none."""
 
     def checked(path: Path | None) -> Path | None:
@@ -135,10 +123,13 @@ def folder_to_write(*names: str, help: str, **more: Any) -> Any:
             found = path.absolute()
             while not found.exists():
                 found = found.parent
-            _check_folder(found, path)
+            if not found.is_dir():
+                raise SettingError(f"{path} cannot be written: {found} is not a folder.")
+            if not os.access(found, os.W_OK | os.X_OK):
+                raise SettingError(f"{path} cannot be written: you may not write to {found}.")
         return path
 
-    return typer.Option(*names, help=help, callback=checked, **more)
+    return typer.Option(help=help, callback=checked)
 
 
 def writable(path: Path | None) -> Path | None:
@@ -146,13 +137,6 @@ def writable(path: Path | None) -> Path | None:
     if path is not None and str(path) != "-":
         storage.check_writable(path)
     return path
-
-
-def _check_folder(folder: Path, path: Path) -> None:
-    if not folder.is_dir():
-        raise SettingError(f"{path} cannot be written: {folder} is not a folder.")
-    if not os.access(folder, os.W_OK | os.X_OK):
-        raise SettingError(f"{path} cannot be written: you may not write to {folder}.")
 
 
 Data = Annotated[
@@ -202,19 +186,7 @@ Dataset = Annotated[
 
 @dataclass(frozen=True, kw_only=True)
 class Columns:
-    """How a table of observations is read: its columns and its format.
-
-    Attributes
-    ----------
-    id : list of str
-        Columns of ids, one per mode.
-    value : str or None
-        The column of values.
-    format : str or None
-        What the file is, where its name does not say.
-    duplicates : str
-        What becomes of a cell that is given more than once.
-    """
+    """How a table of observations is read: its columns, its format, and its duplicates."""
 
     id: IdColumns = field(default_factory=list)
     value: Annotated[str | None, typer.Option(help="The column with the values.")] = None
@@ -274,7 +246,7 @@ class Layout:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Tensor:
+class TensorOptions:
     """Which tensor of sensors, and how long its outages last."""
 
     dataset: Dataset = None

@@ -17,7 +17,7 @@ from noisewise.cli.options import (
     Data,
     Json,
     Settings,
-    Tensor,
+    TensorOptions,
     TimedColumns,
     choice,
     parsed,
@@ -48,7 +48,7 @@ Out = Annotated[
 
 
 @dataclass(frozen=True, kw_only=True)
-class Search:
+class SearchOptions:
     """How settings are looked for, where, and for how long."""
 
     trials: Annotated[
@@ -85,7 +85,7 @@ class Search:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Validation(Tensor):
+class ValidationOptions(TensorOptions):
     """What settings are judged by."""
 
     validation: Annotated[
@@ -111,8 +111,8 @@ def tune(
     model: Models,
     out: Out = None,
     *,
-    how: Search,
-    judged: Validation,
+    how: SearchOptions,
+    judged: ValidationOptions,
     columns: TimedColumns,
     jobs: Annotated[int, typer.Option(help="Threads; -1 uses all cores.")] = -1,
     report: Json = None,
@@ -147,7 +147,7 @@ def _task(
     models: list[str],
     fixed: dict[str, Any],
     seed: int,
-    judged: Validation,
+    judged: ValidationOptions,
     columns: TimedColumns,
 ) -> Task:
     """Read what settings are judged on: sensors where anything says so, else ratings."""

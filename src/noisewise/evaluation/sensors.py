@@ -4,10 +4,10 @@ Split s of the protocol "cells" is that of the paper: a share of all cells train
 observed cell judges (`noisewise.splits.share_split`). That of "blocks" hides a share of the
 stretches of time of single series. Each is also the seed that the model is built with.
 
-Errors are in units of a sensor type: mean and std of a type over all observed cells of the dataset
-turn truth, prediction and std into z-scores. So the units are the same over splits and models,
-whatever a model standardises with inside. A few broken readings can decide a mean of squared
-errors, so the median and the mean without the largest hundredth stand beside it.
+Errors are in units of a sensor: its mean and std over all observed cells of the dataset turn truth,
+prediction and std into z-scores. So the units are the same over splits and models, whatever a model
+standardises with inside. A few broken readings can decide a mean of squared errors, so the median
+and the mean without the largest hundredth stand beside it.
 """
 
 from __future__ import annotations
@@ -87,7 +87,7 @@ def evaluate(
     if repeats < 1:
         raise SettingError(f"repeats must be 1 or more; got {repeats}.")
     check_protocol(protocol, outage)
-    observations, units = data.observations, Units.of(data)
+    observations, units = data.observations, ZScores.of(data)
 
     def measured(model: Any, k: int) -> dict[str, Any]:
         split = split_of(data, share, outage, k)
@@ -123,7 +123,7 @@ def sensor_task(
     check_protocol(protocol, outage)
     split = split_of(data, share, outage, seed)
     train, held_out = seen.take(split.train), seen.take(split.validation)
-    units = Units.of(dataclasses.replace(data, observations=train))
+    units = ZScores.of(dataclasses.replace(data, observations=train))
 
     def built(name: str, settings: Settings, random_state: int, n_jobs: int) -> Factorizer:
         model: Factorizer = registry.build(
@@ -145,30 +145,30 @@ def protocol_of(kind: str, share: float, outage: float | None = None) -> dict[st
     return {"kind": kind, "share": share, "outage_seconds": outage}
 
 
-class Units(NamedTuple):
-    """Mean and std of each sensor type over all observed cells of a dataset."""
+class ZScores(NamedTuple):
+    """Mean and std of each sensor over all observed cells of a dataset: units of errors."""
 
     mean: Floats
     std: Floats
 
     @classmethod
-    def of(cls, data: Panel) -> Units:
-        """Measure them; a type that always reads the same keeps its own unit."""
+    def of(cls, data: Panel) -> ZScores:
+        """Measure them; a sensor that always reads the same keeps its own unit."""
         seen = data.observations
-        kind, size = seen.codes[SENSOR], seen.shape[SENSOR]
+        sensor, size = seen.codes[SENSOR], seen.shape[SENSOR]
         values = seen.values.astype(np.float64)
-        count = np.maximum(np.bincount(kind, minlength=size), 1)
-        mean = np.bincount(kind, values, minlength=size) / count
-        std = np.sqrt(np.bincount(kind, (values - mean[kind]) ** 2, minlength=size) / count)
+        count = np.maximum(np.bincount(sensor, minlength=size), 1)
+        mean = np.bincount(sensor, values, minlength=size) / count
+        std = np.sqrt(np.bincount(sensor, (values - mean[sensor]) ** 2, minlength=size) / count)
         return cls(mean, np.where(std > 0, std, 1.0))
 
     def of_cells(self, observations: Observations) -> tuple[Floats, Floats]:
         """Return mean and std for each observation."""
-        kind = observations.codes[SENSOR]
-        return self.mean[kind], self.std[kind]
+        sensor = observations.codes[SENSOR]
+        return self.mean[sensor], self.std[sensor]
 
 
-def score(model: Any, test: Observations, units: Units) -> dict[str, float]:
+def score(model: Any, test: Observations, units: ZScores) -> dict[str, float]:
     """Errors of a fitted model on cells that it has not seen, in the given units."""
     mean, std = model.predict(test, return_std=True)
     low, high = model.predict_interval(test, 0.9)
@@ -207,8 +207,7 @@ def split_of(data: Panel, share: float, outage: float | None, seed: int) -> Spli
 
 def _fit(model: Any, observations: Observations, split: Split) -> float:
     """Train on all but the test part, and return how many seconds it took."""
-    takes_validation = "validation" in inspect.signature(model.fit).parameters
-    if takes_validation:
+    if "validation" in inspect.signature(model.fit).parameters:
         train = observations.take(split.train)
         options = {"validation": observations.take(split.validation)}
     else:
