@@ -19,7 +19,7 @@ from noisewise.data import Ids, encode_ids, id_columns, observe
 from noisewise.data.panel import Units, key_places, mode_number, n_keys, series_keys
 from noisewise.data.tables import take_apart
 from noisewise.engine.arrays import Moments
-from noisewise.errors import DataError, ModelFileError
+from noisewise.errors import DataError, ModelFileError, SettingError
 from noisewise.filed_ids import pack_ids, unpack_ids
 from noisewise.models.base import Cells, Threads
 from noisewise.models.changing import in_one_step
@@ -260,7 +260,12 @@ def read_coordinates(coordinates: Any) -> tuple[Ids, Array]:
     if isinstance(coordinates, Mapping):
         labels, rows = list(coordinates), list(coordinates.values())
     else:
-        first, *rest = take_apart(coordinates)[1]
+        try:
+            first, *rest = take_apart(coordinates)[1]
+        except DataError:
+            raise SettingError(
+                f"coordinates must be a dict {{id: (x, y)}} or a table; got {coordinates!r}."
+            ) from None
         labels = list(first)
         rows = list(zip(*rest, strict=True))
     try:
