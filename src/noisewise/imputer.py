@@ -7,9 +7,9 @@ A transformer of scikit-learn. Tables are read by `noisewise.data`, and what is 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Hashable, Mapping
 from pathlib import Path
-from typing import Any, ClassVar, Literal, Self
+from typing import Any, Literal, Self
 
 import numpy as np
 from sklearn.base import BaseEstimator, OneToOneFeatureMixin, TransformerMixin
@@ -27,15 +27,17 @@ from noisewise.data.tables_with_holes import (
 )
 from noisewise.errors import DataError, ModelFileError, SettingError
 from noisewise.models.auto import AutoFactorizer
-from noisewise.models.base import OF_THE_MACHINE, Factorizer
+from noisewise.models.base import OF_THE_MACHINE, Factorizer, Seeded
 from noisewise.models.changing import at_one_moment, in_one_step
-from noisewise.settings import VERBOSE, Rule, check, one_of, random_seed, threads
+from noisewise.settings import Rule, check, learned, one_of, rules_of, setting, settings
 from noisewise.standardised import StandardisedModel
 
 CHUNK = 1_000_000  # holes that are filled at a time
 LATEST = 2**62  # time that rows may be counted from: more would not fit a number of 64 bits
 
 _KIND = "imputer"
+_NAME = Rule("a name, a number or None", lambda v: isinstance(v, Hashable))
+_NAMES = Rule("a name, a dict, a function or None", lambda v: isinstance(v, Hashable | Mapping))
 
 
 def methods() -> list[str]:
@@ -43,7 +45,8 @@ def methods() -> list[str]:
     return [name for name, one in registry.models("sensors").items() if not one.needs_coordinates]
 
 
-class DeviationImputer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):  # type: ignore[misc]
+@settings
+class DeviationImputer(Seeded, OneToOneFeatureMixin, TransformerMixin, BaseEstimator):  # type: ignore[misc]
     """Fill the holes of a table of sensors, with a std for every hole.
 
     A hole is NaN, null, None or NA. What comes back is of the same kind as what went in: the same
@@ -62,44 +65,6 @@ class DeviationImputer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):  
     - a DataArray of xarray, or a Dataset, whose variables over time are types of sensors.
 
     Times may lie at any distances, in any order. Where there are none, rows count as one step each.
-
-    Parameters
-    ----------
-    method : str
-        A model of sensors. "bayes" is the most accurate, "fast" nearly so in seconds; "ou" and
-        "linear" look at one series at a time; "dtf" and "ptf" at what series have in common.
-        "auto" holds some readings out and takes the one that predicts them best. Models of other
-        installed packages have names too; those that need coordinates cannot be taken.
-    time : str or int, optional
-        The column or the dimension of times; of an array, the number of the axis.
-    location : str, dict or function, optional
-        For a long frame, the column that says where. For plain columns, what says where each is:
-        ``{"t1": "hall"}``, or a function of its name; without it each column is at a place of its
-        own.
-    sensor : "auto", None, str, int, dict or function
-        What tells the types of sensors. Readings of one type have one unit: they are standardised
-        together, and series of one type have habits in common. For a long frame it is the column
-        that says so, for levels, axes or dimensions it is one of them by name or number, for plain
-        columns a dict or a function of their names. None takes all readings to have one unit.
-        "auto" takes what is called "sensor" or "variable"; else, of more than one mode beside time,
-        the shortest. Plain columns are each of a type of their own then.
-    value : str, optional
-        The column of values of a long frame.
-    duplicates : {"error", "last", "mean"}
-        What to learn from readings of one series at one time: nothing, and raise; the last; or
-        their mean.
-    refit : bool
-        Whether ``transform`` learns from new readings too: if X has any, the model is fitted again,
-        to those of ``fit`` and the new ones together. With False a new table is filled from what
-        was read in ``fit`` alone.
-    settings : dict, optional
-        Parameters of the model, such as ``{"rank": 8}``.
-    random_state : int, RandomState or None
-        The same int gives the same bits, whatever the number of threads.
-    n_jobs : int or None
-        Threads; -1 uses all cores.
-    verbose : bool or None
-        Show a progress bar: True always, False never; None on a terminal and in a notebook.
 
     Attributes
     ----------
@@ -120,44 +85,60 @@ class DeviationImputer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):  
     ([19.0, 19.1, 19.2, 19.3], True)
     """
 
-    _rules: ClassVar[dict[str, Rule]] = {
-        "duplicates": one_of("error", "last", "mean"),
-        "refit": one_of(True, False),
-        "settings": Rule("a dict or None", lambda v: v is None or isinstance(v, Mapping)),
-        "random_state": random_seed(),
-        "n_jobs": threads(),
-        "verbose": VERBOSE,
-    }
+    method: str = setting(
+        Rule("the name of a model", lambda v: isinstance(v, str)),
+        'A model of sensors. "bayes" is the most accurate, "fast" nearly so in seconds; "ou" and '
+        '"linear" look at one series at a time; "dtf" and "ptf" at what series have in common. '
+        '"auto" holds some readings out and takes the one that predicts them best. Models of '
+        "other installed packages have names too; those that need coordinates cannot be taken.",
+        default="auto",
+        kw_only=False,
+    )
+    time: str | int | None = setting(
+        _NAME,
+        "The column or the dimension of times; of an array, the number of the axis.",
+        default=None,
+    )
+    location: str | Mapping[Any, Any] | Callable[[Any], Any] | None = setting(
+        _NAMES,
+        "For a long frame, the column that says where. For plain columns, what says where each is: "
+        '``{"t1": "hall"}``, or a function of its name; without it each column is at a place of '
+        "its own.",
+        default=None,
+    )
+    sensor: str | int | Mapping[Any, Any] | Callable[[Any], Any] | None = setting(
+        _NAMES,
+        "What tells sensors apart (temperature, humidity). Readings of one sensor have one unit: "
+        "they are standardised together, and series of one sensor have habits in common. For a "
+        "long frame it is the column that says so, for levels, axes or dimensions it is one of "
+        "them by name or number, for plain columns a dict or a function of their names. None takes "
+        'all readings to have one unit. "auto" takes what is called "sensor" or "variable"; else, '
+        "of more than one mode beside time, the shortest. Plain columns are each a sensor of "
+        "their own then.",
+        default="auto",
+    )
+    value: str | None = setting(_NAME, "The column of values of a long frame.", default=None)
+    duplicates: Literal["error", "last", "mean"] = setting(
+        one_of("error", "last", "mean"),
+        "What to learn from readings of one series at one time: nothing, and raise; the last; or "
+        "their mean.",
+        default="error",
+    )
+    refit: bool = setting(
+        one_of(True, False),
+        "Whether ``transform`` learns from new readings too: if X has any, the model is fitted "
+        "again, to those of ``fit`` and the new ones together. With False a new table is filled "
+        "from what was read in ``fit`` alone.",
+        default=True,
+    )
+    settings: Mapping[str, Any] | None = setting(
+        Rule("a dict or None", lambda v: v is None or isinstance(v, Mapping)),
+        'Parameters of the model, such as ``{"rank": 8}``.',
+        default=None,
+    )
 
-    _standardised: StandardisedModel
-    _fitted: Fitted
-
-    def __init__(
-        self,
-        method: str = "auto",
-        *,
-        time: str | int | None = None,
-        location: str | Mapping[Any, Any] | Callable[[Any], Any] | None = None,
-        sensor: str | int | Mapping[Any, Any] | Callable[[Any], Any] | None = "auto",
-        value: str | None = None,
-        duplicates: Literal["error", "last", "mean"] = "error",
-        refit: bool = True,
-        settings: Mapping[str, Any] | None = None,
-        random_state: int | np.random.RandomState | None = None,
-        n_jobs: int | None = -1,
-        verbose: bool | None = None,
-    ) -> None:
-        self.method = method
-        self.time = time
-        self.location = location
-        self.sensor = sensor
-        self.value = value
-        self.duplicates = duplicates
-        self.refit = refit
-        self.settings = settings
-        self.random_state = random_state
-        self.n_jobs = n_jobs
-        self.verbose = verbose
+    _standardised: StandardisedModel = learned()
+    _fitted: Fitted = learned()
 
     @in_one_step
     def fit(self, X: Any, y: Any = None) -> Self:
@@ -190,7 +171,7 @@ class DeviationImputer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):  
         return self
 
     def _check(self) -> None:
-        check(self, {"method": one_of(*methods())} | self._rules)
+        check(self, rules_of(self) | {"method": one_of(*methods())})
 
     @at_one_moment
     def transform(self, X: Any, return_std: bool = False) -> Any:

@@ -28,27 +28,13 @@ Agree = Callable[[Literal["licence", "unchecked"], str], bool]
 
 @dataclass(frozen=True)
 class File:
-    """A file to download.
-
-    Attributes
-    ----------
-    url : str
-        Where it is.
-    megabytes : float
-        About how large.
-    md5 : str or None
-        The checksum that its owners publish, if they do.
-    unpack : str or None
-        Which file to take out of it, if it is an archive.
-    to : str or None
-        Where to put it, within the folder; under its own name by default.
-    """
+    """A file to download."""
 
     url: str
-    megabytes: float
-    md5: str | None = None
-    unpack: str | None = None
-    to: str | None = None
+    megabytes: float  # about how large it is
+    md5: str | None = None  # the checksum that its owners publish, if they do
+    unpack: str | None = None  # which file to take out of it, if it is an archive
+    to: str | None = None  # where to put it, within the folder; under its own name by default
 
     @property
     def place(self) -> str:
@@ -58,32 +44,16 @@ class File:
 
 @dataclass(frozen=True)
 class Source:
-    """A public dataset.
-
-    Attributes
-    ----------
-    name, what : str
-        What it is called here, and what it is.
-    licence, terms : str
-        On what terms it may be used, in a sentence, and where they stand.
-    read : str
-        What to give to ``noisewise.read``, within the folder.
-    files : tuple of File
-        What to download; nothing where it has to be done by hand.
-    by_hand : str or None
-        Why that is so, and what to put into ``read``.
-    sites : tuple of str
-        Where there is a file for every site: the usual sites.
-    """
+    """A public dataset."""
 
     name: str
     what: str
-    licence: str
-    terms: str
-    read: str
-    files: tuple[File, ...]
-    by_hand: str | None = None
-    sites: tuple[str, ...] = ()
+    licence: str  # on what terms it may be used, in a sentence
+    terms: str  # where these stand
+    read: str  # what to give to ``noisewise.read``, within the folder
+    files: tuple[File, ...]  # nothing where they have to be downloaded by hand
+    by_hand: str | None = None  # why that is so, and what to put into ``read``
+    sites: tuple[str, ...] = ()  # the usual ones, where there is a file for every site
 
     @property
     def megabytes(self) -> float:
@@ -133,24 +103,11 @@ def find(name: str) -> Source:
 
 
 def fetch(source: Source, to: str | Path = "data", *, agree: Agree) -> dict[Path, str]:
-    """Download a dataset, check it and unpack it.
+    """Download a dataset into a folder, check it and unpack it; return the SHA-256 of each file.
 
     A file that is there already is not downloaded again: a checksum is checked all the same.
-
-    Parameters
-    ----------
-    source : Source
-        What to fetch.
-    to : path
-        The folder to put it in.
-    agree : callable
-        Asked whether to go on: with "licence" and a sentence that has the terms; where a file has
-        no published checksum, also with "unchecked" and a sentence. False gives up.
-
-    Returns
-    -------
-    dict
-        What was put where, and the SHA-256 of each.
+    ``agree`` is asked whether to go on: with "licence" and a sentence that has the terms; where a
+    file has no published checksum, also with "unchecked" and a sentence. False gives up.
     """
     folder = Path(to)
     if source.by_hand is not None:

@@ -47,24 +47,12 @@ Ints = NDArray[np.int64]
 
 @dataclass(frozen=True, eq=False)
 class Gapped:
-    """A file with gaps.
+    """A file with gaps."""
 
-    Attributes
-    ----------
-    table : pyarrow Table, DataArray or Dataset
-        What a ``DeviationImputer`` takes.
-    options : dict
-        What it must be told: time, location, sensor and value.
-    write : callable
-        Takes a path, the filled table and that of the stds; returns the paths that it wrote.
-    names : list of str
-        All columns or variables of the file.
-    """
-
-    table: Any
-    options: dict[str, Any]
-    write: Callable[[Path, Any, Any], list[Path]]
-    names: list[str]
+    table: Any  # of pyarrow or xarray: what a ``DeviationImputer`` takes
+    options: dict[str, Any]  # what it must be told: time, location, sensor and value
+    write: Callable[[Path, Any, Any], list[Path]]  # to a path, what was filled and stds
+    names: list[str]  # all columns or variables of the file
 
 
 def read_gapped(
@@ -92,10 +80,6 @@ def read_gapped(
     complete : bool
         Add the rows that a long table lacks: every time of the table between the first and the last
         row of a series.
-
-    Returns
-    -------
-    Gapped
     """
     path = Path(path)
     if not path.is_file():
@@ -233,12 +217,7 @@ def _completed(rows: Rows, ids: list[str], time: str) -> Rows:
 def lacking(modes: list[Codes], time: Codes) -> tuple[Ints, Ints]:
     """Find cells that are lacking: for each, a row of its series and a row of its time.
 
-    Parameters
-    ----------
-    modes : list of ndarray
-        For each mode but time, the row number of the id of every row.
-    time : ndarray
-        The row number of the time of every row, in the order of time.
+    ``modes`` and ``time`` have row numbers of ids, those of time in the order of time.
 
     Examples
     --------
@@ -260,18 +239,10 @@ def lacking(modes: list[Codes], time: Codes) -> tuple[Ints, Ints]:
 
 @dataclass(frozen=True, eq=False)
 class Rows:
-    """A table that can be filled and written back.
+    """A table that can be filled and written back."""
 
-    Attributes
-    ----------
-    table : pyarrow Table
-        As the file has it.
-    delimiter : str or None
-        What stands between fields of text; None for Parquet.
-    """
-
-    table: Any
-    delimiter: str | None
+    table: Any  # of pyarrow, as the file has it
+    delimiter: str | None  # between fields of text; None for Parquet
 
     @classmethod
     def read_text(cls, path: Path) -> Rows:

@@ -26,13 +26,9 @@ class Ids:
     Two ids are the same when Python says they are equal: ``1`` and ``1.0`` are, ``1`` and ``"1"``
     are not.
 
-    Parameters
-    ----------
-    labels : ndarray
-        The distinct ids; row number ``k`` belongs to ``labels[k]``. An int64 array when all ids
-        are integers, else an object array that holds the ids as they were given.
-    name : str
-        What the ids stand for, such as ``"user"``.
+    ``labels`` has the distinct ids; row number ``k`` belongs to ``labels[k]``. It is an int64 array
+    when all ids are integers, else an object array that holds the ids as they were given. ``name``
+    says what they stand for, such as ``"user"``.
 
     Examples
     --------

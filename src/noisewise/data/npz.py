@@ -54,13 +54,7 @@ _FAULTS = (
 
 
 class Archive:
-    """An npz file that is open.
-
-    Attributes
-    ----------
-    files : list of str
-        The names of the arrays.
-    """
+    """An npz file that is open; ``files`` has the names of its arrays."""
 
     def __init__(self, packed: zipfile.ZipFile, most: int) -> None:
         self._packed = packed

@@ -16,21 +16,10 @@ _ENTRY = 8  # bytes that an entry takes in memory, however small it is in the fi
 def read_parquet(
     path: Path, choose: Callable[[list[str]], list[str]], purpose: str = "Reading Parquet"
 ) -> Any:
-    """Read columns of a file.
+    """Read columns of a file as a table of pyarrow, each of whose entries can become an object.
 
-    Parameters
-    ----------
-    path : Path
-        The file.
-    choose : callable
-        Takes the names of all columns, and returns those to read.
-    purpose : str
-        What pyarrow is needed for.
-
-    Returns
-    -------
-    pyarrow Table
-        Its entries are valid: each can become a Python object.
+    ``choose`` takes the names of all columns, and returns those to read; ``purpose`` says what
+    pyarrow is needed for.
     """
     arrow = require_pyarrow(purpose)
     # Arrow checks what it reads, but says so by builtin exceptions, too.

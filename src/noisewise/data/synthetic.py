@@ -52,15 +52,7 @@ RULES = {
 
 @dataclass(frozen=True, eq=False)
 class SyntheticRatings:
-    """Ratings and how they came about.
-
-    Attributes
-    ----------
-    observations : Observations
-        What a model may see.
-    true_mean, true_std : float64 arrays
-        For each observation, the mean and the std of the normal distribution it was drawn from.
-    """
+    """Ratings, and the mean and std of the normal distribution that each was drawn from."""
 
     observations: Observations
     true_mean: Floats
@@ -82,28 +74,22 @@ def make_ratings(
     noise: float = 0.8,
     seed: int = 0,
 ) -> SyntheticRatings:
-    """Make up ratings around 1 to 5 stars; they are neither rounded nor clipped.
+    """Make up ratings around 1 to 5 stars, in random order; they are neither rounded nor clipped.
 
     Parameters
     ----------
     n_users, n_items : int
-        Size of the table.
+        Size of the table. Ids are text, such as "user0017" and "item003".
     density : float
         Share of the cells that is rated, on average. Some users rate much, some little; some items
         are popular.
-    rank : int
-        Factors of the mean, beside the biases.
-    deviation_rank : int
-        Factors of the noise variance. 0 gives all ratings the same noise.
+    rank, deviation_rank : int
+        Factors of the mean, beside the biases, and of the noise variance; 0 of the latter give all
+        ratings the same noise.
     noise : float
         Root mean square of the noise, in stars.
     seed : int
         The same seed gives the same ratings.
-
-    Returns
-    -------
-    SyntheticRatings
-        In random order. Ids are text, such as "user0017" and "item003".
 
     Examples
     --------

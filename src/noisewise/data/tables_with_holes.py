@@ -52,27 +52,13 @@ class Mode(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class LabelledArray:
-    """A table with holes, whatever it came from.
+    """A table with holes, whatever it came from."""
 
-    Attributes
-    ----------
-    values
-        An array of any shape; NaN is a hole.
-    modes
-        What its axes stand for; the last mode is time, whose ids are numbers (seconds for dates).
-    sensor
-        The mode that is the sensor: readings of one sensor have one unit. None if all have.
-    clock
-        Whether times are dates, numbers, or just the numbers of rows.
-    put
-        Makes a table of the same kind with other values at some places.
-    """
-
-    values: Floats
-    modes: tuple[Mode, ...]
-    sensor: int | None
+    values: Floats  # of any shape; NaN is a hole
+    modes: tuple[Mode, ...]  # the last one is time, whose ids are numbers (seconds for dates)
+    sensor: int | None  # the mode that is the sensor, of one unit each; None if all have one
     clock: Clock
-    put: Callable[[Floats, Mask], Any]
+    put: Callable[[Floats, Mask], Any]  # makes a table of the same kind with other values
 
     def __post_init__(self) -> None:
         infinite = np.isinf(self.values)
