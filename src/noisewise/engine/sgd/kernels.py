@@ -29,30 +29,66 @@ from noisewise.engine.sgd.vectors import (
     zeros,
 )
 
-_HEADER, _BIAS, _BIAS_SUM, _MEAN_SUM, _DEVIATION_SUM, _SHARE = (
+HEADER, AT_BIAS, AT_BIAS_SUM, AT_MEAN_SUM, AT_DEVIATION_SUM, AT_SHARE = (
     np.uintp(k) for k in (LINE, BIAS, BIAS_SUM, MEAN_SUM, DEVIATION_SUM, SHARE)
 )
-_STEP, _NEXT = np.uintp(STEP), np.uintp(1)
-_ZERO, _QUARTER, _HALF, _ONE, _TWO = (np.float32(x) for x in (0.0, 0.25, 0.5, 1.0, 2.0))
+WIDTH, NEXT = np.uintp(STEP), np.uintp(1)
+ZERO, QUARTER, HALF, ONE, TWO = (np.float32(x) for x in (0.0, 0.25, 0.5, 1.0, 2.0))
 FARTHEST = np.float32(50.0)  # squared error over variance, as far as a deviation step believes it
 
 
 @njit(fastmath=True, error_model="numpy", inline="always")
 def weight_of(s, beta):
     """Return ``s ** beta``; roots are much cheaper than the power."""
-    if beta == _ZERO:
-        return _ONE
-    if beta == _QUARTER:
+    if beta == ZERO:
+        return ONE
+    if beta == QUARTER:
         return np.sqrt(np.sqrt(s))
-    if beta == _HALF:
+    if beta == HALF:
         return np.sqrt(s)
     return s**beta
 
 
 @njit(fastmath=True, error_model="numpy", inline="always")
+def pulls(e, s, beta):
+    """Return g, h and the squared error over the variance."""
+    precision = ONE / s
+    ratio = e * e * precision
+    weight = weight_of(s, beta) * precision
+    return weight * e, weight * HALF * (ONE - min(ratio, FARTHEST)), ratio
+
+
+@njit(fastmath=True, error_model="numpy", inline="always")
+def log_product(log_variance, product, s):
+    """Multiply variances, and take one logarithm of many: the sum so far, and what is left."""
+    product *= s
+    if product < 1e-200 or product > 1e200:
+        log_variance += np.log(product)
+        product = 1.0
+    return log_variance, product
+
+
+@njit(fastmath=True, error_model="numpy", inline="always")
+def step_bias(A, i, g, rate, l2):
+    """Change the bias of a row."""
+    slope = l2 * A[i, AT_SHARE] * A[i, AT_BIAS] - g
+    A[i, AT_BIAS_SUM] += slope * slope
+    A[i, AT_BIAS] -= rate * slope / np.sqrt(A[i, AT_BIAS_SUM])
+
+
+@njit(fastmath=True, error_model="numpy", inline="always")
+def report(sums, block, starts, squared, scaled, log_variance, product, variance, learn_deviation):
+    """Write down what a block adds to squared error and likelihood."""
+    if not learn_deviation:
+        scaled = squared / variance
+        log_variance = np.log(variance) * (starts[block + 1] - starts[block])
+    sums[block, 0], sums[block, 1] = squared, scaled + log_variance + np.log(product)
+
+
+@njit(fastmath=True, error_model="numpy", inline="always")
 def _dot(A, i, B, j, start, end):
     uv = zeros()
-    for d in range(start, end, _STEP):
+    for d in range(start, end, WIDTH):
         uv += load(A, i, d) * load(B, j, d)
     return total(uv)
 
@@ -63,40 +99,33 @@ def visit_coordinate(
     rate, deviation_rate, l2, bias_l2, l1, delta, beta, variance, learn_deviation, sums,
 ):  # fmt: skip
     """One worker's blocks of a stratum; AdaGrad with a sum per coordinate."""
-    p0 = _HEADER + np.uintp(n_mean)
+    p0 = HEADER + np.uintp(n_mean)
     end = p0 + np.uintp(n_deviation)
-    to_sum = end - _HEADER  # from a factor to its sum
+    to_sum = end - HEADER  # from a factor to its sum
     G, H = np.empty(2, np.float32), np.empty(2, np.float32)
     constant = weight_of(variance, beta) / variance
     for block in range(stratum * side + worker, (stratum + 1) * side, workers):
         squared, scaled, log_variance, product = 0.0, 0.0, 0.0, 1.0
         n, last = np.uintp(starts[block]), np.uintp(starts[block + 1])
         while n < last:
-            after = n + _NEXT
+            after = n + NEXT
             if after < last and row[after] != row[n] and column[after] != column[n]:
-                after += _NEXT
+                after += NEXT
             for m in range(n, after):
                 i, j = np.uintp(row[m]), np.uintp(column[m])
-                e = value[m] - (A[i, _BIAS] + B[j, _BIAS] + _dot(A, i, B, j, _HEADER, p0))
+                e = value[m] - (A[i, AT_BIAS] + B[j, AT_BIAS] + _dot(A, i, B, j, HEADER, p0))
                 squared += e * e
                 G[m - n] = constant * e
                 if learn_deviation:
                     s = delta + _dot(A, i, B, j, p0, end)
-                    precision = _ONE / s
-                    ratio = e * e * precision
-                    weight = weight_of(s, beta) * precision
-                    G[m - n] = weight * e
-                    H[m - n] = weight * _HALF * (_ONE - min(ratio, FARTHEST))
+                    G[m - n], H[m - n], ratio = pulls(e, s, beta)
                     scaled += ratio
-                    product *= s  # one logarithm for many variances
-                    if product < 1e-200 or product > 1e200:
-                        log_variance += np.log(product)
-                        product = 1.0
+                    log_variance, product = log_product(log_variance, product, s)
 
             for m in range(n, after):
                 i, j, g, h = np.uintp(row[m]), np.uintp(column[m]), G[m - n], H[m - n]
-                a, b = l2 * A[i, _SHARE], l2 * B[j, _SHARE]
-                for d in range(_HEADER, p0, _STEP):
+                a, b = l2 * A[i, AT_SHARE], l2 * B[j, AT_SHARE]
+                for d in range(HEADER, p0, WIDTH):
                     u, v = load(A, i, d), load(B, j, d)
                     du, dv = a * u - g * v, b * v - g * u
                     x, y = load(A, i, d + to_sum) + du * du, load(B, j, d + to_sum) + dv * dv
@@ -104,10 +133,11 @@ def visit_coordinate(
                     store(B, j, d + to_sum, y)
                     store(A, i, d, u - rate * du * inverse_root(x))
                     store(B, j, d, v - rate * dv * inverse_root(y))
-                _step_biases(A, B, i, j, g, rate, bias_l2)
+                step_bias(A, i, g, rate, bias_l2)
+                step_bias(B, j, g, rate, bias_l2)
                 if learn_deviation:
-                    a, b = l1 * A[i, _SHARE], l1 * B[j, _SHARE]
-                    for d in range(p0, end, _STEP):
+                    a, b = l1 * A[i, AT_SHARE], l1 * B[j, AT_SHARE]
+                    for d in range(p0, end, WIDTH):
                         p, q = load(A, i, d), load(B, j, d)
                         dp, dq = h * q + a, h * p + b
                         x, y = load(A, i, d + to_sum) + dp * dp, load(B, j, d + to_sum) + dq * dq
@@ -116,10 +146,9 @@ def visit_coordinate(
                         store(A, i, d, positive(p - deviation_rate * dp * inverse_root(x)))
                         store(B, j, d, positive(q - deviation_rate * dq * inverse_root(y)))
             n = after
-        if not learn_deviation:
-            scaled = squared / variance
-            log_variance = np.log(variance) * (starts[block + 1] - starts[block])
-        sums[block, 0], sums[block, 1] = squared, scaled + log_variance + np.log(product)
+        report(
+            sums, block, starts, squared, scaled, log_variance, product, variance, learn_deviation
+        )
 
 
 @njit(fastmath=True, error_model="numpy", nogil=True, cache=CACHE)
@@ -132,7 +161,7 @@ def visit_row(
     For the mean that follows from |U|², |V|² and U.V, which come with the error: the step then has
     no sums to wait for. For the deviation, whose step is longer, it is summed on the way.
     """
-    p0 = _HEADER + np.uintp(n_mean)
+    p0 = HEADER + np.uintp(n_mean)
     end = p0 + np.uintp(n_deviation)
     per_mean = np.float32(1.0 / max(n_mean, 1))
     per_deviation = np.float32(1.0 / max(n_deviation, 1))
@@ -142,88 +171,71 @@ def visit_row(
         squared, scaled, log_variance, product = 0.0, 0.0, 0.0, 1.0
         n, last = np.uintp(starts[block]), np.uintp(starts[block + 1])
         while n < last:
-            after = n + _NEXT
+            after = n + NEXT
             if after < last and row[after] != row[n] and column[after] != column[n]:
-                after += _NEXT
+                after += NEXT
             for m in range(n, after):
                 i, j = np.uintp(row[m]), np.uintp(column[m])
                 uv, uu, vv = zeros(), zeros(), zeros()
-                for d in range(_HEADER, p0, _STEP):
+                for d in range(HEADER, p0, WIDTH):
                     u, v = load(A, i, d), load(B, j, d)
                     uv += u * v
                     uu += u * u
                     vv += v * v
                 UV[m - n], UU[m - n], VV[m - n] = total(uv), total(uu), total(vv)
-                e = value[m] - (A[i, _BIAS] + B[j, _BIAS] + UV[m - n])
+                e = value[m] - (A[i, AT_BIAS] + B[j, AT_BIAS] + UV[m - n])
                 squared += e * e
                 G[m - n] = constant * e
                 if learn_deviation:
                     s = delta + _dot(A, i, B, j, p0, end)
-                    precision = _ONE / s
-                    ratio = e * e * precision
-                    weight = weight_of(s, beta) * precision
-                    G[m - n] = weight * e
-                    H[m - n] = weight * _HALF * (_ONE - min(ratio, FARTHEST))
+                    G[m - n], H[m - n], ratio = pulls(e, s, beta)
                     scaled += ratio
-                    product *= s  # one logarithm for many variances
-                    if product < 1e-200 or product > 1e200:
-                        log_variance += np.log(product)
-                        product = 1.0
+                    log_variance, product = log_product(log_variance, product, s)
 
             for m in range(n, after):
                 i, j, g, h = np.uintp(row[m]), np.uintp(column[m]), G[m - n], H[m - n]
-                a, b = l2 * A[i, _SHARE], l2 * B[j, _SHARE]
-                rate_i = rate / np.sqrt(A[i, _MEAN_SUM])
-                rate_j = rate / np.sqrt(B[j, _MEAN_SUM])
-                keep_i, keep_j = _ONE - rate_i * a, _ONE - rate_j * b
+                a, b = l2 * A[i, AT_SHARE], l2 * B[j, AT_SHARE]
+                rate_i = rate / np.sqrt(A[i, AT_MEAN_SUM])
+                rate_j = rate / np.sqrt(B[j, AT_MEAN_SUM])
+                keep_i, keep_j = ONE - rate_i * a, ONE - rate_j * b
                 pull_i, pull_j = rate_i * g, rate_j * g
-                for d in range(_HEADER, p0, _STEP):
+                for d in range(HEADER, p0, WIDTH):
                     u, v = load(A, i, d), load(B, j, d)
                     store(A, i, d, keep_i * u + pull_i * v)
                     store(B, j, d, keep_j * v + pull_j * u)
                 u_u, u_v, v_v = UU[m - n], UV[m - n], VV[m - n]
-                A[i, _MEAN_SUM] += per_mean * (a * a * u_u - _TWO * a * g * u_v + g * g * v_v)
-                B[j, _MEAN_SUM] += per_mean * (b * b * v_v - _TWO * b * g * u_v + g * g * u_u)
-                _step_biases(A, B, i, j, g, rate, bias_l2)
+                A[i, AT_MEAN_SUM] += per_mean * (a * a * u_u - TWO * a * g * u_v + g * g * v_v)
+                B[j, AT_MEAN_SUM] += per_mean * (b * b * v_v - TWO * b * g * u_v + g * g * u_u)
+                step_bias(A, i, g, rate, bias_l2)
+                step_bias(B, j, g, rate, bias_l2)
                 if learn_deviation:
-                    a, b = l1 * A[i, _SHARE], l1 * B[j, _SHARE]
-                    rate_i = deviation_rate / np.sqrt(A[i, _DEVIATION_SUM])
-                    rate_j = deviation_rate / np.sqrt(B[j, _DEVIATION_SUM])
+                    a, b = l1 * A[i, AT_SHARE], l1 * B[j, AT_SHARE]
+                    rate_i = deviation_rate / np.sqrt(A[i, AT_DEVIATION_SUM])
+                    rate_j = deviation_rate / np.sqrt(B[j, AT_DEVIATION_SUM])
                     x, y = zeros(), zeros()
-                    for d in range(p0, end, _STEP):
+                    for d in range(p0, end, WIDTH):
                         p, q = load(A, i, d), load(B, j, d)
                         dp, dq = h * q + a, h * p + b
                         x += dp * dp
                         y += dq * dq
                         store(A, i, d, positive(p - rate_i * dp))
                         store(B, j, d, positive(q - rate_j * dq))
-                    A[i, _DEVIATION_SUM] += per_deviation * total(x)
-                    B[j, _DEVIATION_SUM] += per_deviation * total(y)
+                    A[i, AT_DEVIATION_SUM] += per_deviation * total(x)
+                    B[j, AT_DEVIATION_SUM] += per_deviation * total(y)
             n = after
-        if not learn_deviation:
-            scaled = squared / variance
-            log_variance = np.log(variance) * (starts[block + 1] - starts[block])
-        sums[block, 0], sums[block, 1] = squared, scaled + log_variance + np.log(product)
-
-
-@njit(fastmath=True, error_model="numpy", inline="always")
-def _step_biases(A, B, i, j, g, rate, l2):
-    du = l2 * A[i, _SHARE] * A[i, _BIAS] - g
-    dv = l2 * B[j, _SHARE] * B[j, _BIAS] - g
-    A[i, _BIAS_SUM] += du * du
-    B[j, _BIAS_SUM] += dv * dv
-    A[i, _BIAS] -= rate * du / np.sqrt(A[i, _BIAS_SUM])
-    B[j, _BIAS] -= rate * dv / np.sqrt(B[j, _BIAS_SUM])
+        report(
+            sums, block, starts, squared, scaled, log_variance, product, variance, learn_deviation
+        )
 
 
 @njit(fastmath=True, error_model="numpy", nogil=True, cache=CACHE)
 def predict(row, column, A, B, n_mean, n_deviation, floor, mean, variance):
     """Fill in mean and variance of cells."""
-    p0 = _HEADER + np.uintp(n_mean)
+    p0 = HEADER + np.uintp(n_mean)
     end = p0 + np.uintp(n_deviation)
     for n in range(len(row)):
         i, j = np.uintp(row[n]), np.uintp(column[n])
-        mean[n] = A[i, _BIAS] + B[j, _BIAS] + _dot(A, i, B, j, _HEADER, p0)
+        mean[n] = A[i, AT_BIAS] + B[j, AT_BIAS] + _dot(A, i, B, j, HEADER, p0)
         variance[n] = floor + _dot(A, i, B, j, p0, end)
 
 

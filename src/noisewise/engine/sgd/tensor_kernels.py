@@ -12,24 +12,26 @@ AdaGrad has a sum per coordinate where rows are wide enough to hold them, else o
 import numpy as np
 from numba import njit
 
-from noisewise.engine.sgd.kernels import FARTHEST, weight_of
-from noisewise.engine.sgd.layout import BIAS, BIAS_SUM, DEVIATION_SUM, LINE, MEAN_SUM, SHARE
-from noisewise.engine.sgd.vectors import (
-    CACHE,
-    STEP,
-    inverse_root,
-    load,
-    positive,
-    store,
-    total,
-    zeros,
+from noisewise.engine.sgd.kernels import (
+    AT_BIAS,
+    AT_DEVIATION_SUM,
+    AT_MEAN_SUM,
+    AT_SHARE,
+    HEADER,
+    NEXT,
+    ONE,
+    WIDTH,
+    ZERO,
+    log_product,
+    pulls,
+    report,
+    step_bias,
+    weight_of,
 )
+from noisewise.engine.sgd.layout import LINE
+from noisewise.engine.sgd.vectors import CACHE, inverse_root, load, positive, store, total, zeros
 
-_HEADER, _BIAS, _BIAS_SUM, _MEAN_SUM, _DEVIATION_SUM, _SHARE = (
-    np.uintp(k) for k in (LINE, BIAS, BIAS_SUM, MEAN_SUM, DEVIATION_SUM, SHARE)
-)
-_STEP, _NEXT = np.uintp(STEP), np.uintp(1)
-_ZERO, _HALF, _ONE, _TINY = (np.float32(x) for x in (0.0, 0.5, 1.0, 1e-12))
+TINY = np.float32(1e-12)
 
 
 @njit(fastmath=True, error_model="numpy", nogil=True, cache=CACHE)
@@ -38,9 +40,9 @@ def visit_three(
     rate, deviation_rate, l2, bias_l2, l1, delta, beta, variance, learn_deviation, sums,
 ):  # fmt: skip
     """One worker's blocks of a stratum of three modes, in pairs as ``kernels`` has them."""
-    p0 = _HEADER + np.uintp(n_mean)
+    p0 = HEADER + np.uintp(n_mean)
     end = p0 + np.uintp(n_deviation)
-    to_sum = end - _HEADER  # from a factor to its sum
+    to_sum = end - HEADER  # from a factor to its sum
     per_row = np.uintp(A.shape[1]) == end
     per_mean = np.float32(1.0 / max(n_mean, 1))
     per_deviation = np.float32(1.0 / max(n_deviation, 1))
@@ -50,39 +52,36 @@ def visit_three(
         squared, scaled, log_variance, product = 0.0, 0.0, 0.0, 1.0
         n, last = np.uintp(starts[block]), np.uintp(starts[block + 1])
         while n < last:
-            after = n + _NEXT
+            after = n + NEXT
             if (
                 after < last
                 and row[after] != row[n]
                 and column[after] != column[n]
                 and layer[after] != layer[n]
             ):
-                after += _NEXT
+                after += NEXT
             for m in range(n, after):
                 i, j, k = np.uintp(row[m]), np.uintp(column[m]), np.uintp(layer[m])
-                biases = A[i, _BIAS] + B[j, _BIAS] + C[k, _BIAS]
-                e = value[m] - (biases + _dot(A, i, B, j, C, k, _HEADER, p0))
+                biases = A[i, AT_BIAS] + B[j, AT_BIAS] + C[k, AT_BIAS]
+                e = value[m] - (biases + _dot(A, i, B, j, C, k, HEADER, p0))
                 squared += e * e
                 G[m - n] = constant * e
                 if learn_deviation:
                     s = delta + _dot(A, i, B, j, C, k, p0, end)
-                    G[m - n], H[m - n], ratio = _pulls(e, s, beta)
+                    G[m - n], H[m - n], ratio = pulls(e, s, beta)
                     scaled += ratio
-                    product *= s  # one logarithm for many variances
-                    if product < 1e-200 or product > 1e200:
-                        log_variance += np.log(product)
-                        product = 1.0
+                    log_variance, product = log_product(log_variance, product, s)
 
             for m in range(n, after):
                 i, j, k = np.uintp(row[m]), np.uintp(column[m]), np.uintp(layer[m])
                 g, h = G[m - n], H[m - n]
-                a, b, c = l2 * A[i, _SHARE], l2 * B[j, _SHARE], l2 * C[k, _SHARE]
+                a, b, c = l2 * A[i, AT_SHARE], l2 * B[j, AT_SHARE], l2 * C[k, AT_SHARE]
                 if per_row:
                     x, y, z = zeros(), zeros(), zeros()
-                    rate_i = rate / np.sqrt(A[i, _MEAN_SUM])
-                    rate_j = rate / np.sqrt(B[j, _MEAN_SUM])
-                    rate_k = rate / np.sqrt(C[k, _MEAN_SUM])
-                    for d in range(_HEADER, p0, _STEP):
+                    rate_i = rate / np.sqrt(A[i, AT_MEAN_SUM])
+                    rate_j = rate / np.sqrt(B[j, AT_MEAN_SUM])
+                    rate_k = rate / np.sqrt(C[k, AT_MEAN_SUM])
+                    for d in range(HEADER, p0, WIDTH):
                         u, v, t = load(A, i, d), load(B, j, d), load(C, k, d)
                         du, dv, dt = a * u - g * (v * t), b * v - g * (u * t), c * t - g * (u * v)
                         x += du * du
@@ -91,11 +90,11 @@ def visit_three(
                         store(A, i, d, u - rate_i * du)
                         store(B, j, d, v - rate_j * dv)
                         store(C, k, d, t - rate_k * dt)
-                    A[i, _MEAN_SUM] += per_mean * total(x)
-                    B[j, _MEAN_SUM] += per_mean * total(y)
-                    C[k, _MEAN_SUM] += per_mean * total(z)
+                    A[i, AT_MEAN_SUM] += per_mean * total(x)
+                    B[j, AT_MEAN_SUM] += per_mean * total(y)
+                    C[k, AT_MEAN_SUM] += per_mean * total(z)
                 else:
-                    for d in range(_HEADER, p0, _STEP):
+                    for d in range(HEADER, p0, WIDTH):
                         u, v, t = load(A, i, d), load(B, j, d), load(C, k, d)
                         du, dv, dt = a * u - g * (v * t), b * v - g * (u * t), c * t - g * (u * v)
                         x = load(A, i, d + to_sum) + du * du
@@ -107,17 +106,17 @@ def visit_three(
                         store(A, i, d, u - rate * du * inverse_root(x))
                         store(B, j, d, v - rate * dv * inverse_root(y))
                         store(C, k, d, t - rate * dt * inverse_root(z))
-                _step_bias(A, i, g, rate, bias_l2)
-                _step_bias(B, j, g, rate, bias_l2)
-                _step_bias(C, k, g, rate, bias_l2)
+                step_bias(A, i, g, rate, bias_l2)
+                step_bias(B, j, g, rate, bias_l2)
+                step_bias(C, k, g, rate, bias_l2)
                 if learn_deviation:
-                    a, b, c = l1 * A[i, _SHARE], l1 * B[j, _SHARE], l1 * C[k, _SHARE]
+                    a, b, c = l1 * A[i, AT_SHARE], l1 * B[j, AT_SHARE], l1 * C[k, AT_SHARE]
                     if per_row:
                         x, y, z = zeros(), zeros(), zeros()
-                        rate_i = deviation_rate / np.sqrt(A[i, _DEVIATION_SUM])
-                        rate_j = deviation_rate / np.sqrt(B[j, _DEVIATION_SUM])
-                        rate_k = deviation_rate / np.sqrt(C[k, _DEVIATION_SUM])
-                        for d in range(p0, end, _STEP):
+                        rate_i = deviation_rate / np.sqrt(A[i, AT_DEVIATION_SUM])
+                        rate_j = deviation_rate / np.sqrt(B[j, AT_DEVIATION_SUM])
+                        rate_k = deviation_rate / np.sqrt(C[k, AT_DEVIATION_SUM])
+                        for d in range(p0, end, WIDTH):
                             p, q, w = load(A, i, d), load(B, j, d), load(C, k, d)
                             dp, dq, dw = h * (q * w) + a, h * (p * w) + b, h * (p * q) + c
                             x += dp * dp
@@ -126,11 +125,11 @@ def visit_three(
                             store(A, i, d, positive(p - rate_i * dp))
                             store(B, j, d, positive(q - rate_j * dq))
                             store(C, k, d, positive(w - rate_k * dw))
-                        A[i, _DEVIATION_SUM] += per_deviation * total(x)
-                        B[j, _DEVIATION_SUM] += per_deviation * total(y)
-                        C[k, _DEVIATION_SUM] += per_deviation * total(z)
+                        A[i, AT_DEVIATION_SUM] += per_deviation * total(x)
+                        B[j, AT_DEVIATION_SUM] += per_deviation * total(y)
+                        C[k, AT_DEVIATION_SUM] += per_deviation * total(z)
                     else:
-                        for d in range(p0, end, _STEP):
+                        for d in range(p0, end, WIDTH):
                             p, q, w = load(A, i, d), load(B, j, d), load(C, k, d)
                             dp, dq, dw = h * (q * w) + a, h * (p * w) + b, h * (p * q) + c
                             x = load(A, i, d + to_sum) + dp * dp
@@ -143,10 +142,9 @@ def visit_three(
                             store(B, j, d, positive(q - deviation_rate * dq * inverse_root(y)))
                             store(C, k, d, positive(w - deviation_rate * dw * inverse_root(z)))
             n = after
-        if not learn_deviation:
-            scaled = squared / variance
-            log_variance = np.log(variance) * (starts[block + 1] - starts[block])
-        sums[block, 0], sums[block, 1] = squared, scaled + log_variance + np.log(product)
+        report(
+            sums, block, starts, squared, scaled, log_variance, product, variance, learn_deviation
+        )
 
 
 @njit(fastmath=True, error_model="numpy", nogil=True, cache=CACHE)
@@ -161,38 +159,38 @@ def visit_many(
     modes before it, which are all kept in ``Z`` with the error, and of those after it, which is
     gathered in the last row of ``Z`` as the steps go from the last mode to the first.
     """
-    p0 = _HEADER + np.uintp(n_mean)
+    p0 = HEADER + np.uintp(n_mean)
     end = p0 + np.uintp(n_deviation)
-    to_sum = end - _HEADER
+    to_sum = end - HEADER
     per_row = np.uintp(R.shape[1]) == end
     per_mean = np.float32(1.0 / max(n_mean, 1))
     per_deviation = np.float32(1.0 / max(n_deviation, 1))
     modes = np.uintp(len(first))
     at = np.empty(len(first), np.uintp)
-    Z = np.empty((len(first) + 1, to_sum + _HEADER), np.float32)
+    Z = np.empty((len(first) + 1, to_sum + HEADER), np.float32)
     constant = weight_of(variance, beta) / variance
     for block in range(stratum * side + worker, (stratum + 1) * side, workers):
         squared, scaled, log_variance = 0.0, 0.0, 0.0
         for n in range(np.uintp(starts[block]), np.uintp(starts[block + 1])):
-            e, s, h = value[n], variance, _ZERO
+            e, s, h = value[n], variance, ZERO
             for m in range(modes):
                 at[m] = np.uintp(first[m] + codes[m, n])
-                e -= R[at[m], _BIAS]
-            e -= _products(R, at, Z, modes, _HEADER, p0)
+                e -= R[at[m], AT_BIAS]
+            e -= _products(R, at, Z, modes, HEADER, p0)
             squared += e * e
             g = constant * e
             if learn_deviation:
                 s = delta + _products(R, at, Z, modes, p0, end)
-                g, h, ratio = _pulls(e, s, beta)
+                g, h, ratio = pulls(e, s, beta)
                 scaled += ratio
                 log_variance += np.log(s)
 
             for back in range(modes):
-                mode = modes - _NEXT - back
+                mode = modes - NEXT - back
                 i = at[mode]
-                a, b = l2 * R[i, _SHARE], l1 * R[i, _SHARE]
-                step, x = zeros() + rate / np.sqrt(R[i, _MEAN_SUM]), zeros()
-                for d in range(_HEADER, p0, _STEP):
+                a, b = l2 * R[i, AT_SHARE], l1 * R[i, AT_SHARE]
+                step, x = zeros() + rate / np.sqrt(R[i, AT_MEAN_SUM]), zeros()
+                for d in range(HEADER, p0, WIDTH):
                     u, later = load(R, i, d), load(Z, modes, d)
                     du = a * u - g * (load(Z, mode, d) * later)
                     x += du * du
@@ -203,12 +201,12 @@ def visit_many(
                     store(R, i, d, u - step * du)
                     store(Z, modes, d, later * u)
                 if per_row:
-                    R[i, _MEAN_SUM] += per_mean * total(x)
-                _step_bias(R, i, g, rate, bias_l2)
+                    R[i, AT_MEAN_SUM] += per_mean * total(x)
+                step_bias(R, i, g, rate, bias_l2)
                 if learn_deviation:
-                    step = zeros() + deviation_rate / np.sqrt(R[i, _DEVIATION_SUM])
+                    step = zeros() + deviation_rate / np.sqrt(R[i, AT_DEVIATION_SUM])
                     x = zeros()
-                    for d in range(p0, end, _STEP):
+                    for d in range(p0, end, WIDTH):
                         p, later = load(R, i, d), load(Z, modes, d)
                         dp = h * (load(Z, mode, d) * later) + b
                         x += dp * dp
@@ -219,22 +217,19 @@ def visit_many(
                         store(R, i, d, positive(p - step * dp))
                         store(Z, modes, d, later * p)
                     if per_row:
-                        R[i, _DEVIATION_SUM] += per_deviation * total(x)
-        if not learn_deviation:
-            scaled = squared / variance
-            log_variance = np.log(variance) * (starts[block + 1] - starts[block])
-        sums[block, 0], sums[block, 1] = squared, scaled + log_variance
+                        R[i, AT_DEVIATION_SUM] += per_deviation * total(x)
+        report(sums, block, starts, squared, scaled, log_variance, 1.0, variance, learn_deviation)
 
 
 @njit(fastmath=True, error_model="numpy", nogil=True, cache=CACHE)
 def predict_three(row, column, layer, A, B, C, n_mean, n_deviation, floor, mean, variance):
     """Fill in mean and variance of cells of three modes."""
-    p0 = _HEADER + np.uintp(n_mean)
+    p0 = HEADER + np.uintp(n_mean)
     end = p0 + np.uintp(n_deviation)
     for n in range(len(row)):
         i, j, k = np.uintp(row[n]), np.uintp(column[n]), np.uintp(layer[n])
-        biases = A[i, _BIAS] + B[j, _BIAS] + C[k, _BIAS]
-        mean[n] = biases + _dot(A, i, B, j, C, k, _HEADER, p0)
+        biases = A[i, AT_BIAS] + B[j, AT_BIAS] + C[k, AT_BIAS]
+        mean[n] = biases + _dot(A, i, B, j, C, k, HEADER, p0)
         variance[n] = floor + _dot(A, i, B, j, C, k, p0, end)
 
 
@@ -243,8 +238,8 @@ def multiply(x, A, code, n_mean):
     """Multiply every row of x by the mean factors of a row of ``A``."""
     for n in range(np.uintp(len(x))):
         i = np.uintp(code[n])
-        for d in range(np.uintp(0), np.uintp(n_mean), _STEP):
-            store(x, n, d, load(x, n, d) * load(A, i, d + _HEADER))
+        for d in range(np.uintp(0), np.uintp(n_mean), WIDTH):
+            store(x, n, d, load(x, n, d) * load(A, i, d + HEADER))
 
 
 @njit(fastmath=True, error_model="numpy", nogil=True, cache=CACHE)
@@ -259,10 +254,10 @@ def quadratic(x, form):
         whole = zeros()
         for a in range(width):
             part = zeros()
-            for d in range(a - a % _STEP, width, _STEP):
+            for d in range(a - a % WIDTH, width, WIDTH):
                 part += load(form, a, d) * load(x, n, d)
             whole += x[n, a] * part
-        out[n] = max(total(whole), _ZERO)
+        out[n] = max(total(whole), ZERO)
     return out
 
 
@@ -275,8 +270,8 @@ def flush(A, n_mean):
     """
     for i in range(len(A)):
         for d in range(LINE, LINE + n_mean):
-            if abs(A[i, d]) < _TINY:
-                A[i, d] = _ZERO
+            if abs(A[i, d]) < TINY:
+                A[i, d] = ZERO
 
 
 @njit(nogil=True, cache=True)
@@ -294,7 +289,7 @@ def halves_in_turn(starts, visit):
 @njit(fastmath=True, error_model="numpy", inline="always")
 def _dot(A, i, B, j, C, k, start, end):
     uvt = zeros()
-    for d in range(start, end, _STEP):
+    for d in range(start, end, WIDTH):
         uvt += load(A, i, d) * load(B, j, d) * load(C, k, d)
     return total(uvt)
 
@@ -306,27 +301,11 @@ def _products(R, at, Z, modes, start, end):
     The product of those after each starts with none of them.
     """
     everything = zeros()
-    for d in range(start, end, _STEP):
-        before = zeros() + _ONE
+    for d in range(start, end, WIDTH):
+        before = zeros() + ONE
         store(Z, modes, d, before)
         for m in range(modes):
             store(Z, m, d, before)
             before = before * load(R, at[m], d)
         everything += before
     return total(everything)
-
-
-@njit(fastmath=True, error_model="numpy", inline="always")
-def _pulls(e, s, beta):
-    """Return g, h and the squared error over the variance."""
-    precision = _ONE / s
-    ratio = e * e * precision
-    weight = weight_of(s, beta) * precision
-    return weight * e, weight * _HALF * (_ONE - min(ratio, FARTHEST)), ratio
-
-
-@njit(fastmath=True, error_model="numpy", inline="always")
-def _step_bias(A, i, g, rate, l2):
-    slope = l2 * A[i, _SHARE] * A[i, _BIAS] - g
-    A[i, _BIAS_SUM] += slope * slope
-    A[i, _BIAS] -= rate * slope / np.sqrt(A[i, _BIAS_SUM])
