@@ -254,13 +254,13 @@ def test_a_checkpoint_needs_a_seed_to_go_on_with(small_world, tmp_path, random_s
 @checks("n_jobs")
 def test_n_jobs_is_the_number_of_threads(world, monkeypatch):
     used = set()
-    work = strata._in_parallel
+    pool = strata.pool
 
-    def watched(function, rounds, workers):
+    def watched(workers):
         used.add(workers)
-        return work(function, rounds, workers)
+        return pool(workers)
 
-    monkeypatch.setattr(strata, "_in_parallel", watched)
+    monkeypatch.setattr(strata, "pool", watched)
     monkeypatch.setattr(strata, "CHUNK", 100)
     for n_jobs in (1, 3, None):
         used.clear()

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from shared import make_world
 
-from noisewise.engine.sgd import narrow, vectors, wide
+from noisewise.engine.sgd import vectors, wide
 from noisewise.models.deviation import DeviationFactorizer
 
 FITS = """
@@ -57,18 +57,18 @@ def test_where_wide_vectors_fail_narrow_ones_are_used_and_a_warning_says_so(erro
     monkeypatch.delenv("NOISEWISE_VECTORS", raising=False)
     monkeypatch.setattr(wide, "check", fail)
     with pytest.warns(RuntimeWarning, match=f"Vectors do not work with numba .*{error}"):
-        assert vectors.choose() is narrow
+        assert vectors.choose() is vectors.NARROW
 
 
 def test_wide_vectors_that_give_wrong_numbers_are_not_used(monkeypatch):
     monkeypatch.delenv("NOISEWISE_VECTORS", raising=False)
     monkeypatch.setattr(wide, "_run", lambda x, out, two: 0.0)
     with pytest.warns(RuntimeWarning, match="wrong numbers"):
-        assert vectors.choose() is narrow
+        assert vectors.choose() is vectors.NARROW
 
 
 def test_vectors_can_be_chosen_by_name(monkeypatch):
-    for name, kind in (("wide", wide), ("narrow", narrow)):
+    for name, kind in (("wide", wide), ("narrow", vectors.NARROW)):
         monkeypatch.setenv("NOISEWISE_VECTORS", name)
         assert vectors.choose() is kind
     monkeypatch.setenv("NOISEWISE_VECTORS", "tall")

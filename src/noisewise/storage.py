@@ -19,6 +19,7 @@ import time
 import zlib
 from collections.abc import Mapping
 from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -122,6 +123,58 @@ def read(path: str | Path, kind: str) -> tuple[dict[str, Any], Tensors]:
         if tensor.dtype.kind == "f" and not np.isfinite(tensor).all():
             raise ModelFileError(f"{path} is damaged: {name} holds numbers that are not finite.")
     return header, tensors
+
+
+@dataclass(frozen=True)
+class Source:
+    """A part of a file that is not trusted: what is taken from it is checked first.
+
+    Attributes
+    ----------
+    path
+        The file, for errors to name it.
+    header, file
+        Numbers and text; all tensors of the file.
+    prefix
+        What the names of the tensors of this part begin with.
+    """
+
+    path: str | Path
+    header: dict[str, Any]
+    file: Tensors
+    prefix: str = ""
+
+    @property
+    def tensors(self) -> Tensors:
+        """Tensors of this part, by their own names."""
+        start = len(self.prefix)
+        return {name[start:]: t for name, t in self.file.items() if name.startswith(self.prefix)}
+
+    def part(self, name: str) -> Source:
+        """Return tensors below a name, and what the header has below it, or else all of it."""
+        header = self.header.get(name, self.header)
+        return Source(self.path, header, self.file, f"{self.prefix}{name}.")
+
+    def array(self, name: str, dtype: str, *shape: int | None) -> npt.NDArray[Any]:
+        """Return a tensor of a type and shape; None is any length."""
+        return take(self.path, self.file, self.prefix + name, dtype, *shape)
+
+    def counts(self, name: str, n: int) -> npt.NDArray[np.int64]:
+        """Return how often each of n rows was observed."""
+        return take_counts(self.path, self.file, self.prefix + name, n)
+
+    def whole(self, name: str, least: int = 0, most: int = 2**53) -> int:
+        """Return a whole number within bounds."""
+        return take_whole(self.path, self.header, name, least, most)
+
+    def real(self, name: str, above: float = -math.inf) -> float:
+        """Return a number above a bound."""
+        return take_real(self.path, self.header, name, above)
+
+    def damaged(self, words: str, name: str | None = None) -> ModelFileError:
+        """Return what to raise where something else is wrong, with a tensor if it has a name."""
+        what = "" if name is None else f"{self.prefix}{name} "
+        return ModelFileError(f"{self.path} is damaged: {what}{words}.")
 
 
 def read_header(path: str | Path, kind: str) -> dict[str, Any]:

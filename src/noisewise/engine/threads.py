@@ -6,7 +6,7 @@ import contextlib
 import signal
 import sys
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from functools import cache
 from typing import Any, Self
@@ -18,20 +18,37 @@ import threadpoolctl
 TASKS = 64  # that rows are dealt into: many enough for threads to end together
 CHUNK = 65_536  # observations in a task of loops over all of them
 
+Work = Callable[[Any], None]
+
 _lock = threading.Lock()
 _inside = 0  # how many are limiting it now, in all threads
 _limit: Any = None  # what the first of them found, for the last of them to restore
 
 
-def in_threads(work: Callable[[Any], None], tasks: Any, n_jobs: int) -> None:
-    """Call ``work`` with every task."""
+@contextlib.contextmanager
+def pool(n_jobs: int) -> Iterator[Callable[[Work, Iterable[Any]], None]]:
+    """Give a function that calls ``work`` with every task and returns when all are done."""
     if n_jobs == 1:
-        for task in tasks:
-            work(task)
+        yield _one_by_one
         return
-    with ThreadPoolExecutor(n_jobs) as pool:
-        for _ in pool.map(work, tasks):
-            pass
+    with ThreadPoolExecutor(n_jobs) as threads:
+
+        def together(work: Work, tasks: Iterable[Any]) -> None:
+            for _ in threads.map(work, tasks):
+                pass
+
+        yield together
+
+
+def _one_by_one(work: Work, tasks: Iterable[Any]) -> None:
+    for task in tasks:
+        work(task)
+
+
+def in_threads(work: Work, tasks: Iterable[Any], n_jobs: int) -> None:
+    """Call ``work`` with every task, in any order."""
+    with pool(n_jobs) as run:
+        run(work, tasks)
 
 
 def dealt(order: npt.NDArray[Any]) -> list[npt.NDArray[Any]]:
@@ -40,9 +57,9 @@ def dealt(order: npt.NDArray[Any]) -> list[npt.NDArray[Any]]:
     return [np.ascontiguousarray(order[k::many]) for k in range(many)]
 
 
-def chunks(n: int) -> list[slice]:
+def chunks(n: int, size: int = CHUNK) -> list[slice]:
     """Return n observations in chunks of equal size."""
-    return [slice(start, start + CHUNK) for start in range(0, n, CHUNK)]
+    return [slice(start, start + size) for start in range(0, n, size)]
 
 
 @contextlib.contextmanager

@@ -9,12 +9,11 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
-from pathlib import Path
 from typing import Any, Generic, Literal, Protocol, Self, TypeVar
 
 import numpy as np
-import numpy.typing as npt
 
+from noisewise.engine.arrays import Arrays, Source
 from noisewise.engine.threads import CtrlC
 from noisewise.errors import DivergedError
 
@@ -44,13 +43,11 @@ class Carried(Protocol):
     def is_finite(self) -> bool:
         """Whether every number is finite."""
 
-    def pack(self) -> tuple[dict[str, Any], dict[str, npt.NDArray[Any]]]:
-        """Header and tensors of a checkpoint."""
+    def pack(self) -> tuple[dict[str, Any], Arrays]:
+        """Header and arrays of a checkpoint."""
 
-    def restored(
-        self, path: Path, header: dict[str, Any], tensors: dict[str, npt.NDArray[Any]]
-    ) -> Self:
-        """Return a state like this one with what ``pack`` gave; the file is not trusted."""
+    def restored(self, source: Source) -> Self:
+        """Return a state like this one with what ``pack`` gave."""
 
 
 S = TypeVar("S", bound=Carried)

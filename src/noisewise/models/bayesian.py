@@ -33,7 +33,6 @@ from noisewise.engine.gibbs.fold_in import fold_in
 from noisewise.engine.gibbs.rating_posterior import RatingPosterior, Side
 from noisewise.engine.gibbs.sampler import RatingSampler
 from noisewise.engine.gibbs.spec import Spec
-from noisewise.engine.gibbs.storage import pack, unpack
 from noisewise.engine.threads import one_blas_thread
 from noisewise.engine.training import Callback, EpochInfo, Training, train
 from noisewise.errors import DataError, SettingError, warn
@@ -42,6 +41,7 @@ from noisewise.models.changing import at_one_moment, in_one_step, interrupted
 from noisewise.models.checkpoints import Checkpoint, Wanted
 from noisewise.models.rows import Rowwise
 from noisewise.models.sampled import FEWEST_DRAWS, check_draws, draws_worth, is_scale, prepare
+from noisewise.models.sampled_storage import pack, unpack
 from noisewise.models.trained import Learner, fixed_seed, range_of, warn_if_alike, with_ids
 from noisewise.progress import training_bar
 from noisewise.recommend import Seen

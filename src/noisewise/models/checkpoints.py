@@ -12,6 +12,7 @@ from noisewise.errors import ModelFileError, warn
 from noisewise.settings import either, number, path, whole
 from noisewise.storage import (
     BROKEN,
+    Source,
     Tensors,
     check_writable,
     damaged,
@@ -106,9 +107,7 @@ class Checkpoint:
         self._check_own(header)
 
         def restored(name: str) -> S:
-            start = f"{name}."
-            own = {k.removeprefix(start): v for k, v in tensors.items() if k.startswith(start)}
-            return state.restored(self.path, header[name], own)
+            return state.restored(Source(self.path, header[name], tensors, f"{name}."))
 
         try:
             curve = _curve(self.path, header["curve"], watched)

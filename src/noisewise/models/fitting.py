@@ -1,4 +1,4 @@
-"""From observations to Factors: standardise, arrange, train, settle."""
+"""From observations to Factors: standardise, arrange, train, finalize."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def fit_factors(
     )
     order = blocks.order
     del blocks
-    return _settled(training, params, counts, location, scale, order)
+    return _finalized(training, params, counts, location, scale, order)
 
 
 def continue_factors(old: Factors, observations: Observations, plan: Plan, n_jobs: int) -> Fit:
@@ -59,7 +59,7 @@ def continue_factors(old: Factors, observations: Observations, plan: Plan, n_job
     training = _train(old.params, state, blocks, old.location, old.scale, None, plan, n_jobs)
     order = blocks.order
     del blocks
-    return _settled(training, old.params, counts, old.location, old.scale, order)
+    return _finalized(training, old.params, counts, old.location, old.scale, order)
 
 
 def count_rows(observations: Observations) -> tuple[Counts, ...]:
@@ -133,7 +133,7 @@ def _train(
     return plan.train(state, step, validate, warmup=warmup, advice=ADVICE.format(params))
 
 
-def _settled(
+def _finalized(
     training: Training[State],
     params: Params,
     counts: tuple[Counts, ...],
@@ -143,7 +143,7 @@ def _settled(
 ) -> Fit:
     chosen = training.chosen
     training.state = training.best = chosen  # a state that was not chosen need not be kept
-    factors = Factors.settle(params, chosen, counts, location, scale, order)
+    factors = Factors.finalize(params, chosen, counts, location, scale, order)
     return Fit(factors, chosen.epoch, training.curve, training.interrupted)
 
 

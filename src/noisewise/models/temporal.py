@@ -26,7 +26,6 @@ from noisewise.engine.gibbs.chain import Chain, LaterHalf, convergence
 from noisewise.engine.gibbs.sampler import SeriesSampler
 from noisewise.engine.gibbs.series_posterior import SeriesPosterior
 from noisewise.engine.gibbs.spec import Spec
-from noisewise.engine.gibbs.storage import pack_series, unpack_series
 from noisewise.engine.threads import one_blas_thread
 from noisewise.engine.training import Callback, EpochInfo, Training, train
 from noisewise.errors import SettingError, warn
@@ -35,6 +34,7 @@ from noisewise.models.changing import at_one_moment, in_one_step, interrupted
 from noisewise.models.checkpoints import Checkpoint, Wanted
 from noisewise.models.encoder import SensorEncoder
 from noisewise.models.sampled import check_draws, draws_worth
+from noisewise.models.sampled_storage import pack_series, unpack_series
 from noisewise.models.sensors import InTime, Typed
 from noisewise.models.trained import Learner, fixed_seed, joined, range_of, with_ids
 from noisewise.progress import training_bar

@@ -70,4 +70,6 @@ class Factored(Filed, LowRank):
         super()._unpack(path, header, tensors)
         params = self._params(storage.take_seed(path, header["factors"]))
         shape = tuple(map(len, self.ids_))
-        self.factors_ = Factors.unpack(path, params, header["factors"], tensors, shape)
+        self.factors_ = Factors.unpack(
+            storage.Source(path, header["factors"], tensors), params, shape
+        )

@@ -157,7 +157,7 @@ class AutoRec(Factored):
             validate = network.validate if held_out is not None else None
             training = plan.train(state, network.step, validate, advice=ADVICE.format(self.l2))
             chosen = training.chosen
-            knowledge = self._settled(network, chosen, observations, seed)
+            knowledge = self._finalized(network, chosen, observations, seed)
         return Fit(knowledge, chosen.epoch, training.curve, training.interrupted)
 
     def _optimizer(self, weights: dict[str, Tensor]) -> Optimizer:
@@ -169,7 +169,7 @@ class AutoRec(Factored):
             line_search_fn="strong_wolfe",
         )  # fmt: skip
 
-    def _settled(
+    def _finalized(
         self, network: Network, trained: TorchState, observations: Observations, seed: int
     ) -> Autoencoder:
         """Turn weights into rows: the hidden layer for one mode, the output layer for the other."""
@@ -184,7 +184,7 @@ class AutoRec(Factored):
         state = State(tuple(rows), params.layout, trained.epoch, variance)
         counts = count_rows(observations)
         order = tuple(np.arange(n, dtype=np.int32) for n in observations.shape)
-        factors = Factors.settle(params, state, counts, network.location, network.scale, order)
+        factors = Factors.finalize(params, state, counts, network.location, network.scale, order)
         seen = counts[1 - self._encoded] > 0
         average = weights["encoder"][seen].mean(axis=0, keepdims=True)
         return Autoencoder(factors, np.append(weights["encoder"], average, 0), weights["shift"])

@@ -19,6 +19,7 @@ import numpy.typing as npt
 from sklearn.utils.validation import check_is_fitted
 
 from noisewise.data import Observations, observe
+from noisewise.engine.arrays import Source
 from noisewise.engine.sgd import strata
 from noisewise.engine.sgd.factors import Factors
 from noisewise.engine.sgd.layout import Params, State
@@ -126,7 +127,7 @@ class TrimmedFactorizer(Factored):
         rounds = _rounds(training) if plan.label == "fit" else None
         error = np.abs(task.errors(chosen))
         threshold = task.units.scale * max(float(error[self._largest(error)].min()), LEAST)
-        learned = Learned(task.settle(chosen), threshold, rounds)
+        learned = Learned(task.finalize(chosen), threshold, rounds)
         return Fit(learned, chosen.epoch, training.curve, training.interrupted)
 
     def _epoch(self, task: Task, state: Trimmed) -> EpochInfo:
@@ -215,9 +216,10 @@ class Trimmed(State):
         tensors["outlier"] = self.outlier.astype(np.uint8)
         return {**header, "changed": self.changed, "rounds": self.rounds}, tensors
 
-    def restored(self, path: Any, header: dict[str, Any], tensors: Tensors) -> Trimmed:
+    def restored(self, source: Source) -> Trimmed:
         """Return a state like this one with what ``pack`` gave; the file is not trusted."""
-        own = super().restored(path, header, tensors)
+        path, header, tensors = source.path, source.header, source.tensors
+        own = super().restored(source)
         outlier = take(path, tensors, "outlier", "uint8", len(self.outlier)).astype(bool)
         changed = take_whole(path, header, "changed", most=len(outlier))
         rounds = [

@@ -57,7 +57,7 @@ class Levels:
     __repr__ = brief
 
     @classmethod
-    def settle(
+    def finalize(
         cls,
         values: Floats,
         hidden: Floats,

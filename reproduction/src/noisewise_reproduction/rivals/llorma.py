@@ -214,7 +214,9 @@ class LLORMA(Filed):
         super()._unpack(path, header, tensors)
         shape = tuple(map(len, self.ids_))
         params = self._params(storage.take_seed(path, header["factors"]))
-        self.factors_ = Factors.unpack(path, params, header["factors"], tensors, shape)
+        self.factors_ = Factors.unpack(
+            storage.Source(path, header["factors"], tensors), params, shape
+        )
         models = len(storage.take(path, tensors, "weights0", "float32", storage.ANY, shape[0] + 1))
         first, second = (
             storage.take(path, tensors, f"weights{mode}", "float32", models, n + 1)

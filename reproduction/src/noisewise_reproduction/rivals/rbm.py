@@ -193,7 +193,7 @@ class RBM(Filed):
         arrays = chosen.arrays()
         counts = count_rows(observations)
         shape = len(counts[1 - self._encoded]), len(levels)
-        knowledge = Levels.settle(
+        knowledge = Levels.finalize(
             levels,
             hidden,
             arrays["weights"].reshape(*shape, self.hidden),

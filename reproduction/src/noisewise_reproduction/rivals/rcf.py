@@ -115,7 +115,7 @@ class HuberFactorizer(Factored):
         training = plan.train(task.start(), step, validate, advice=ADVICE.format(self))
         chosen = training.chosen
         scale = task.units.scale * self._sigma(task.errors(chosen))
-        learned = Learned(task.settle(chosen), scale)
+        learned = Learned(task.finalize(chosen), scale)
         return Fit(learned, chosen.epoch, training.curve, training.interrupted)
 
     def _epoch(self, task: Task, state: State) -> EpochInfo:

@@ -125,6 +125,6 @@ class Task:
 
         return judge
 
-    def settle(self, state: State) -> Factors:
+    def finalize(self, state: State) -> Factors:
         """Return what a state has learned, by id."""
-        return Factors.settle(self.params, state, self.counts, *self.units, self.blocks.order)
+        return Factors.finalize(self.params, state, self.counts, *self.units, self.blocks.order)

@@ -18,7 +18,7 @@ from typing import Any, Self
 import numpy as np
 import numpy.typing as npt
 
-from noisewise.engine.arrays import Codes
+from noisewise.engine.arrays import Codes, Source
 from noisewise.errors import MissingExtraError, ModelFileError, SettingError
 from noisewise.settings import one_of
 from noisewise.storage import Tensors, take, take_real, take_whole
@@ -177,8 +177,9 @@ class TorchState:
         memory = self._packed(self.optimizer.state_dict()["state"], "optimizer", tensors)
         return {"epoch": self.epoch, "optimizer": memory}, tensors
 
-    def restored(self, path: Path, header: dict[str, Any], tensors: Tensors) -> Self:
+    def restored(self, source: Source) -> Self:
         """Return a state like this one with what ``pack`` gave; the file is not trusted."""
+        path, header, tensors = source.path, source.header, source.tensors
         copy: Any = self.copy()
         for name, weight in copy.weights.items():
             array = take(path, tensors, name, "float32", *weight.shape)

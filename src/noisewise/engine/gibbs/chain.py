@@ -8,14 +8,12 @@ from typing import Any, Generic, NamedTuple, Protocol
 
 import numpy as np
 
-from noisewise.engine.arrays import Floats
+from noisewise.engine.arrays import Arrays, Floats, Source
 from noisewise.engine.gibbs.diagnostics import effective_size, split_rhat
 from noisewise.engine.gibbs.draw import Floats64, Snapshot
 from noisewise.engine.gibbs.sweep import Sweep
 from noisewise.engine.gibbs.workspace import D
 from noisewise.engine.training import EpochInfo
-from noisewise.errors import ModelFileError
-from noisewise.storage import Tensors, take, take_whole
 
 PROBES = 1_000  # cells whose predictions show whether a chain has converged
 
@@ -141,7 +139,7 @@ class Chain(Generic[D]):
         """Whether every number of the current draw is finite."""
         return self.draw.is_finite()
 
-    def pack(self) -> tuple[dict[str, Any], Tensors]:
+    def pack(self) -> tuple[dict[str, Any], Arrays]:
         """Header and tensors of a checkpoint."""
         header, tensors = self.draw.pack()
         tensors = {f"draw.{name}": array for name, array in tensors.items()}
@@ -150,22 +148,21 @@ class Chain(Generic[D]):
         tensors["sums"] = self.sums
         return header | {"kept": self.n_kept}, tensors
 
-    def restored(self, path: Any, header: dict[str, Any], tensors: Tensors) -> Chain[D]:
-        """Return a chain like this one with what ``pack`` gave; the file is not trusted."""
-        own = {n.removeprefix("draw."): t for n, t in tensors.items() if n.startswith("draw.")}
-        new = replace(self.copy(), draw=self.draw.restored(path, header, own))
-        new.n_kept = take_whole(path, header, "kept", most=len(new.kept["level"]))
+    def restored(self, source: Source) -> Chain[D]:
+        """Return a chain like this one with what ``pack`` gave."""
+        new = replace(self.copy(), draw=self.draw.restored(source.part("draw")))
+        new.n_kept = source.whole("kept", most=len(new.kept["level"]))
         if new.epoch > len(new.trace):
-            raise ModelFileError(f"{path} is damaged: it holds more sweeps than were asked for.")
-        if getattr(tensors.get("kept.factors"), "dtype", None) == np.float32:
+            raise source.damaged("it holds more sweeps than were asked for")
+        if getattr(source.tensors.get("kept.factors"), "dtype", None) == np.float32:
             new.kept = {name: np.asarray(a, np.float32) for name, a in new.kept.items()}
         for name, array in new.kept.items():
             shape = (new.n_kept, *array.shape[1:])
-            array[: new.n_kept] = take(path, tensors, f"kept.{name}", str(array.dtype), *shape)
+            array[: new.n_kept] = source.array(f"kept.{name}", str(array.dtype), *shape)
         for name, array in (("probes", new.probes), ("trace", new.trace)):
             shape = (new.epoch, *array.shape[1:])
-            array[: new.epoch] = take(path, tensors, name, str(array.dtype), *shape)
-        new.sums[:] = take(path, tensors, "sums", "float64", *new.sums.shape)
+            array[: new.epoch] = source.array(name, str(array.dtype), *shape)
+        new.sums[:] = source.array("sums", "float64", *new.sums.shape)
         return new
 
 

@@ -8,12 +8,10 @@ from typing import Any, Self
 import numpy as np
 import numpy.typing as npt
 
-from noisewise.engine.arrays import Floats
+from noisewise.engine.arrays import Arrays, Floats, Source
 from noisewise.engine.gibbs.data import Data, SeriesData
 from noisewise.engine.gibbs.spec import Spec
 from noisewise.engine.random import START, generator
-from noisewise.errors import ModelFileError
-from noisewise.storage import Tensors, take, take_whole
 
 Floats64 = npt.NDArray[np.float64]
 Snapshot = dict[str, Any]  # what predictions need of a draw, by name
@@ -70,20 +68,20 @@ class Draw:
         """Whether every number is finite."""
         return all(np.isfinite(array.sum(dtype=np.float64)) for _, array in self._arrays())
 
-    def pack(self) -> tuple[dict[str, Any], Tensors]:
+    def pack(self) -> tuple[dict[str, Any], Arrays]:
         """Header and tensors of a checkpoint."""
         return {"epoch": self.epoch}, dict(self._arrays())
 
-    def restored(self, path: Any, header: dict[str, Any], tensors: Tensors) -> Self:
-        """Return a draw like this one with what ``pack`` gave; the file is not trusted."""
+    def restored(self, source: Source) -> Self:
+        """Return a draw like this one with what ``pack`` gave."""
         arrays = {
-            name: take(path, tensors, name, str(array.dtype), *array.shape)
+            name: source.array(name, str(array.dtype), *array.shape)
             for name, array in self._arrays()
         }
         for name, array in arrays.items():
             if name in POSITIVE and (array <= 0).any():
-                raise ModelFileError(f"{path} is damaged: {name} must be above 0.")
-        epoch = take_whole(path, header, "epoch")
+                raise source.damaged("must be above 0", name)
+        epoch = source.whole("epoch")
         return replace(self, epoch=epoch, **{name: a.copy() for name, a in arrays.items()})
 
     def _arrays(self) -> list[tuple[str, Any]]:

@@ -9,7 +9,16 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from noisewise.engine.arrays import Codes, Counts, Floats, Moments, mean_in_units, variance_in_units
+from noisewise.engine.arrays import (
+    Arrays,
+    Codes,
+    Counts,
+    Floats,
+    Moments,
+    Source,
+    mean_in_units,
+    variance_in_units,
+)
 from noisewise.engine.sgd import strata
 from noisewise.engine.sgd.layout import (
     BIAS,
@@ -25,8 +34,7 @@ from noisewise.engine.sgd.layout import (
 )
 from noisewise.engine.sgd.uncertainty import Population, of_cells, of_modes, spread_and_shrink
 from noisewise.engine.threads import one_blas_thread
-from noisewise.errors import DivergedError, ModelFileError, brief
-from noisewise.storage import Tensors, take, take_counts, take_real, take_whole
+from noisewise.errors import DivergedError, brief
 
 LARGEST = 1e9  # number of a row, in standardised units, that nobody would miss
 SUMS = [BIAS_SUM, MEAN_SUM, DEVIATION_SUM]
@@ -81,7 +89,7 @@ class Factors:
     __repr__ = brief
 
     @classmethod
-    def settle(
+    def finalize(
         cls,
         params: Params,
         state: State,
@@ -95,15 +103,15 @@ class Factors:
             _with_average(rows, o, count)
             for rows, o, count in zip(state.rows, order, counts, strict=True)
         )
-        settled = State(rows, state.layout, state.epoch, state.variance)
+        final = State(rows, state.layout, state.epoch, state.variance)
         with one_blas_thread():  # the same bits on any machine's threads
             try:
-                spread, shrink = _epistemic(settled, params, counts)
+                spread, shrink = _epistemic(final, params, counts)
             except ValueError as error:
-                if all(np.abs(part).max(initial=0.0) < LARGEST for part in settled.rows):
+                if all(np.abs(part).max(initial=0.0) < LARGEST for part in final.rows):
                     raise
                 raise DivergedError("What was learned is too large to compute with.") from error
-        return cls(params, settled, counts, location, scale, spread, shrink)
+        return cls(params, final, counts, location, scale, spread, shrink)
 
     @property
     def learned_deviation(self) -> bool:
@@ -210,9 +218,9 @@ class Factors:
         grown.epoch, grown.variance = self.state.epoch, self.state.variance
         return grown
 
-    def pack(self) -> tuple[dict[str, Any], Tensors]:
-        """Header and tensors of a file, one tensor for each part of the rows."""
-        tensors: Tensors = {}
+    def pack(self) -> tuple[dict[str, Any], Arrays]:
+        """Header and arrays of a file, one array for each part of the rows."""
+        tensors: Arrays = {}
         for m, rows in enumerate(self.state.rows):
             for name, part in self._parts().items():
                 tensors[f"mode{m}.{name}"] = rows[:-1, part]
@@ -229,47 +237,21 @@ class Factors:
         return header, tensors
 
     @classmethod
-    def unpack(
-        cls,
-        path: Any,
-        params: Params,
-        header: dict[str, Any],
-        tensors: Tensors,
-        shape: tuple[int, ...],
-    ) -> Factors:
-        """Undo ``pack``; the file is not trusted."""
+    def unpack(cls, source: Source, params: Params, shape: tuple[int, ...]) -> Factors:
+        """Undo ``pack``."""
         layout = params.layout
-        epoch = take_whole(path, header, "epoch")
-        variance, scale = (take_real(path, header, k, above=0.0) for k in ("variance", "scale"))
-        location = take_real(path, header, "location")
+        epoch = source.whole("epoch")
+        variance, scale = (source.real(name, above=0.0) for name in ("variance", "scale"))
+        location = source.real("location")
         empty = State((), layout, epoch, variance)
         kept = cls(params, empty, (), location, scale, (), ())._parts()
-        all_rows: list[Floats] = []
-        counts: list[Counts] = []
-        spread: list[Floats] = []
-        shrink: list[Floats] = []
-        for m, n in enumerate(shape):
-            parts = {
-                name: take(path, tensors, f"mode{m}.{name}", "float32", n, _width(part))
-                for name, part in kept.items()
-            }
-            if (parts["deviation"] < 0).any():
-                raise ModelFileError(f"{path} is damaged: mode{m}.deviation must not be negative.")
-            count = take_counts(path, tensors, f"mode{m}.counts", n)
-            rows = aligned_zeros(n, layout.width)  # the tensors are as large, or take would raise
-            for name, part in kept.items():
-                rows[:, part] = parts[name]
-            all_rows.append(_with_average(rows, np.arange(n, dtype=np.int32), count))
-            counts.append(count)
-            matrices = (2, params.rank + 1, params.rank + 1)
-            sizes = (n + 1,) if len(shape) == 2 else matrices
-            spread.append(take(path, tensors, f"mode{m}.spread", "float32", *sizes))
-            shrink.append(take(path, tensors, f"mode{m}.shrink", "float32", n + 1))
-            for name, part in (("spread", spread[-1]), ("shrink", shrink[-1])):
-                if part.ndim == 1 and (part < 0).any():
-                    raise ModelFileError(f"{path} is damaged: mode{m}.{name} is negative.")
-        state = State(tuple(all_rows), layout, epoch, variance)
-        return cls(params, state, tuple(counts), location, scale, tuple(spread), tuple(shrink))
+        learned = [
+            _unpack_mode(source.part(f"mode{m}"), kept, params, n, len(shape))
+            for m, n in enumerate(shape)
+        ]
+        rows, counts, spread, shrink = zip(*learned, strict=True)
+        state = State(rows, layout, epoch, variance)
+        return cls(params, state, counts, location, scale, spread, shrink)
 
     def _parts(self) -> dict[str, Any]:
         """Columns of a packed row that a file keeps, by name."""
@@ -303,13 +285,31 @@ class Factors:
             some = [code[part] for code in codes]
             variance[part] = of_cells(rows, n_mean, self.spread, self.shrink, some)
 
-        strata.by_chunks(work, len(variance), strata.MANY_CHUNK, n_jobs)
+        strata.in_chunks(work, len(variance), strata.MANY_CHUNK, n_jobs)
         return variance
 
     def _in_units(self, mean: Floats, noise: Floats, epistemic: Floats) -> Moments:
         units = self.location, self.scale
         parts = (variance_in_units(part, *units) for part in (noise, epistemic))
         return Moments(mean_in_units(mean, *units), *parts)
+
+
+def _unpack_mode(
+    source: Source, kept: dict[str, Any], params: Params, n: int, n_modes: int
+) -> tuple[Floats, Counts, Floats, Floats]:
+    """Return rows, counts, spread and shrink of a mode of n ids."""
+    parts = {name: source.array(name, "float32", n, _width(part)) for name, part in kept.items()}
+    count = source.counts("counts", n)
+    matrices = (2, params.rank + 1, params.rank + 1)
+    spread = source.array("spread", "float32", *((n + 1,) if n_modes == 2 else matrices))
+    shrink = source.array("shrink", "float32", n + 1)
+    for name, part in (("deviation", parts["deviation"]), ("spread", spread), ("shrink", shrink)):
+        if part.ndim < 3 and (part < 0).any():
+            raise source.damaged("must not be negative", name)
+    rows = aligned_zeros(n, params.layout.width)  # the arrays are as large, or array would raise
+    for name, part in kept.items():
+        rows[:, part] = parts[name]
+    return _with_average(rows, np.arange(n, dtype=np.int32), count), count, spread, shrink
 
 
 def _width(part: list[int] | slice) -> int:

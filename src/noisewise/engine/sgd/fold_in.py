@@ -53,7 +53,7 @@ def fold_in(factors: Factors, mode: int, codes: Codes, values: Floats) -> Side:
     part = slice(layout.deviation_start, layout.deviation_start + params.deviation_rank)
     x = np.column_stack([columns[:, mean_part], np.full(len(columns), float(params.biases))])
     target = (values - factors.location) / factors.scale - columns[:, BIAS] - x @ own.centre
-    doubt = factors.shrink[1 - mode][codes].astype(np.float64) * factors.spread[mode][-1]
+    epistemic = factors.shrink[1 - mode][codes].astype(np.float64) * factors.spread[mode][-1]
 
     q = columns[:, part]
     average = row[part].astype(np.float64)
@@ -62,13 +62,13 @@ def fold_in(factors: Factors, mode: int, codes: Codes, values: Floats) -> Side:
         root = cholesky(own.covariance, lower=True)
         for _ in range(ROUNDS if factors.learned_deviation else 1):
             noise = q @ p + params.delta if factors.learned_deviation else factors.state.variance
-            weight = 1.0 / (noise + doubt)
+            weight = 1.0 / (noise + epistemic)
             half = _half(root, x, weight)
             moved = half.T @ (half @ (x.T @ (weight * target)))
             if factors.learned_deviation:
                 squared = (target - x @ moved) ** 2 + ((x @ half.T) ** 2).sum(axis=1)
-                share = noise * weight  # of a residual that is noise; the rest is doubt
-                p = _deviation(q, share**2 * squared + share * doubt, average, params.delta)
+                share = noise * weight  # of a residual that is noise; the rest is epistemic
+                p = _deviation(q, share**2 * squared + share * epistemic, average, params.delta)
         left = half.T @ half
         shrink = np.sum(left * own.seen_through) / np.sum(own.covariance * own.seen_through)
         fitted = own.centre + moved

@@ -17,9 +17,8 @@ from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
-from noisewise.engine.arrays import Counts, Floats
+from noisewise.engine.arrays import Arrays, Counts, Floats, Source
 from noisewise.errors import brief
-from noisewise.storage import Tensors, take, take_real, take_whole
 
 LINE = 16  # floats in a cache line, and in a vector
 BIAS, BIAS_SUM, MEAN_SUM, DEVIATION_SUM, SHARE = range(5)  # places in the header of a row
@@ -118,18 +117,18 @@ class State:
         """Whether every number is finite (a sum over each matrix is enough to see it)."""
         return all(np.isfinite(rows.sum(dtype=np.float64)) for rows in self.rows)
 
-    def pack(self) -> tuple[dict[str, Any], Tensors]:
-        """Header and tensors of a checkpoint."""
+    def pack(self) -> tuple[dict[str, Any], Arrays]:
+        """Header and arrays of a checkpoint."""
         header = {"epoch": self.epoch, "variance": self.variance}
         return header, {f"rows{mode}": rows for mode, rows in enumerate(self.rows)}
 
-    def restored(self, path: Any, header: dict[str, Any], tensors: Tensors) -> State:
-        """Return a state like this one with what ``pack`` gave; the file is not trusted."""
+    def restored(self, source: Source) -> State:
+        """Return a state like this one with what ``pack`` gave."""
         copy = self.copy()
         for mode, rows in enumerate(copy.rows):
-            rows[:] = take(path, tensors, f"rows{mode}", "float32", *rows.shape)
-        copy.epoch = take_whole(path, header, "epoch")
-        copy.variance = take_real(path, header, "variance", above=0.0)
+            rows[:] = source.array(f"rows{mode}", "float32", *rows.shape)
+        copy.epoch = source.whole("epoch")
+        copy.variance = source.real("variance", above=0.0)
         return copy
 
 

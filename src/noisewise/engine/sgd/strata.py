@@ -16,8 +16,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -26,6 +26,7 @@ import numpy.typing as npt
 from noisewise.engine.arrays import Codes, Floats
 from noisewise.engine.sgd import kernels, tensor_kernels
 from noisewise.engine.sgd.layout import BIAS, LINE, Params, State, release_deviation
+from noisewise.engine.threads import chunks, pool
 from noisewise.engine.training import EpochInfo
 
 STRIPE_BYTES = 512 * 1024  # a stripe of the second mode must stay in the second cache
@@ -103,8 +104,9 @@ def epoch(state: State, blocks: Blocks, params: Params, n_jobs: int) -> EpochInf
     ]  # fmt: skip
     visit, codes, rows = _kernel(state, blocks, params)
     sums = np.zeros((len(blocks.starts) - 1, 2))
+    workers = min(n_jobs, blocks.side)
 
-    def work(stratum: int, worker: int, workers: int) -> None:
+    def work(stratum: int, worker: int) -> None:
         visit(
             stratum, worker, workers, blocks.side, blocks.starts, *codes, blocks.values,
             *rows, state.layout.mean, state.layout.deviation,
@@ -112,7 +114,9 @@ def epoch(state: State, blocks: Blocks, params: Params, n_jobs: int) -> EpochInf
         )  # fmt: skip
 
     strata = np.random.default_rng([params.seed, 2, state.epoch]).permutation(blocks.n_strata)
-    _in_parallel(work, strata.tolist(), min(n_jobs, blocks.side))
+    with pool(workers) as run:
+        for stratum in strata.tolist():
+            run(partial(work, stratum), range(workers))
     if len(state.rows) > 3:
         for own, part in zip(state.rows, np.split(rows[0], rows[1][1:]), strict=True):
             own[:] = part
@@ -151,19 +155,15 @@ def predict(
         else:
             kernel(*cells, *state.rows, *widths, floor, mean[part], variance[part])
 
-    by_chunks(work, len(mean), MANY_CHUNK if kernel is None else CHUNK, n_jobs)
+    in_chunks(work, len(mean), MANY_CHUNK if kernel is None else CHUNK, n_jobs)
     return mean, variance
 
 
-def by_chunks(work: Callable[[slice], None], n: int, size: int, n_jobs: int) -> None:
-    """Call ``work`` for every chunk of n cells, on threads."""
-    chunks = -(-n // size)
-
-    def some(_: int, worker: int, workers: int) -> None:
-        for chunk in range(worker, chunks, workers):
-            work(slice(chunk * size, (chunk + 1) * size))
-
-    _in_parallel(some, [0], max(1, min(n_jobs, chunks)))
+def in_chunks(work: Callable[[slice], None], n: int, size: int, n_jobs: int) -> None:
+    """Call ``work`` for every chunk of n cells, on no more threads than there are chunks."""
+    parts = chunks(n, size)
+    with pool(max(1, min(n_jobs, len(parts)))) as run:
+        run(work, parts)
 
 
 def _kernel(
@@ -198,18 +198,6 @@ def _moments(
         product = product * own[code, used]
         biases = biases + own[code, BIAS]
     return biases + product[:, :n_mean].sum(axis=1), product[:, n_mean:].sum(axis=1)
-
-
-def _in_parallel(work: Callable[[int, int, int], None], rounds: list[int], workers: int) -> None:
-    """Call ``work(round, worker, workers)`` for every worker, one round after the other."""
-    if workers == 1:
-        for k in rounds:
-            work(k, 0, 1)
-        return
-    with ThreadPoolExecutor(workers) as pool:
-        for k in rounds:
-            for done in [pool.submit(work, k, w, workers) for w in range(workers)]:
-                done.result()
 
 
 def _side(n: int, shape: tuple[int, ...], width: int) -> int:

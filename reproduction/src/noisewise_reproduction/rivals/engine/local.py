@@ -21,7 +21,7 @@ import numpy as np
 import numpy.typing as npt
 from numba import njit
 
-from noisewise.engine.arrays import Codes, Floats
+from noisewise.engine.arrays import Codes, Floats, Source
 from noisewise.engine.sgd.strata import CHUNK, LEAST_VARIANCE, arrange
 from noisewise.engine.threads import in_threads
 from noisewise.engine.training import EpochInfo
@@ -82,8 +82,9 @@ class LocalState:
         header = {"epoch": self.epoch, "variance": self.variance}
         return header, {f"local{mode}": part for mode, part in enumerate(self.rows)}
 
-    def restored(self, path: Any, header: dict[str, Any], tensors: Tensors) -> LocalState:
+    def restored(self, source: Source) -> LocalState:
         """Return a state like this one with what ``pack`` gave; the file is not trusted."""
+        path, header, tensors = source.path, source.header, source.tensors
         models, _, width = self.rows[0].shape
         shape = tuple(part.shape[1] for part in self.rows)
         return self.unpack(path, header, tensors, models, shape, width - 1)

@@ -75,7 +75,7 @@ def as_factors(
     rows = tuple(_laid_out(params, belief.mean(m), noise[m]) for m in range(2))
     order = tuple(np.arange(len(own), dtype=np.int32) for own in rows)
     state = State(rows, params.layout, belief.epoch, 1.0 / belief.common.tau)
-    factors = Factors.settle(params, state, counts, location, scale, order)
+    factors = Factors.finalize(params, state, counts, location, scale, order)
     with one_blas_thread():  # the same bits on any machine's threads
         doubts = [Doubt.of(factors, belief.common, m) for m in range(2)]
         shrink = [np.append(doubts[m].left(belief.covariance(m)), 1.0) for m in range(2)]

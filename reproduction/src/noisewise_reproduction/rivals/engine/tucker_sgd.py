@@ -18,7 +18,7 @@ import scipy.sparse
 from numba import njit
 from scipy.sparse.linalg import svds
 
-from noisewise.engine.arrays import Floats
+from noisewise.engine.arrays import Floats, Source
 from noisewise.engine.sgd.layout import ADAGRAD_START
 from noisewise.engine.threads import CHUNK, in_threads, one_blas_thread
 from noisewise.engine.training import EpochInfo
@@ -87,8 +87,9 @@ class State:
         """Header and tensors of a checkpoint."""
         return {"epoch": self.epoch, "variance": self.variance}, dict(self._arrays)
 
-    def restored(self, path: Any, header: dict[str, Any], tensors: Tensors) -> State:
+    def restored(self, source: Source) -> State:
         """Return a state like this one with what ``pack`` gave; the file is not trusted."""
+        path, header, tensors = source.path, source.header, source.tensors
         copy = self.copy()
         for name, array in copy._arrays.items():
             array[:] = take(path, tensors, name, "float32", *array.shape)

@@ -19,7 +19,6 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -27,6 +26,7 @@ import numpy.typing as npt
 from scipy.optimize import brentq
 from scipy.special import digamma, gammaln
 
+from noisewise.engine.arrays import Source
 from noisewise.engine.threads import in_threads, one_blas_thread
 from noisewise.errors import ModelFileError, brief
 from noisewise.storage import Tensors, take, take_real, take_whole
@@ -154,8 +154,9 @@ class Posterior:
         header = {"squares": self.squares, "epoch": self.epoch, "bounds": self.bounds}
         return {"common": common, **header}, tensors
 
-    def restored(self, path: Path, header: dict[str, Any], tensors: Tensors) -> Posterior:
+    def restored(self, source: Source) -> Posterior:
         """Return a posterior like this one with what ``pack`` gave; the file is not trusted."""
+        path, header, tensors = source.path, source.header, source.tensors
         arrays: Any = {
             name: tuple(
                 take(path, tensors, f"{name}{m}", "float64", *like.shape)
