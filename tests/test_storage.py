@@ -359,7 +359,7 @@ FORGED = {
     "a negative deviation": (put("mode1.deviation", with_first(-1)), "deviation must not be neg"),
     "negative counts": (put("mode0.counts", with_first(-1)), r"mode0\.counts makes no sense"),
     "no counts": (put("mode0.counts", lambda t: 0 * t), r"mode0\.counts makes no sense"),
-    "a negative spread": (put("mode0.spread", with_first(-1)), r"mode0\.spread must not be negative"),
+    "a negative spread": (put("mode0.spread", with_first(-1)), r"mode0\.spread must not be neg"),
     "too few ids": (put("mode0.ids", lambda t: t[1:]), r"mode0\.ids must be int64 of shape"),
     "ids twice": (put("mode0.ids", lambda t: 0 * t), "30 ids, but only 1 different"),
     "seen beyond the end": (put("seen.columns", with_first(99)), r"seen\.columns is out of"),
