@@ -8,8 +8,6 @@ from importlib import import_module
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
-from noisewise.version import VERSION
-
 if TYPE_CHECKING:
     from noisewise.calibration import Calibration
     from noisewise.data import Ids, Observations, observe
@@ -62,7 +60,7 @@ _NAMES = {
 }
 _HOME = {name: module for module, names in _NAMES.items() for name in names.split()}
 
-__version__ = VERSION
+__version__ = "0.1.0"
 
 __all__ = [
     "AutoFactorizer",

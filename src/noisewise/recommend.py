@@ -22,7 +22,7 @@ Rows = npt.NDArray[np.intp]
 
 
 class Side(Protocol):
-    """Rows of one mode, as the knowledge they come from has them."""
+    """Rows of one mode, as the factors they come from have them."""
 
     @property
     def size(self) -> int:
@@ -32,8 +32,8 @@ class Side(Protocol):
         """Return some of the rows."""
 
 
-class Knowledge(Protocol):
-    """What was learned of the rows of two modes, in whatever form: factors, or draws of them."""
+class RowFactors(Protocol):
+    """Factors of the rows of two modes, or draws of them, with what can be asked of them."""
 
     @property
     def counts(self) -> tuple[npt.NDArray[np.int64], ...]:
@@ -99,7 +99,7 @@ class Seen(NamedTuple):
 
 
 def top_columns(
-    factors: Knowledge,
+    factors: RowFactors,
     side: Side,
     n: int,
     *,
@@ -144,7 +144,7 @@ def top_columns(
             yield _best(row, n)
 
 
-def similar_rows(factors: Knowledge, mode: int, code: int, n: int) -> tuple[Codes, Floats]:
+def similar_rows(factors: RowFactors, mode: int, code: int, n: int) -> tuple[Codes, Floats]:
     """Rows of a mode whose mean factors point the same way (cosine), most similar first."""
     cosine = factors.similarity(mode, code)
     cosine[factors.counts[mode] == 0] = -np.inf

@@ -258,20 +258,15 @@ def tune(
     ranges : dict of ranges, optional
         Ranges beside or in place of those in ``ranges.toml``, named in the same way.
     path, n_jobs
-        The file, whose trials are not run again; and threads of every model.
-
-    Returns
-    -------
-    dict
-        JSON-ready, as the file has it.
+        The file, whose trials are not run again and whose content is returned; and threads of every
+        model.
     """
     metric = metric or task.metrics[0]
     for name, value, known in (("method", method, METHODS), ("metric", metric, task.metrics)):
         if value not in known:
             raise SettingError(f"{name} must be one of {', '.join(known)}; got {value!r}.")
     searches = _searches(task, models, budget, fixed or {}, ranges or {}, seed)
-    head = {"task": task.about, "method": method, "seed": seed, "metric": metric}
-    tuned = Tuned(head, path)
+    tuned = Tuned({"task": task.about, "method": method, "seed": seed, "metric": metric}, path)
     for search in searches:
         _take_up(tuned, search, method, seed)
     bar = progress(

@@ -19,7 +19,7 @@ from noisewise.engine.sgd.fold_in import fold_in
 from noisewise.errors import DataError, DivergedError, printable
 from noisewise.models.base import Cells, Factorizer, Threads
 from noisewise.models.changing import at_one_moment
-from noisewise.recommend import Knowledge, Seen, Side, similar_rows, top_columns
+from noisewise.recommend import RowFactors, Seen, Side, similar_rows, top_columns
 from noisewise.settings import learned, one_of, setting, settings
 
 
@@ -60,7 +60,7 @@ class Rowwise(Factorizer, Threads):
         default=True,
     )
 
-    factors_: Knowledge = learned("Rows by id, and what follows from them.")
+    factors_: RowFactors = learned("Rows by id, and what follows from them.")
     seen_: Seen | None = learned(
         "Which cells were trained on, for ``recommend`` to leave them out."
     )

@@ -8,6 +8,7 @@ import time
 from abc import abstractmethod
 from collections.abc import Sequence
 from dataclasses import asdict, fields
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any, Literal, NamedTuple, Self
 
@@ -33,8 +34,8 @@ from noisewise.settings import (
     whole,
 )
 from noisewise.splits import random_split
-from noisewise.version import VERSION
 
+VERSION = version("noisewise")  # of which a training is, that a checkpoint keeps
 FEWEST_HELD_OUT = 3  # fewer tell nothing: then all epochs are run, on all data
 
 NEUTRAL = {  # settings that change no bit of what is learned
