@@ -15,9 +15,9 @@ import numpy as np
 import pytest
 
 from noisewise.engine import threads
-from noisewise.engine.gibbs.data import Data
+from noisewise.engine.gibbs.data import Data, Spec
 from noisewise.engine.gibbs.draw import CUT_WIDTH, EFFECTS, RatingDraw, first_draw
-from noisewise.engine.gibbs.spec import Spec
+from noisewise.engine.gibbs.sampler import rating_steps
 from noisewise.engine.gibbs.steps import ordinal, temporal
 from noisewise.engine.gibbs.steps.implicit import feature_part
 from noisewise.engine.gibbs.steps.noise import SHAPE
@@ -30,8 +30,7 @@ from noisewise.engine.gibbs.steps.normal_wishart import (
 )
 from noisewise.engine.gibbs.steps.ordinal import SPREAD_RATE, SPREAD_SHAPE, Levels
 from noisewise.engine.gibbs.steps.temporal import SETTINGS_PRIOR
-from noisewise.engine.gibbs.sweep import Sweep, rating_steps
-from noisewise.engine.gibbs.workspace import Workspace
+from noisewise.engine.gibbs.sweep import Sweep, Workspace
 from noisewise.engine.threads import one_blas_thread
 
 SWEEPS = 2  # from a draw of the prior: the second starts from what the first one left

@@ -13,9 +13,8 @@ from scipy import special, stats
 
 from noisewise import BayesianFactorizer, observe
 from noisewise.engine import normal, random, state_space, threads
-from noisewise.engine.gibbs.chain import EvenSchedule
-from noisewise.engine.gibbs.data import Data, Timeline
-from noisewise.engine.gibbs.diagnostics import effective_size, split_rhat
+from noisewise.engine.gibbs.chain import EvenSchedule, effective_size, split_rhat
+from noisewise.engine.gibbs.data import Data, Spec, Timeline
 from noisewise.engine.gibbs.draw import (
     CUT_WIDTH,
     EFFECT_VARIANCE,
@@ -25,7 +24,7 @@ from noisewise.engine.gibbs.draw import (
     first_draw,
 )
 from noisewise.engine.gibbs.rating_posterior import rating_snapshot
-from noisewise.engine.gibbs.spec import Spec
+from noisewise.engine.gibbs.sampler import rating_steps
 from noisewise.engine.gibbs.steps import implicit, noise, ordinal, rescaling, rows
 from noisewise.engine.gibbs.steps.implicit import feature_part
 from noisewise.engine.gibbs.steps.normal_wishart import MEAN_WEIGHT, SCALES_FROM, freedom
@@ -36,8 +35,7 @@ from noisewise.engine.gibbs.steps.temporal import (
     gap_variance,
     gaps,
 )
-from noisewise.engine.gibbs.sweep import Sweep, rating_steps
-from noisewise.engine.gibbs.workspace import Workspace
+from noisewise.engine.gibbs.sweep import Sweep, Workspace
 from noisewise.engine.random import generator, key
 from noisewise.models.sampled import prepare
 

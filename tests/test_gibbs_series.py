@@ -12,18 +12,15 @@ from scipy import stats
 
 from noisewise.engine import state_space
 from noisewise.engine.gibbs import data as series_data
-from noisewise.engine.gibbs.chain import LaterHalf
-from noisewise.engine.gibbs.data import SeriesData
-from noisewise.engine.gibbs.diagnostics import effective_size
+from noisewise.engine.gibbs.chain import LaterHalf, effective_size
+from noisewise.engine.gibbs.data import SeriesData, Spec
 from noisewise.engine.gibbs.draw import SeriesDraw, first_series_draw
-from noisewise.engine.gibbs.sampler import SeriesProbes, SeriesSampler
-from noisewise.engine.gibbs.series_posterior import PROCESS, Asked
-from noisewise.engine.gibbs.spec import Spec
+from noisewise.engine.gibbs.posterior import PROCESS, Asked
+from noisewise.engine.gibbs.sampler import SeriesProbes, SeriesSampler, series_steps
 from noisewise.engine.gibbs.steps import ou
 from noisewise.engine.gibbs.steps.ou import Timescales
 from noisewise.engine.gibbs.steps.time_factors import draw_time_factors
-from noisewise.engine.gibbs.sweep import Sweep, series_steps
-from noisewise.engine.gibbs.workspace import SERIES_FROM, SeriesWorkspace
+from noisewise.engine.gibbs.sweep import SERIES_FROM, SeriesWorkspace, Sweep
 from noisewise.engine.random import key
 from noisewise.engine.threads import one_blas_thread
 

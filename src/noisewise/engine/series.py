@@ -76,6 +76,11 @@ class Series:
         apart[self.starts[:-1][self.counts > 0]] = np.inf
         return apart
 
+    def usual_step(self) -> float:
+        """Return the time that mostly lies between one stamp and the next, of all there are."""
+        steps = np.diff(np.unique(self.time))
+        return float(np.median(steps)) if len(steps) else 1.0
+
     def place(self, which: Ints, when: Array, n_jobs: int = 1) -> Ints:
         """Return the first observation of a series that is not before a time, by bisection."""
         out = np.empty(len(when), dtype=np.int64)

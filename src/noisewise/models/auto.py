@@ -27,7 +27,7 @@ from noisewise.models.interpolation import LinearInterpolator
 from noisewise.models.nested import clone_with, pack, shown, unpack
 from noisewise.models.residual import fast
 from noisewise.models.sensors import InTime, Typed
-from noisewise.models.smoother import OUSmoother, usual_step
+from noisewise.models.smoother import OUSmoother
 from noisewise.models.temporal import TemporalFactorizer
 from noisewise.models.trained import FEWEST_HELD_OUT, fixed_seed, range_of
 from noisewise.settings import Rule, check, learned, number, setting, settings
@@ -259,7 +259,7 @@ def find_gaps(series: Series) -> Gaps:
     >>> find_gaps(Series.group(np.zeros(11, int), times, times, 1))
     Gaps(single=0.1, length=2.0)
     """
-    step, span = usual_step(series), float(np.ptp(series.time))
+    step, span = series.usual_step(), float(np.ptp(series.time))
     inside = np.diff(series.which) == 0
     missing = np.rint(np.diff(series.time)[inside] / step) - 1
     single, longer = float((missing == 1).sum()), np.sort(missing[missing > 1])

@@ -29,10 +29,10 @@ from noisewise.data import (
 )
 from noisewise.engine.arrays import Codes, Floats, standardised
 from noisewise.engine.gibbs.chain import Chain, EvenSchedule, convergence
+from noisewise.engine.gibbs.data import Spec
 from noisewise.engine.gibbs.fold_in import fold_in
 from noisewise.engine.gibbs.rating_posterior import RatingPosterior, Side
 from noisewise.engine.gibbs.sampler import RatingSampler
-from noisewise.engine.gibbs.spec import Spec
 from noisewise.engine.threads import one_blas_thread
 from noisewise.engine.training import Callback, EpochInfo, Training, train
 from noisewise.errors import DataError, SettingError, warn

@@ -7,12 +7,10 @@ from typing import Any
 
 import numpy as np
 
-from noisewise.engine.gibbs.data import Timeline
+from noisewise.engine.gibbs.data import Scale, Spec, Timeline
 from noisewise.engine.gibbs.draw import EFFECTS
-from noisewise.engine.gibbs.posterior import Posterior
+from noisewise.engine.gibbs.posterior import PROCESS, Posterior, SeriesPosterior
 from noisewise.engine.gibbs.rating_posterior import RatingPosterior
-from noisewise.engine.gibbs.series_posterior import PROCESS, SeriesPosterior
-from noisewise.engine.gibbs.spec import Scale, Spec
 from noisewise.engine.series import Array
 from noisewise.errors import ModelFileError
 from noisewise.storage import (

@@ -78,7 +78,7 @@ class OUSmoother(SeriesModel):
         return np.where(which < 0, 1.0, np.minimum(share, 1.0)).astype(np.float32)
 
     def _learn(self, series: Series, types: Ints, n_types: int) -> None:
-        unit = usual_step(series)
+        unit = series.usual_step()
         units = series_units(series, types, n_types)
         length, share = fit_memory(series, units, types, n_types, unit, self._threads())
         self._smooth(series, units, types, length, share)
@@ -117,12 +117,6 @@ class OUSmoother(SeriesModel):
         if not (self.unit_ > 0 and length.min() > 0 and 0 < share.min() <= share.max() < 1):
             raise ModelFileError(f"{path} is damaged: its processes make no sense.")
         self._smooth(self.series_, self._series_units, self._grouping.types, length, share)
-
-
-def usual_step(series: Series) -> float:
-    """Return the time that mostly lies between one stamp and the next, of all there are."""
-    steps = np.diff(np.unique(series.time))
-    return float(np.median(steps)) if len(steps) else 1.0
 
 
 def fit_processes(

@@ -23,17 +23,16 @@ from noisewise import storage
 from noisewise.calibration import Calibration
 from noisewise.data import Observations, observe
 from noisewise.engine.gibbs.chain import Chain, LaterHalf, convergence
+from noisewise.engine.gibbs.data import Spec
+from noisewise.engine.gibbs.posterior import SeriesPosterior
 from noisewise.engine.gibbs.sampler import SeriesSampler
-from noisewise.engine.gibbs.series_posterior import SeriesPosterior
-from noisewise.engine.gibbs.spec import Spec
 from noisewise.engine.threads import one_blas_thread
 from noisewise.engine.training import Callback, EpochInfo, Training, train
 from noisewise.errors import SettingError, warn
 from noisewise.models.base import Cells
 from noisewise.models.changing import at_one_moment, in_one_step, interrupted
 from noisewise.models.checkpoints import Checkpoint, Wanted
-from noisewise.models.encoder import SensorEncoder
-from noisewise.models.sampled import check_draws, draws_worth
+from noisewise.models.sampled import SensorEncoder, check_draws, draws_worth
 from noisewise.models.sampled_storage import pack_series, unpack_series
 from noisewise.models.sensors import InTime, Typed
 from noisewise.models.trained import Learner, fixed_seed, joined, range_of, with_ids

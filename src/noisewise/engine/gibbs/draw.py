@@ -9,8 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from noisewise.engine.arrays import Arrays, Floats, Source
-from noisewise.engine.gibbs.data import Data, SeriesData
-from noisewise.engine.gibbs.spec import Spec
+from noisewise.engine.gibbs.data import Data, SeriesData, Spec
 from noisewise.engine.random import START, generator
 
 Floats64 = npt.NDArray[np.float64]

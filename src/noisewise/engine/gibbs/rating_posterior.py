@@ -10,10 +10,9 @@ import numpy as np
 import numpy.typing as npt
 
 from noisewise.engine.arrays import Codes, Floats, Moments
-from noisewise.engine.gibbs.data import Data, Timeline
+from noisewise.engine.gibbs.data import Data, Scale, Spec, Timeline
 from noisewise.engine.gibbs.draw import Floats64, RatingDraw, Snapshot
 from noisewise.engine.gibbs.posterior import Posterior, Rows, Sums, snapshot, spread, stacked
-from noisewise.engine.gibbs.spec import Scale, Spec
 from noisewise.engine.gibbs.steps.noise import FLOOR, variances
 from noisewise.engine.gibbs.steps.ordinal import masses
 from noisewise.engine.gibbs.steps.rows import means
@@ -23,6 +22,7 @@ from noisewise.engine.threads import in_threads, one_blas_thread
 from noisewise.errors import too_coarse
 
 CHUNK = 16_384  # cells predicted by one task
+MOST_ROUNDING = 0.01  # share of the noise's std that half precision may move predictions by
 
 
 @dataclass(frozen=True)
@@ -295,3 +295,23 @@ def rating_snapshot(draw: RatingDraw, spec: Spec, data: Data, half: type = np.fl
     for mode in range(2 if spec.time else 0):
         kept[f"gaps{mode}"] = gaps(draw, data, mode).astype(half)
     return kept
+
+
+def half_is_enough(draw: RatingDraw, places: Any, root: float) -> bool:
+    """Whether half precision moves predictions by a small share of the noise's std only.
+
+    Parameters
+    ----------
+    draw, places
+        A draw, and cells to try.
+    root
+        One over the std of the noise.
+    """
+    exact, rounded = np.empty((2, places.shape[1]), dtype=np.float32)
+    means(places, draw.factors, draw.biases, exact)
+    factors, biases = (
+        array.astype(np.float16).astype(np.float32) for array in (draw.factors, draw.biases)
+    )
+    means(places, factors, biases, rounded)
+    apart = (rounded - exact).astype(np.float64)
+    return bool(np.sqrt(np.mean(apart**2)) * root < MOST_ROUNDING)

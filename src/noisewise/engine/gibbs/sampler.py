@@ -1,4 +1,4 @@
-"""Samplers of ratings and of series: how chains start and go on, and what they come to."""
+"""A model is a list of steps: those of ratings and of series, and how their chains go on."""
 
 from __future__ import annotations
 
@@ -19,29 +19,85 @@ from noisewise.engine.gibbs.chain import (
     Sampler,
     room_for,
 )
-from noisewise.engine.gibbs.data import Data, SeriesData, Timeline
+from noisewise.engine.gibbs.data import Data, Scale, SeriesData, Spec, Timeline
 from noisewise.engine.gibbs.draw import (
-    Draw,
+    EFFECTS,
     RatingDraw,
     SeriesDraw,
     Snapshot,
     first_draw,
     first_series_draw,
 )
-from noisewise.engine.gibbs.posterior import Sums
-from noisewise.engine.gibbs.rating_posterior import Query, RatingPosterior, rating_snapshot
-from noisewise.engine.gibbs.series_posterior import SeriesPosterior, series_snapshot
-from noisewise.engine.gibbs.spec import Scale, Spec
-from noisewise.engine.gibbs.steps import noise, rows
-from noisewise.engine.gibbs.steps.ou import Timescales
-from noisewise.engine.gibbs.sweep import Sweep, rating_steps, series_steps
-from noisewise.engine.gibbs.workspace import SeriesWorkspace, Workspace
+from noisewise.engine.gibbs.posterior import SeriesPosterior, Sums, series_snapshot
+from noisewise.engine.gibbs.rating_posterior import (
+    Query,
+    RatingPosterior,
+    half_is_enough,
+    rating_snapshot,
+)
+from noisewise.engine.gibbs.steps import noise, ou, rows
+from noisewise.engine.gibbs.steps.implicit import Implicit
+from noisewise.engine.gibbs.steps.normal_wishart import SCALES_FROM, NormalWishart, freedom
+from noisewise.engine.gibbs.steps.ordinal import Levels
+from noisewise.engine.gibbs.steps.rescaling import Rescaling
+from noisewise.engine.gibbs.steps.rows import Residual, Rows, Target
+from noisewise.engine.gibbs.steps.temporal import TemporalEffect
+from noisewise.engine.gibbs.steps.time_factors import TimeFactors
+from noisewise.engine.gibbs.sweep import (
+    ALL_FROM,
+    SERIES_FROM,
+    SeriesWorkspace,
+    Step,
+    Sweep,
+    Workspace,
+)
 from noisewise.engine.series import Array, Ints
 from noisewise.engine.training import EpochInfo
 
 FEWEST, FEWEST_OF_SERIES = 20, 50  # sweeps that must count before it is judged whether it has
 MOST_NOISE = math.log(2.0)  # that a draw may have beyond those of later sweeps, to count
-MOST_ROUNDING = 0.01  # share of the noise's std that half precision may move predictions by
+
+
+def rating_steps(work: Workspace, anchor: int = 1) -> list[Step[Any]]:
+    """Return the steps of ratings; ``anchor`` is the cut-point between levels that is 0."""
+    spec, data = work.spec, work.data
+    steps: list[Step[Any]] = [noise.Precisions(work)]
+    if spec.ordinal:
+        levels = Levels(work, anchor)
+        steps += [Rescaling(work, levels), levels]
+    steps.append(Target(work))
+    for mode, n in enumerate(data.shape):
+        if spec.implicit:
+            steps.append(Implicit(work, mode))
+        steps.append(NormalWishart(work, mode, freedom(spec.rank + 1, n), SCALES_FROM))
+        steps.append(Rows(work, mode))
+    steps.append(Residual(work))
+    if spec.time:
+        steps += [TemporalEffect(work, number) for number in range(len(EFFECTS))]
+    if spec.noise_rank:
+        steps.append(noise.LowRankNoise(work, ALL_FROM))
+    elif not spec.ordinal:
+        steps.append(noise.ConstantNoise(work))
+    return steps
+
+
+def series_steps(work: SeriesWorkspace, timescales: ou.Timescales) -> list[Step[Any]]:
+    """Return the steps of series.
+
+    What is drawn without the paths of series comes first, then the paths, then what is drawn given
+    them. Scales of rows stay 1.
+    """
+    spec, last = work.spec, work.data.n_modes - 1
+    priors = [
+        NormalWishart(work, mode, spec.rank + 1.0, math.inf) for mode in range(work.data.n_modes)
+    ]
+    steps: list[Step[Any]] = [ou.ObservationNoise(work), ou.Process(work, timescales)]
+    steps.append(ou.Paths(work))
+    for mode in range(last):
+        steps += [priors[mode], Rows(work, mode)]
+    steps += [priors[last], TimeFactors(work), ou.Amplitudes(work)]
+    steps.append(noise.LowRankNoise(work, SERIES_FROM) if spec.noise_rank else ou.SeriesNoise(work))
+    return steps
 
 
 class RatingSampler(Sampler[RatingDraw]):
@@ -246,7 +302,7 @@ class SeriesSampler(Sampler[SeriesDraw]):
         self,
         spec: Spec,
         data: SeriesData,
-        timescales: Timescales,
+        timescales: ou.Timescales,
         schedule: LaterHalf,
         n_jobs: int,
     ) -> None:
@@ -309,26 +365,6 @@ class SeriesSampler(Sampler[SeriesDraw]):
         if self.spec.noise_rank:
             noise.variances(probes.places, draw.noise, variance)
         return explained + mean.astype(np.float32), spread + variance
-
-
-def half_is_enough(draw: Draw, places: Any, root: float) -> bool:
-    """Whether half precision moves predictions by a small share of the noise's std only.
-
-    Parameters
-    ----------
-    draw, places
-        A draw, and cells to try.
-    root
-        One over the std of the noise.
-    """
-    exact, rounded = np.empty((2, places.shape[1]), dtype=np.float32)
-    rows.means(places, draw.factors, draw.biases, exact)
-    factors, biases = (
-        array.astype(np.float16).astype(np.float32) for array in (draw.factors, draw.biases)
-    )
-    rows.means(places, factors, biases, rounded)
-    apart = (rounded - exact).astype(np.float64)
-    return bool(np.sqrt(np.mean(apart**2)) * root < MOST_ROUNDING)
 
 
 def _probe_places(data: Data) -> npt.NDArray[np.int32]:

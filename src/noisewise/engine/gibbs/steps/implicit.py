@@ -18,7 +18,7 @@ from scipy.linalg import solve_triangular
 
 from noisewise.engine.gibbs.data import Data
 from noisewise.engine.gibbs.draw import RatingDraw
-from noisewise.engine.gibbs.workspace import FEATURES, Step, rows_of
+from noisewise.engine.gibbs.sweep import FEATURES, Step, rows_of
 from noisewise.engine.random import normal_pair, stream
 from noisewise.engine.threads import in_threads
 

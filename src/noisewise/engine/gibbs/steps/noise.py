@@ -18,7 +18,7 @@ import numpy as np
 from numba import njit
 
 from noisewise.engine.gibbs.draw import Draw
-from noisewise.engine.gibbs.workspace import NOISE, Step, Workspace
+from noisewise.engine.gibbs.sweep import NOISE, Step, Workspace
 from noisewise.engine.random import gamma, normal_pair, stream
 
 FLOOR = 1e-10  # of a variance, in standardised units: single precision tells no more apart
@@ -151,21 +151,6 @@ def variances(places, noise, out):
                 product *= noise[_U(places[mode, n]), k]
             total += product
         out[n] = max(total, np.float32(FLOOR))
-
-
-@njit(nogil=True, error_model="numpy", cache=True)
-def sums(residual, root):
-    """Sum squares of residuals, squares over variances, and logs of the roots of precisions."""
-    square, weighted, log_root, product = 0.0, 0.0, 0.0, 1.0
-    for n in range(_U(len(residual))):
-        e, r = np.float64(residual[n]), np.float64(root[n])
-        square += e * e
-        weighted += e * r * e * r
-        product *= r  # one logarithm for many
-        if product < 1e-200 or product > 1e200:
-            log_root += math.log(product)
-            product = 1.0
-    return square, weighted, log_root + math.log(product)
 
 
 def draw_variance(old: float, square: float, n: int, rng: np.random.Generator) -> float:

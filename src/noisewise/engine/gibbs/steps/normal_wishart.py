@@ -22,7 +22,7 @@ from scipy.linalg import solve_triangular
 
 from noisewise.engine.gibbs.draw import Floats64
 from noisewise.engine.gibbs.steps.implicit import Implicit, feature_part
-from noisewise.engine.gibbs.workspace import NORMAL_WISHART, Step, Workspace, rows_of
+from noisewise.engine.gibbs.sweep import NORMAL_WISHART, Step, Workspace, rows_of
 
 MEAN_WEIGHT = 2.0  # rows that the prior mean, zero, is worth
 SCALE_SHAPE = SCALE_RATE = 0.5  # of the Gamma prior of scales

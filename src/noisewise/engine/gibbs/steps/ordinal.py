@@ -15,7 +15,7 @@ import numpy as np
 from numba import njit
 
 from noisewise.engine.gibbs.draw import CUT_WIDTH, Floats64, RatingDraw
-from noisewise.engine.gibbs.workspace import ALL_FROM, LEVELS, Step, Workspace
+from noisewise.engine.gibbs.sweep import ALL_FROM, LEVELS, Step, Workspace
 from noisewise.engine.normal import TINY, density, quantile, tails
 from noisewise.engine.random import normal_pair, stream, uniform
 

@@ -17,7 +17,7 @@ from noisewise.engine import state_space
 from noisewise.engine.arrays import Floats
 from noisewise.engine.gibbs.draw import SeriesDraw
 from noisewise.engine.gibbs.steps.noise import variances as low_rank_variances
-from noisewise.engine.gibbs.workspace import (
+from noisewise.engine.gibbs.sweep import (
     AMPLITUDES,
     NOISE,
     PATHS,

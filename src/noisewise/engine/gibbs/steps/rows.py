@@ -16,7 +16,7 @@ import numpy as np
 from numba import njit
 
 from noisewise.engine.gibbs.draw import Draw, RatingDraw
-from noisewise.engine.gibbs.workspace import ROWS, Step
+from noisewise.engine.gibbs.sweep import ROWS, Step
 from noisewise.engine.random import normal_pair, stream
 
 CHUNK = 512  # observations gathered at a time: they stay in the second cache

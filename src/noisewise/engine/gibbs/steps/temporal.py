@@ -17,7 +17,7 @@ import numpy as np
 from noisewise.engine.arrays import Floats
 from noisewise.engine.gibbs.data import Data
 from noisewise.engine.gibbs.draw import EFFECT_VARIANCE, EFFECTS, Floats64, RatingDraw
-from noisewise.engine.gibbs.workspace import (
+from noisewise.engine.gibbs.sweep import (
     ALL_FROM,
     TEMPORAL,
     TEMPORAL_SETTINGS,

@@ -15,7 +15,7 @@ from numba import njit
 
 from noisewise.engine.gibbs.draw import SeriesDraw
 from noisewise.engine.gibbs.steps.rows import CHUNK, draw, factorise, gather
-from noisewise.engine.gibbs.workspace import PATHS, ROWS, SeriesStep
+from noisewise.engine.gibbs.sweep import PATHS, ROWS, SeriesStep
 from noisewise.engine.random import normal_pair, stream
 from noisewise.engine.state_space import between_neighbours
 from noisewise.engine.threads import in_threads
