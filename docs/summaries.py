@@ -23,7 +23,7 @@ from noisewise_reproduction.runs import command
 from noisewise_reproduction.runs.plan import Plan
 from noisewise_reproduction.runs.summaries import RATIO
 from noisewise.report.canvas import render
-from noisewise_reproduction.page.evidence import evidence_page, read_items
+from noisewise_reproduction.page.evidence import evidence_page, read_artefacts
 from noisewise_reproduction.page.evidence_figures import drawings
 from noisewise.storage import write_bytes
 
@@ -77,24 +77,24 @@ def of_peers(content: Any) -> Any:
 
 
 def reproduced(content: Any) -> Any:
-    """Return an item of ``noisewise reproduce``, worked out again."""
-    module = command.ITEMS[content["item"]]
+    """Return an artefact of ``noisewise reproduce``, worked out again."""
+    module = command.ARTEFACTS[content["artefact"]]
     if not hasattr(module, "derived"):
         return content
-    item = Plan({}, content["quick"], content["splits"]).item(content["item"])
+    artefact = Plan({}, content["quick"], content["splits"]).artefact(content["artefact"])
     parts = [content, *(content[name] for name in ("zeros", "rounds") if name in content)]
     for row in (row for part in parts for row in part.get("rows", ())):
-        row[RATIO] = _ratio_of_row(content["item"], row)
-    return {**content, **module.derived(content, item)}
+        row[RATIO] = _ratio_of_row(content["artefact"], row)
+    return {**content, **module.derived(content, artefact)}
 
 
-def _ratio_of_row(item: str, row: Any) -> float:
+def _ratio_of_row(artefact: str, row: Any) -> float:
     """Return the ratio of test part to training part of a row that may not have it yet."""
     if RATIO in row:
         return float(row[RATIO])
-    if item == "future":
+    if artefact == "future":
         return 0.0
-    if item != "sensors":
+    if artefact != "sensors":
         return split_ratio("paper", {})
     known = json.loads((REPRODUCED / "datasets.json").read_text())["rows"]
     sizes = {one["dataset"]: one for one in known}
@@ -137,7 +137,7 @@ def main() -> None:
             for place, drawing in drawings(json.loads(path.read_text())).items():
                 write_bytes(REPRODUCED / f"{place}.png", render(drawing, "png"))
     if any(path.parent == REPRODUCED for path in stale):
-        (RESULTS / "evidence.html").write_text(evidence_page(read_items(REPRODUCED)))
+        (RESULTS / "evidence.html").write_text(evidence_page(read_artefacts(REPRODUCED)))
 
 
 if __name__ == "__main__":

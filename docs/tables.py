@@ -16,7 +16,7 @@ from typing import Any
 from noisewise.evaluation.comparison import compare, paired_test, split_ratio
 from noisewise.evaluation.records import read_results
 from noisewise_reproduction.claims.claims import judge
-from noisewise_reproduction.page.evidence import read_items
+from noisewise_reproduction.page.evidence import read_artefacts
 
 ROOT = Path(__file__).parents[1]
 RESULTS = ROOT / "reproduction" / "results"
@@ -666,7 +666,7 @@ def claims() -> str:
     folder = RESULTS / "reproduced"
     if not folder.exists():
         return NOTHING
-    rows = [[one.claim, one.paper, one.number, f"**{one.verdict}**"] for one in judge(read_items(folder))]
+    rows = [[one.claim, one.paper, one.number, f"**{one.verdict}**"] for one in judge(read_artefacts(folder))]
     return table(["the paper claims", "its number", "measured here", "verdict"], rows)
 
 

@@ -19,7 +19,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import xarray
 from noisewise_reproduction.datasets import intel, laqn, netflix
-from noisewise_reproduction.runs.run import Cell, Store
+from noisewise_reproduction.runs import run as runs
 
 import noisewise
 from fuzz import small
@@ -89,8 +89,8 @@ TUNED = {
         {"settings": {"rank": 3, "value_range": [1, 5]}, "seconds": 1.5, "rmse": 0.9},
     ]}},
 }  # fmt: skip
-CELL = Cell({"task": "t", "dataset": "d", "model": "m", "seed": 0}, {}, lambda threads: {})
-FINISHED = {"about": CELL.about, "numbers": {"rmse": 0.9}, "machine": {}, "date": "2024-01-01"}
+MEASURED = runs.Run({"task": "t", "dataset": "d", "model": "m", "seed": 0}, {}, lambda threads: {})
+FINISHED = {"about": MEASURED.about, "numbers": {"rmse": 0.9}, "machine": {}, "date": "2024-01-01"}
 
 Run = Callable[[Path], None]
 
@@ -128,7 +128,7 @@ def targets() -> list[Target]:
         Target("impute-netcdf", partial(_grid_changed, grids), ".nc", impute, grids),
         _document("json-results", RESULT, use_results),
         _document("json-tuned", TUNED, use_tuned),
-        _document("json-cell", FINISHED, use_cell),
+        _document("json-run", FINISHED, use_run),
     ]
 
 
@@ -377,7 +377,7 @@ def use_tuned(path: Path) -> None:
     best_settings(path, None, "ratings")
 
 
-def use_cell(path: Path) -> None:
-    """Read a finished cell."""
-    _beside(path, CELL.name)
-    Store(path.parent).read(CELL)
+def use_run(path: Path) -> None:
+    """Read a finished run."""
+    _beside(path, MEASURED.name)
+    runs.Store(path.parent).read(MEASURED)

@@ -5,7 +5,7 @@ import re
 
 import pytest
 from noisewise_reproduction.claims import claims, paper, verdicts
-from noisewise_reproduction.page.evidence import evidence_page, read_items, report
+from noisewise_reproduction.page.evidence import evidence_page, read_artefacts, report
 from noisewise_reproduction.page.evidence_figures import drawings
 from noisewise_reproduction.page.evidence_tables import NOTHING
 from noisewise_reproduction.page.lines import Dot, Line, dots, panels
@@ -16,9 +16,9 @@ from noisewise.errors import DataError
 MACHINE = {"cpu": "a chip", "cores": 2, "python": "3.12"}
 
 
-def an_item(name, *, quick=False, models=(), **body):
+def an_artefact(name, *, quick=False, models=(), **body):
     return {
-        "item": name,
+        "artefact": name,
         "quick": quick,
         "splits": 5,
         "models": {
@@ -63,11 +63,11 @@ def the_ratings(quick=False, difference=-0.002, p=0.001):
     ]
     tests = [a_test("dmf-paper", "biased-mf", difference, p), a_test("rcf", "biased-mf", 0.04, p)]
     models = ["biased-mf", "dmf-paper", "rcf", "bayes"]
-    return an_item("ratings", quick=quick, models=models, summary=summary, tests=tests, rows=[])
+    return an_artefact("ratings", quick=quick, models=models, summary=summary, tests=tests, rows=[])
 
 
-def verdict(items, name):
-    return next(one for one in claims.judge(items) if one.name == name)
+def verdict(artefacts, name):
+    return next(one for one in claims.judge(artefacts) if one.name == name)
 
 
 @pytest.mark.parametrize(
@@ -100,7 +100,7 @@ def test_every_claim_has_a_function_and_every_function_a_claim():
 
 
 def test_without_results_no_claim_is_judged():
-    judged = claims.judge({"datasets": an_item("datasets", rows=[])})
+    judged = claims.judge({"datasets": an_artefact("datasets", rows=[])})
     assert {one.verdict for one in judged} == {"not measured"}
     assert all(one.rule and one.claim and one.paper for one in judged)
 
@@ -129,7 +129,7 @@ def test_a_quick_run_judges_nothing():
 
 
 def sensor_tests(**differences):
-    return an_item(
+    return an_artefact(
         "sensors",
         rows=[],
         summary=[],
@@ -160,7 +160,7 @@ def small(**experiments):
             "interval95": {k: list(v[1:]) for k, v in numbers.items()},
         }
     nothing = {"rows": [], "summary": []}
-    return {"claims": an_item("claims", zeros=nothing, rounds=nothing, small=found)}
+    return {"claims": an_artefact("claims", zeros=nothing, rounds=nothing, small=found)}
 
 
 @pytest.mark.parametrize(
@@ -173,14 +173,14 @@ def small(**experiments):
     ],
 )
 def test_the_cost_of_a_third_mode_is_judged_by_its_interval(ratio, expected):
-    items = small(cost_of_modes={"ratio": ratio})
-    assert verdict(items, "dtf_costs_half_as_much_again").verdict == expected
+    artefacts = small(cost_of_modes={"ratio": ratio})
+    assert verdict(artefacts, "dtf_costs_half_as_much_again").verdict == expected
 
 
 @pytest.mark.parametrize(("exponent", "expected"), [(0.9, "reproduced"), (1.2, "not reproduced")])
 def test_cost_is_linear_up_to_an_exponent(exponent, expected):
-    items = small(cost_of_rank={"exponent": (exponent, 0.8, 1.3)})
-    assert verdict(items, "linear_in_rank").verdict == expected
+    artefacts = small(cost_of_rank={"exponent": (exponent, 0.8, 1.3)})
+    assert verdict(artefacts, "linear_in_rank").verdict == expected
 
 
 @pytest.mark.parametrize(
@@ -192,21 +192,21 @@ def test_cost_is_linear_up_to_an_exponent(exponent, expected):
     ],
 )
 def test_clean_data_must_leave_a_deviation_that_is_shared_and_near_zero(level, spread, expected):
-    items = small(
+    artefacts = small(
         clean_data={
             "without noise: level": (level, 0, 1),
             "without noise: spread": (spread, 0, 1),
             "with noise: level": (0.6, 0, 1),
         }
     )
-    assert verdict(items, "clean_data_have_no_deviation").verdict == expected
+    assert verdict(artefacts, "clean_data_have_no_deviation").verdict == expected
 
 
 def test_a_gain_without_uneven_noise_speaks_against_the_claim():
-    items = {"ratings": the_ratings()}
+    artefacts = {"ratings": the_ratings()}
     name = "the same noise everywhere: difference"
-    nothing = items | small(equal_noise={name: (0.0, -0.001, 0.001)})
-    gained = items | small(equal_noise={name: (-0.01, -0.02, -0.005)})
+    nothing = artefacts | small(equal_noise={name: (0.0, -0.001, 0.001)})
+    gained = artefacts | small(equal_noise={name: (-0.01, -0.02, -0.005)})
     assert verdict(nothing, "helps_on_clean_data").verdict == "reproduced"
     assert verdict(gained, "helps_on_clean_data").verdict == "not reproduced"
 
@@ -216,8 +216,8 @@ def the_rounds(train, held_out):
     row = {"dataset": "ml1m", "model": "drmf-10", "splits": 5, "mean": numbers}
     row["interval95"] = {key: [None, None] for key in numbers}
     nothing = {"rows": [], "summary": []}
-    item = an_item("claims", zeros=nothing, rounds={"rows": [], "summary": [row]}, small={})
-    return {"claims": item}
+    artefact = an_artefact("claims", zeros=nothing, rounds={"rows": [], "summary": [row]}, small={})
+    return {"claims": artefact}
 
 
 @pytest.mark.parametrize(
@@ -275,9 +275,9 @@ def test_the_page_is_well_formed_and_needs_nothing_else(html):
 
 
 def test_all_text_of_the_page_is_escaped():
-    item = the_ratings()
-    item["models"]["bayes"]["title"] = "<script>alert(1)</script>"
-    assert not Elements(evidence_page({"ratings": item})).named("script")
+    artefact = the_ratings()
+    artefact["models"]["bayes"]["title"] = "<script>alert(1)</script>"
+    assert not Elements(evidence_page({"ratings": artefact})).named("script")
 
 
 def test_the_page_is_written_from_files_alone(tmp_path):
@@ -297,12 +297,12 @@ def test_the_page_is_written_from_files_alone(tmp_path):
 def test_a_file_of_something_else_is_refused(tmp_path, content, message):
     (tmp_path / "time.json").write_text(content)
     with pytest.raises(DataError, match=message):
-        read_items(tmp_path)
+        read_artefacts(tmp_path)
 
 
 def test_an_empty_folder_is_refused_with_the_fix(tmp_path):
     with pytest.raises(DataError, match="noisewise reproduce all --out"):
-        read_items(tmp_path)
+        read_artefacts(tmp_path)
 
 
 def test_dots_say_in_words_what_they_show():
@@ -322,4 +322,4 @@ def test_a_line_looks_the_same_in_every_panel():
 
 
 def test_an_item_without_numbers_has_no_figure():
-    assert drawings(an_item("ratings") | {"machines": []}) == {}
+    assert drawings(an_artefact("ratings") | {"machines": []}) == {}

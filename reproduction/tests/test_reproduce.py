@@ -1,4 +1,4 @@
-"""Cells: measured once, kept whole, taken up after a kill, adopted only where settings agree."""
+"""Runs: measured once, kept whole, taken up after a kill, adopted only where settings agree."""
 
 import json
 import os
@@ -13,9 +13,9 @@ import pytest
 from noisewise_reproduction.runs import plan as planning
 from noisewise_reproduction.runs.adopting import adopt, agree, numbered
 from noisewise_reproduction.runs.plan import Chosen, Plan
-from noisewise_reproduction.runs.rating_runs import fit_cell, rating_cell, zeros
-from noisewise_reproduction.runs.run import Cell, Store, settings_of
-from noisewise_reproduction.runs.running import run
+from noisewise_reproduction.runs.rating_runs import fit_run, rating_run, zeros
+from noisewise_reproduction.runs.run import Run, Store, settings_of
+from noisewise_reproduction.runs.running import measure_all
 from noisewise_reproduction.runs.sources import Source, find
 
 from noisewise import registry
@@ -52,7 +52,7 @@ def source(data):
 
 @pytest.fixture
 def store(tmp_path):
-    return Store(tmp_path / "cells")
+    return Store(tmp_path / "runs")
 
 
 def chosen(model="dmf", label=None, **settings):
@@ -66,26 +66,26 @@ def count(path, n_jobs):
     return {"value": 0.1 + 0.2, "threads": n_jobs}
 
 
-def cell(measure, seed=0, *, alone=False, **about):
+def run(measure, seed=0, *, alone=False, **about):
     words = {"task": "test", "dataset": "none", "model": "m", "seed": seed, **about}
-    return Cell(words, {"model": "m", "seed": seed}, measure, alone)
+    return Run(words, {"model": "m", "seed": seed}, measure, alone)
 
 
 def test_a_cell_is_named_after_all_that_its_numbers_follow_from():
-    one = cell(count, settings={"rank": 8, "l2": 0.1})
-    same = cell(count, settings={"l2": 0.1, "rank": 8})
+    one = run(count, settings={"rank": 8, "l2": 0.1})
+    same = run(count, settings={"l2": 0.1, "rank": 8})
     assert one.name == same.name
     assert one.name.startswith("test--none--m--0--")
-    assert one.name != cell(count, settings={"rank": 9, "l2": 0.1}).name
-    assert one.name != cell(count, seed=1, settings={"rank": 8, "l2": 0.1}).name
+    assert one.name != run(count, settings={"rank": 9, "l2": 0.1}).name
+    assert one.name != run(count, seed=1, settings={"rank": 8, "l2": 0.1}).name
 
 
 def test_a_finished_cell_is_not_measured_again(store, tmp_path):
-    cells = [cell(partial(count, tmp_path / "calls"), seed) for seed in range(3)]
-    run(cells, store)
-    run([*cells, *cells], store)
+    runs = [run(partial(count, tmp_path / "calls"), seed) for seed in range(3)]
+    measure_all(runs, store)
+    measure_all([*runs, *runs], store)
     assert (tmp_path / "calls").read_text() == "x\n" * 3
-    assert store.read(cells[0])["numbers"]["value"] == 0.1 + 0.2
+    assert store.read(runs[0])["numbers"]["value"] == 0.1 + 0.2
 
 
 def fail(path, n_jobs):
@@ -97,14 +97,14 @@ def fail(path, n_jobs):
 
 def test_what_is_finished_stays_when_a_later_cell_fails(store, tmp_path):
     good, bad = (
-        cell(partial(count, tmp_path / "calls"), 0),
-        cell(partial(fail, tmp_path / "failed"), 1),
+        run(partial(count, tmp_path / "calls"), 0),
+        run(partial(fail, tmp_path / "failed"), 1),
     )
     with pytest.raises(DataError, match="not yet"):
-        run([good, bad], store)
+        measure_all([good, bad], store)
     assert store.has(good)
     assert not store.has(bad)
-    run([good, bad], store)
+    measure_all([good, bad], store)
     assert (tmp_path / "calls").read_text() == "x\n"
     assert store.read(bad)["numbers"] == {"value": 1}
 
@@ -113,8 +113,8 @@ KILLED = """
 import os, signal, sys
 from functools import partial
 from pathlib import Path
-from noisewise_reproduction.runs.run import Cell, Store
-from noisewise_reproduction.runs.running import run
+from noisewise_reproduction.runs.run import Run, Store
+from noisewise_reproduction.runs.running import measure_all
 
 folder = Path(sys.argv[1])
 
@@ -125,11 +125,11 @@ def measure(seed, n_jobs):
         os.kill(os.getpid(), signal.SIGKILL)
     return {"value": seed / 3}
 
-def cell(seed):
+def run(seed):
     about = {"task": "test", "dataset": "none", "model": "m", "seed": seed}
-    return Cell(about, {}, partial(measure, seed))
+    return Run(about, {}, partial(measure, seed))
 
-run([cell(seed) for seed in range(3)], Store(folder / "cells"))
+measure_all([run(seed) for seed in range(3)], Store(folder / "runs"))
 """
 
 
@@ -137,12 +137,12 @@ def test_a_run_that_was_killed_goes_on_where_it_was(tmp_path):
     words = [sys.executable, "-c", KILLED, str(tmp_path)]
     first = subprocess.run(words, check=False)
     assert first.returncode == -signal.SIGKILL
-    assert len(list((tmp_path / "cells").glob("test*.json"))) == 1
+    assert len(list((tmp_path / "runs").glob("test*.json"))) == 1
     subprocess.run(words, check=True)
     assert [(tmp_path / f"calls{seed}").read_text() for seed in range(3)] == ["x", "xx", "x"]
     values = sorted(
         json.loads(path.read_text())["numbers"]["value"]
-        for path in (tmp_path / "cells").glob("test*.json")
+        for path in (tmp_path / "runs").glob("test*.json")
     )
     assert values == [0.0, 1 / 3, 2 / 3]
 
@@ -152,20 +152,20 @@ def test_a_run_that_was_killed_goes_on_where_it_was(tmp_path):
     [
         (b"{", "it is no JSON"),
         (b"\xff", "it is no JSON"),
-        (b"[]", "it is of another cell"),
-        (b'{"about": {"task": "other"}}', "it is of another cell"),
+        (b"[]", "it is of another run"),
+        (b'{"about": {"task": "other"}}', "it is of another run"),
     ],
 )
 def test_a_damaged_cell_is_refused_with_the_fix(store, content, message):
-    one = cell(count)
+    one = run(count)
     store.folder.mkdir()
     store.path(one).write_bytes(content)
-    with pytest.raises(DataError, match=f"{message}.*Remove it, and the cell is measured again"):
+    with pytest.raises(DataError, match=f"{message}.*Remove it, and the run is measured again"):
         store.read(one)
 
 
 def test_a_cell_without_numbers_is_refused(store):
-    one = cell(count)
+    one = run(count)
     store.keep(one, {"date": "today", "machine": {}})
     with pytest.raises(DataError, match="it needs date, machine, numbers"):
         store.read(one)
@@ -176,8 +176,8 @@ def lacking(n_jobs):
 
 
 def test_a_cell_that_lacks_a_library_is_left_out_and_named(store, tmp_path):
-    good, bad = cell(partial(count, tmp_path / "calls"), 0), cell(lacking, 1)
-    why = run([bad, good], store)
+    good, bad = run(partial(count, tmp_path / "calls"), 0), run(lacking, 1)
+    why = measure_all([bad, good], store)
     assert list(why) == [bad.name]
     assert "pip install 'noisewise[neural]'" in why[bad.name]
     assert store.has(good)
@@ -194,10 +194,10 @@ def interrupted(n_jobs):
 
 
 def test_an_interrupted_training_is_not_kept_as_finished(store, ctrl_c):
-    one = cell(interrupted)
+    one = run(interrupted)
     before = signal.getsignal(signal.SIGINT)
     with pytest.raises(KeyboardInterrupt):
-        run([one], store)
+        measure_all([one], store)
     assert not store.has(one)
     assert signal.getsignal(signal.SIGINT) is before
 
@@ -208,21 +208,21 @@ def warned(n_jobs):
 
 
 def test_what_a_cell_warned_of_is_kept(store):
-    run([cell(warned)], store)
-    assert store.read(cell(warned))["warnings"] == ["predictions have not settled"]
+    measure_all([run(warned)], store)
+    assert store.read(run(warned))["warnings"] == ["predictions have not settled"]
 
 
 def test_no_process_is_refused(store):
     with pytest.raises(SettingError, match="jobs must be 1 or more; got 0"):
-        run([], store, jobs=0)
+        measure_all([], store, jobs=0)
 
 
 def test_numbers_do_not_depend_on_the_number_of_processes(source, tmp_path):
-    cells = [rating_cell(source, chosen(**QUICK), seed) for seed in range(2)]
+    runs = [rating_run(source, chosen(**QUICK), seed) for seed in range(2)]
     stores = [Store(tmp_path / str(jobs)) for jobs in (1, 2)]
     for jobs, one in zip((1, 2), stores, strict=True):
-        run(cells, one, jobs=jobs)
-    for one in cells:
+        measure_all(runs, one, jobs=jobs)
+    for one in runs:
         first, second = (store.read(one) for store in stores)
         assert (first["n_jobs"], second["n_jobs"]) == (-1, 1)
         for record in (first, second):
@@ -232,14 +232,14 @@ def test_numbers_do_not_depend_on_the_number_of_processes(source, tmp_path):
 
 
 def test_cells_that_are_timed_run_alone_and_use_all_cores(store, tmp_path):
-    timed = cell(partial(count, tmp_path / "calls"), 0, alone=True)
-    run([timed], store, jobs=2)
+    timed = run(partial(count, tmp_path / "calls"), 0, alone=True)
+    measure_all([timed], store, jobs=2)
     assert store.read(timed)["numbers"]["threads"] == -1
 
 
 def test_a_rating_cell_has_the_numbers_of_evaluate(source, store):
-    one = rating_cell(source, chosen(**QUICK), 1)
-    run([one], store)
+    one = rating_run(source, chosen(**QUICK), 1)
+    measure_all([one], store)
     (row,) = evaluated(source, "dmf", QUICK, splits=1, seed=1)["splits"]
     assert store.read(one)["numbers"]["scores"]["rmse"] == row["rmse"]
     assert one.about["settings"]["unknown"] == 3.0
@@ -247,14 +247,14 @@ def test_a_rating_cell_has_the_numbers_of_evaluate(source, store):
 
 
 def test_a_fit_cell_has_the_curve_and_the_zeros(source, store):
-    one = fit_cell(source, chosen(**QUICK), 0)
-    run([one], store)
+    one = fit_run(source, chosen(**QUICK), 0)
+    measure_all([one], store)
     numbers = store.read(one)["numbers"]
     assert one.alone
     assert len(numbers["curve"]["validation_rmse"]) == len(numbers["curve"]["seconds"])
     assert 0.0 <= numbers["zeros"]["both"] <= 1.0
-    biased = fit_cell(source, chosen("biased-mf", rank=4, epochs=2), 0)
-    run([biased], store)
+    biased = fit_run(source, chosen("biased-mf", rank=4, epochs=2), 0)
+    measure_all([biased], store)
     assert "zeros" not in store.read(biased)["numbers"]
 
 
@@ -283,11 +283,11 @@ def test_a_result_of_evaluate_is_adopted_with_the_same_numbers(source, store, tm
     result = evaluated(source, "dmf", QUICK, splits=2)
     written(tmp_path, "mine.json", result)
     (tmp_path / "search.json").write_text('{"trials": []}')
-    cells = [rating_cell(source, chosen(**QUICK), seed) for seed in range(3)]
-    taken = adopt(cells, store, tmp_path)
+    runs = [rating_run(source, chosen(**QUICK), seed) for seed in range(3)]
+    taken = adopt(runs, store, tmp_path)
     assert taken == (2, ["search.json"])
-    assert [store.has(one) for one in cells] == [True, True, False]
-    record = store.read(cells[1])
+    assert [store.has(one) for one in runs] == [True, True, False]
+    record = store.read(runs[1])
     assert record["adopted"] == "mine.json"
     assert record["numbers"]["scores"]["rmse"] == result["splits"][1]["rmse"]
     assert record["date"] == result["date"]
@@ -297,8 +297,8 @@ def test_rounds_are_adopted_too(source, store, tmp_path):
     settings = {"rank": 4, "epochs": 4, "round_epochs": 2, "patience": 4, "refit": False}
     result = evaluated(source, "drmf", settings, splits=1)
     written(tmp_path, "drmf.json", result)
-    one = rating_cell(source, chosen("drmf", **settings), 0)
-    assert adopt([one], store, tmp_path).cells == 1
+    one = rating_run(source, chosen("drmf", **settings), 0)
+    assert adopt([one], store, tmp_path).runs == 1
     expected = {key: value for key, value in result["rounds"][0].items() if key != "seed"}
     assert store.read(one)["numbers"]["rounds"] == json.loads(as_json(expected))
 
@@ -313,17 +313,17 @@ def test_a_result_of_something_else_is_not_adopted(source, store, tmp_path, chan
     else:
         result[change] = {"protocol": "time", "data": {"observations": 1}, "model": "bayes"}[change]
     written(tmp_path, "other.json", result)
-    assert adopt([rating_cell(source, chosen(**QUICK), 0)], store, tmp_path).cells == 0
+    assert adopt([rating_run(source, chosen(**QUICK), 0)], store, tmp_path).runs == 0
 
 
 def test_a_setting_that_did_not_exist_then_must_have_its_default_now(source, store, tmp_path):
     result = evaluated(source, "dmf", QUICK, splits=1)
     del result["settings"]["biases"]
     written(tmp_path, "old.json", result)
-    changed = rating_cell(source, chosen(**QUICK, biases=False), 0)
-    default = rating_cell(source, chosen(**QUICK), 0)
-    assert adopt([changed], store, tmp_path).cells == 0
-    assert adopt([default], store, tmp_path).cells == 1
+    changed = rating_run(source, chosen(**QUICK, biases=False), 0)
+    default = rating_run(source, chosen(**QUICK), 0)
+    assert adopt([changed], store, tmp_path).runs == 0
+    assert adopt([default], store, tmp_path).runs == 1
 
 
 def test_settings_that_change_no_number_need_not_agree():
@@ -362,8 +362,8 @@ def test_a_quick_plan_has_one_split_and_small_models(data):
     assert Plan.of(data, quick=True, splits=3).splits == 3
     assert whole.model("biased-mf").settings == {}
     assert quick.model("biased-mf").settings["rank"] == 16
-    assert quick.item("regression")["seeds"] < whole.item("regression")["seeds"]
-    assert "quick" not in quick.item("claims")
+    assert quick.artefact("regression")["seeds"] < whole.artefact("regression")["seeds"]
+    assert "quick" not in quick.artefact("claims")
     with pytest.raises(SettingError, match="splits must be 1 or more; got 0"):
         Plan.of(data, splits=0)
 
@@ -389,14 +389,14 @@ def test_every_model_of_sensors_can_be_built(data, label, quick):
 
 
 def test_items_name_models_that_there_are():
-    items = planning.settings()["items"]
-    for name, item in items.items():
+    artefacts = planning.settings()["artefacts"]
+    for name, artefact in artefacts.items():
         known = labels("sensors" if name == "sensors" else "ratings")
         controls = ["learned", "constant", "counts", "shuffled"] if name == "noise" else []
         for key in ("models", "sparse", "rounds", "rivals"):
-            assert set(item.get(key, ())) <= set(known)
-        for pair in item.get("pairs", ()):
-            assert set(pair) <= {*item["models"], *controls}
+            assert set(artefact.get(key, ())) <= set(known)
+        for pair in artefact.get("pairs", ()):
+            assert set(pair) <= {*artefact["models"], *controls}
 
 
 def test_the_type_of_sensor_must_be_the_same_mode_however_it_is_named():

@@ -6,13 +6,11 @@ import time
 from functools import partial
 
 import pytest
-from noisewise_reproduction.runs.run import Cell
+from noisewise_reproduction.runs.run import Run
 from test_reproduce import write_ratings
 from test_stopping import COMMAND, done, stopped, windows
 
-REPRODUCE = COMMAND.replace(
-    "len(seen) == number", "len(list(folder.glob('out/cells/*'))) == number"
-)
+REPRODUCE = COMMAND.replace("len(seen) == number", "len(list(folder.glob('out/runs/*'))) == number")
 
 
 @windows
@@ -24,12 +22,12 @@ def test_the_command_reproduce_keeps_finished_cells_and_goes_on(tmp_path):
     code, told = stopped(REPRODUCE, tmp_path, 1, *words)
     assert code == 130, told
     assert "Traceback" not in told
-    assert f"finished cells are in {out}" in told
-    (first,) = (out / "cells").iterdir()
+    assert f"finished runs are in {out}" in told
+    (first,) = (out / "runs").iterdir()
     written = first.stat().st_mtime_ns
     assert not (out / "curves.json").exists()
     done(*words)
-    assert len(list((out / "cells").iterdir())) > 1
+    assert len(list((out / "runs").iterdir())) > 1
     assert first.stat().st_mtime_ns == written
     assert json.loads((out / "curves.json").read_text())["left_out"] == []
 
@@ -37,14 +35,14 @@ def test_the_command_reproduce_keeps_finished_cells_and_goes_on(tmp_path):
 PROCESSES = """
 import pathlib, signal, sys
 from noisewise_reproduction.runs.run import Store
-from noisewise_reproduction.runs.running import run
-from test_stopping_runs import slow_cells
+from noisewise_reproduction.runs.running import measure_all
+from test_stopping_runs import slow_runs
 
 if __name__ == "__main__":
     signal.signal(signal.SIGINT, signal.default_int_handler)
     folder = pathlib.Path(sys.argv[1])
     try:
-        run(slow_cells(folder), Store(folder / "cells"), jobs=2)
+        measure_all(slow_runs(folder), Store(folder / "runs"), jobs=2)
     except KeyboardInterrupt:
         sys.exit(130)
 """
@@ -60,10 +58,10 @@ def for_ever(folder, n_jobs):
     time.sleep(3600)
 
 
-def slow_cells(folder):
+def slow_runs(folder):
     measures = [at_once, partial(for_ever, folder), partial(for_ever, folder)]
     about = {"task": "test", "dataset": "none", "model": "none"}
-    return [Cell({**about, "seed": k}, {}, measure) for k, measure in enumerate(measures)]
+    return [Run({**about, "seed": k}, {}, measure) for k, measure in enumerate(measures)]
 
 
 @windows
@@ -72,7 +70,7 @@ def test_processes_of_a_run_are_ended_with_it(tmp_path):
     folder.mkdir()
     code, told = stopped(PROCESSES, folder, 0, group=True)  # as a terminal does
     assert code == 130, told
-    (kept,) = (folder / "cells").iterdir()
+    (kept,) = (folder / "runs").iterdir()
     assert json.loads(kept.read_text())["about"]["seed"] == 0
     workers = [int(path.name) for path in folder.iterdir() if path.name.isdigit()]
     assert workers

@@ -17,9 +17,11 @@ def reproduce(
     data: Annotated[Path, typer.Option(help="Folder with copies of the data.")],
     what: Annotated[
         list[str] | None,
-        typer.Argument(help=f"Items: {', '.join(command.ITEMS)}; or all.", show_default="all"),
+        typer.Argument(
+            help=f"Artefacts: {', '.join(command.ARTEFACTS)}; or all.", show_default="all"
+        ),
     ] = None,
-    out: Annotated[Path, folder_to_write(help="Folder for results, figures and cells.")] = Path(
+    out: Annotated[Path, folder_to_write(help="Folder for results, figures and runs.")] = Path(
         "reproduced"
     ),
     splits: Annotated[
@@ -49,7 +51,7 @@ def reproduce(
         )  # fmt: skip
     except KeyboardInterrupt:
         raise Stopped(
-            f"Stopped; finished cells are in {out}, and the same command goes on from there."
+            f"Stopped; finished runs are in {out}, and the same command goes on from there."
         ) from None
     print(f"noisewise report {out} makes a page of it.")
 

@@ -54,39 +54,39 @@ class Judged:
 
 
 class Evidence:
-    """The results of a run, by item."""
+    """The results of a run, by artefact."""
 
-    def __init__(self, items: dict[str, Result]) -> None:
-        self.items = items
+    def __init__(self, artefacts: dict[str, Result]) -> None:
+        self.artefacts = artefacts
 
-    def test(self, item: str, a: str, b: str, **where: Any) -> Result | None:
+    def test(self, artefact: str, a: str, b: str, **where: Any) -> Result | None:
         """Return the test of two models."""
-        return self._first(item, "tests", {"a": a, "b": b, **where})
+        return self._first(artefact, "tests", {"a": a, "b": b, **where})
 
-    def summary(self, item: str, model: str, **where: Any) -> Result | None:
+    def summary(self, artefact: str, model: str, **where: Any) -> Result | None:
         """Return means over splits of a model."""
-        return self._first(item, "summary", {"model": model, **where})
+        return self._first(artefact, "summary", {"model": model, **where})
 
     def small(self, name: str) -> Result | None:
         """Return what a small experiment found."""
-        found: Result | None = self.items.get("claims", {}).get("small", {}).get(name)
+        found: Result | None = self.artefacts.get("claims", {}).get("small", {}).get(name)
         return found
 
-    def _first(self, item: str, part: str, like: dict[str, Any]) -> Result | None:
-        rows = self.items.get(item, {}).get(part, [])
+    def _first(self, artefact: str, part: str, like: dict[str, Any]) -> Result | None:
+        rows = self.artefacts.get(artefact, {}).get(part, [])
         return next((row for row in rows if like.items() <= row.items()), None)
 
 
-def judge(items: dict[str, Result]) -> list[Judged]:
+def judge(artefacts: dict[str, Result]) -> list[Judged]:
     """Judge every claim by the results of a run.
 
     Parameters
     ----------
-    items : dict
-        Results by item, as ``noisewise reproduce`` writes them; items may be missing.
+    artefacts : dict
+        Results by artefact, as ``noisewise reproduce`` writes them; artefacts may be missing.
     """
-    evidence = Evidence(items)
-    quick = any(item["quick"] for item in items.values())
+    evidence = Evidence(artefacts)
+    quick = any(artefact["quick"] for artefact in artefacts.values())
     judged = []
     for name, words in paper()["claims"].items():
         found = CLAIMS[name](evidence)
@@ -130,7 +130,7 @@ def dmf_is_best_on_large_data(evidence: Evidence) -> Found | None:
     for dataset in LARGE:
         rows = [
             (row["mean"]["rmse"], row["model"])
-            for row in evidence.items.get("ratings", {}).get("summary", [])
+            for row in evidence.artefacts.get("ratings", {}).get("summary", [])
             if row["dataset"] == dataset and row["model"] in paper()["ratings"][dataset]
         ]
         if rows:
@@ -151,7 +151,7 @@ def less_time(evidence: Evidence) -> Found | None:
 
 def zeros(evidence: Evidence) -> Found | None:
     """Look at the deviation factors of the fits of table 3."""
-    rows = evidence.items.get("claims", {}).get("zeros", {}).get("summary", [])
+    rows = evidence.artefacts.get("claims", {}).get("zeros", {}).get("summary", [])
     row = next((row for row in rows if row["model"] == DMF), None)
     if row is None:
         return None
@@ -191,7 +191,7 @@ def dtf_beats_the_others(evidence: Evidence) -> Found | None:
 
 def drmf_gets_worse(evidence: Evidence) -> Found | None:
     """Look at the rounds."""
-    rows = evidence.items.get("claims", {}).get("rounds", {}).get("summary", [])
+    rows = evidence.artefacts.get("claims", {}).get("rounds", {}).get("summary", [])
     shares = {row["model"]: row["mean"] for row in rows}
     trimmed = [mean for name, mean in shares.items() if name != "drmf-0"]
     if not trimmed:
@@ -230,11 +230,11 @@ def clean_data_have_no_deviation(evidence: Evidence) -> Found | None:
 
 def told_deviations_help(evidence: Evidence) -> Found | None:
     """Look at figure 2."""
-    world = evidence.items.get("regression", {}).get("worlds", {}).get("deviations told")
+    world = evidence.artefacts.get("regression", {}).get("worlds", {}).get("deviations told")
     if world is None:
         return None
     words = f"off by {world['dlr_error']:.4f} against {world['lr_error']:.4f}"
-    words += f", closer in {world['wins']} of {evidence.items['regression']['seeds']} draws"
+    words += f", closer in {world['wins']} of {evidence.artefacts['regression']['seeds']} draws"
     return Found(words, world["difference"] < 0 and world["t_pvalue"] < verdicts.LEVEL)
 
 
@@ -294,7 +294,7 @@ def _exponent(found: Result | None) -> Found | None:
 def _wins(evidence: Evidence, rivals: list[str]) -> Found | None:
     tests = [
         test
-        for test in evidence.items.get("sensors", {}).get("tests", [])
+        for test in evidence.artefacts.get("sensors", {}).get("tests", [])
         if test["protocol"] == "cells" and test["b"] in rivals
     ]
     sparsest: dict[str, float] = {}

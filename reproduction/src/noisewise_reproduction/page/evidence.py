@@ -19,10 +19,10 @@ from noisewise_reproduction.claims.verdicts import Result
 from noisewise_reproduction.page import evidence_tables
 from noisewise_reproduction.page.evidence_figures import drawings
 
-ITEMS = (
+ARTEFACTS = (
     "datasets", "ratings", "time", "regression", "sensors", "curves", "noise", "future", "claims",
 )  # fmt: skip
-PARTS = {"item", "quick", "splits", "models", "left_out", "machines", "dates", "adopted"}
+PARTS = {"artefact", "quick", "splits", "models", "left_out", "machines", "dates", "adopted"}
 TITLE = "Deviation-driven factorization, reproduced"
 # Names of rows may be long here, and on paper a table must not be cut off.
 STYLE = """
@@ -39,7 +39,7 @@ def report(results: str | Path, out: str | Path) -> Path:
     Parameters
     ----------
     results : path
-        The folder; items that it lacks are named as not measured.
+        The folder; artefacts that it lacks are named as not measured.
     out : path
         The page to write.
 
@@ -48,25 +48,29 @@ def report(results: str | Path, out: str | Path) -> Path:
     Path
         The page.
     """
-    html = evidence_page(read_items(results))
+    html = evidence_page(read_artefacts(results))
     path = Path(out)
     path.parent.mkdir(parents=True, exist_ok=True)
     write_bytes(path, html.encode())
     return path
 
 
-def read_items(folder: str | Path) -> dict[str, Result]:
-    """Read the items of a folder; a broken or foreign file is a ``DataError``."""
+def read_artefacts(folder: str | Path) -> dict[str, Result]:
+    """Read the artefacts of a folder; a broken or foreign file is a ``DataError``."""
     folder = Path(folder)
     found = {}
-    for name in ITEMS:
+    for name in ARTEFACTS:
         path = folder / f"{name}.json"
         if not path.exists():
             continue
-        item = read_json(path, "results")
-        if not isinstance(item, dict) or not item.keys() >= PARTS or item["item"] != name:
+        artefact = read_json(path, "results")
+        if (
+            not isinstance(artefact, dict)
+            or not artefact.keys() >= PARTS
+            or artefact["artefact"] != name
+        ):
             raise DataError(f"{path} is no result of `noisewise reproduce {name}`: run it again.")
-        found[name] = item
+        found[name] = artefact
     if not found:
         raise DataError(
             f"{folder} holds no results: `noisewise reproduce all --out {folder}` writes them."
@@ -74,25 +78,25 @@ def read_items(folder: str | Path) -> dict[str, Result]:
     return found
 
 
-def evidence_page(items: dict[str, Result]) -> str:
+def evidence_page(artefacts: dict[str, Result]) -> str:
     """Return the page.
 
     Parameters
     ----------
-    items : dict
-        Results by item, as ``read_items`` gives them.
+    artefacts : dict
+        Results by artefact, as ``read_artefacts`` gives them.
     """
-    judged = claims.judge(items)
-    quick = any(item["quick"] for item in items.values())
+    judged = claims.judge(artefacts)
+    quick = any(artefact["quick"] for artefact in artefacts.values())
     sections = [
         _claims(judged),
         *(
-            SECTIONS[name](items[name])
-            for name in ITEMS
-            if name in items and items[name]["machines"]
+            SECTIONS[name](artefacts[name])
+            for name in ARTEFACTS
+            if name in artefacts and artefacts[name]["machines"]
         ),
         _rules(judged),
-        _runs(items),
+        _runs(artefacts),
     ]
     counts = Counter(claim.verdict for claim in judged)
     words = ", ".join(f"{count} {verdict}" for verdict, count in counts.items())
@@ -102,7 +106,7 @@ def evidence_page(items: dict[str, Result]) -> str:
             "A quick run: one split, small ranks, few epochs, short series. It shows that "
             "everything works, and says nothing about the paper, so nothing is judged."
         )
-    return page(TITLE, sections, lead=lead, foot=_foot(items), style=STYLE)
+    return page(TITLE, sections, lead=lead, foot=_foot(artefacts), style=STYLE)
 
 
 def _claims(judged: list[claims.Judged]) -> Section:
@@ -118,87 +122,91 @@ def _claims(judged: list[claims.Judged]) -> Section:
     )
 
 
-def _datasets(item: Result) -> Section:
-    return Section("Table 1: datasets", [evidence_tables.datasets(item)])
+def _datasets(artefact: Result) -> Section:
+    return Section("Table 1: datasets", [evidence_tables.datasets(artefact)])
 
 
-def _ratings(item: Result) -> Section:
+def _ratings(artefact: Result) -> Section:
     blocks: Blocks = [
         "For each split a random tenth is test and a tenth of the rest validation; the number of "
         "epochs is chosen there, and the model trained again on all but the test part. A pair with "
         "an id that was not trained on gets a 3."
     ]
     known = [name for name in paper()["ratings"] if name != "reach"]
-    there = [name for name in known if any(row["dataset"] == name for row in item["summary"])]
+    there = [name for name in known if any(row["dataset"] == name for row in artefact["summary"])]
     for dataset in there:
-        blocks += [evidence_tables.ratings(item, dataset)]
-    blocks += [*_pictures(item), evidence_tables.comparisons(item)]
+        blocks += [evidence_tables.ratings(artefact, dataset)]
+    blocks += [*_pictures(artefact), evidence_tables.comparisons(artefact)]
     for dataset in known:
         if dataset not in there:
             blocks += [
                 f"{paper()['datasets'][dataset]['title']} was not measured: there was no copy."
             ]
-            blocks += [evidence_tables.ratings(item, dataset)]
+            blocks += [evidence_tables.ratings(artefact, dataset)]
     return Section("Table 2: accuracy on ratings", blocks)
 
 
-def _time(item: Result) -> Section:
-    return Section("Table 3: time", [evidence_tables.time(item), *_pictures(item)])
+def _time(artefact: Result) -> Section:
+    return Section("Table 3: time", [evidence_tables.time(artefact), *_pictures(artefact)])
 
 
-def _regression(item: Result) -> Section:
+def _regression(artefact: Result) -> Section:
     words = (
         "In the figure every point was moved by the same noise, and deviation-driven regression is "
         "told how far: what could be gained at best. Two more worlds have nobody to tell."
     )
-    blocks: Blocks = [words, *_pictures(item), evidence_tables.worlds(item)]
+    blocks: Blocks = [words, *_pictures(artefact), evidence_tables.worlds(artefact)]
     return Section("Figure 2: regression", blocks)
 
 
-def _sensors(item: Result) -> Section:
-    blocks: Blocks = [*_pictures(item)]
-    found = list(dict.fromkeys(row["dataset"] for row in item["summary"]))
-    blocks += [evidence_tables.sensors(item, dataset) for dataset in found]
-    blocks += [evidence_tables.outages(item, dataset) for dataset in found]
-    blocks += [evidence_tables.comparisons(item, ("dataset", "protocol", "share"))]
+def _sensors(artefact: Result) -> Section:
+    blocks: Blocks = [*_pictures(artefact)]
+    found = list(dict.fromkeys(row["dataset"] for row in artefact["summary"]))
+    blocks += [evidence_tables.sensors(artefact, dataset) for dataset in found]
+    blocks += [evidence_tables.outages(artefact, dataset) for dataset in found]
+    blocks += [evidence_tables.comparisons(artefact, ("dataset", "protocol", "share"))]
     return Section("Figure 3: sensors", blocks)
 
 
-def _curves(item: Result) -> Section:
+def _curves(artefact: Result) -> Section:
     words = "On the validation part of the first split. Axes of epochs and time are logarithmic."
-    return Section("Figure 4: learning curves", [words, *_pictures(item)])
+    return Section("Figure 4: learning curves", [words, *_pictures(artefact)])
 
 
-def _noise(item: Result) -> Section:
+def _noise(artefact: Result) -> Section:
     blocks: Blocks = [
         "Beyond the paper: is the learned deviation any good? Four rows put another std to the "
-        f"predictions of {evidence_tables.called(item, item['mean_of'])}: the learned one, the "
-        "same for all, one that follows from how often user and item were seen, and the learned "
-        "ones dealt to other cells. The variance of rank 1 is a model of its own."
+        f"predictions of {evidence_tables.called(artefact, artefact['mean_of'])}: the learned one, "
+        "the same for all, one that follows from how often user and item were seen, and the "
+        "learned ones dealt to other cells. The variance of rank 1 is a model of its own."
     ]
-    for dataset in dict.fromkeys(row["dataset"] for row in item["summary"]):
-        blocks += [evidence_tables.honesty(item, dataset)]
+    for dataset in dict.fromkeys(row["dataset"] for row in artefact["summary"]):
+        blocks += [evidence_tables.honesty(artefact, dataset)]
     return Section(
-        "Honest deviations", [*blocks, *_pictures(item), evidence_tables.comparisons(item)]
+        "Honest deviations", [*blocks, *_pictures(artefact), evidence_tables.comparisons(artefact)]
     )
 
 
-def _future(item: Result) -> Section:
+def _future(artefact: Result) -> Section:
     blocks: Blocks = [
         "Beyond the paper: models are trained on each user's past and tested on their last tenth. "
         "There is one such split; intervals are over random starts of the models alone."
     ]
-    for dataset in dict.fromkeys(row["dataset"] for row in item["summary"]):
-        blocks += [evidence_tables.honesty(item, dataset)]
-    return Section("Later ratings", [*blocks, *_pictures(item), evidence_tables.comparisons(item)])
+    for dataset in dict.fromkeys(row["dataset"] for row in artefact["summary"]):
+        blocks += [evidence_tables.honesty(artefact, dataset)]
+    return Section(
+        "Later ratings", [*blocks, *_pictures(artefact), evidence_tables.comparisons(artefact)]
+    )
 
 
-def _single(item: Result) -> Section:
+def _single(artefact: Result) -> Section:
     words = (
         "Seconds of an epoch are those of one thread, with the same rank for mean and deviation. "
         "Made-up ratings are drawn anew for every repeat."
     )
-    return Section("Single claims", [words, *_pictures(item), evidence_tables.experiments(item)])
+    return Section(
+        "Single claims", [words, *_pictures(artefact), evidence_tables.experiments(artefact)]
+    )
 
 
 SECTIONS = {
@@ -214,8 +222,8 @@ SECTIONS = {
 }
 
 
-def _pictures(item: Result) -> list[Picture]:
-    return [Picture(drawing.svg(), drawing.alt) for drawing in drawings(item).values()]
+def _pictures(artefact: Result) -> list[Picture]:
+    return [Picture(drawing.svg(), drawing.alt) for drawing in drawings(artefact).values()]
 
 
 def _rules(judged: list[claims.Judged]) -> Section:
@@ -230,15 +238,17 @@ def _rules(judged: list[claims.Judged]) -> Section:
     return Section("How it is judged", [numbers, Table(["claim", "rule"], rows, words=True)])
 
 
-def _runs(items: dict[str, Result]) -> Section:
-    models = {name: model for item in items.values() for name, model in item["models"].items()}
+def _runs(artefacts: dict[str, Result]) -> Section:
+    models = {
+        name: model for artefact in artefacts.values() for name, model in artefact["models"].items()
+    }
     rows = [
         [model["title"], _settings(model["changed"]), model["chosen"]] for model in models.values()
     ]
     missing = Counter(
         (name, str(one.get("model", one.get("experiment", ""))), one["why"])
-        for name, item in items.items()
-        for one in item["left_out"]
+        for name, artefact in artefacts.items()
+        for one in artefact["left_out"]
     )
     blocks: Blocks = [
         "A model has the settings of the library but for these; all settings, and every number of "
@@ -246,9 +256,12 @@ def _runs(items: dict[str, Result]) -> Section:
         Table(["model", "settings that differ", "how they were chosen"], rows, words=True),
     ]
     if missing:
-        left_out = [[f"{item}: {n}", name, why] for (item, name, why), n in missing.items()]
-        blocks += ["Cells that are missing:", Table(["item", "model", "why"], left_out, words=True)]
-    adopted = sorted({name for item in items.values() for name in item["adopted"]})
+        left_out = [[f"{artefact}: {n}", name, why] for (artefact, name, why), n in missing.items()]
+        blocks += [
+            "Runs that are missing:",
+            Table(["artefact", "model", "why"], left_out, words=True),
+        ]
+    adopted = sorted({name for artefact in artefacts.values() for name in artefact["adopted"]})
     if adopted:
         blocks += [f"Taken over from earlier results: {', '.join(adopted)}."]
     return Section("How it was run", blocks)
@@ -258,13 +271,15 @@ def _settings(changed: dict[str, Any]) -> str:
     return ", ".join(f"{name} = {value}" for name, value in changed.items()) or "none"
 
 
-def _foot(items: dict[str, Result]) -> str:
+def _foot(artefacts: dict[str, Result]) -> str:
     machines: list[str] = []
-    for item in items.values():
-        machines += [_machine(machine) for machine in item["machines"]]
-    dates = sorted({date for item in items.values() for date in item["dates"]})
+    for artefact in artefacts.values():
+        machines += [_machine(machine) for machine in artefact["machines"]]
+    dates = sorted({date for artefact in artefacts.values() for date in artefact["dates"]})
     when = dates[0] if len(dates) == 1 else f"{dates[0]} to {dates[-1]}" if dates else "never"
-    versions = sorted({item["noisewise"] for item in items.values() if "noisewise" in item})
+    versions = sorted(
+        {artefact["noisewise"] for artefact in artefacts.values() if "noisewise" in artefact}
+    )
     return (
         f"Measured {when} on {'; '.join(dict.fromkeys(machines))}. noisewise "
         f"{', '.join(versions)}. Made from the results alone: nothing was trained for this page."

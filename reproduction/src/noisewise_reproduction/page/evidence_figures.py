@@ -1,6 +1,6 @@
 """Figures of a reproduction, in the form of the paper's where it has one.
 
-``drawings`` takes what ``noisewise reproduce`` wrote of an item and gives its figures by name.
+``drawings`` takes what ``noisewise reproduce`` wrote of an artefact and gives its figures by name.
 """
 
 from __future__ import annotations
@@ -23,48 +23,52 @@ TITLES = {"london-paper-size": "London", "intel-2epoch": "Intel lab", "ml1m": "M
 Result = dict[str, Any]
 
 
-def drawings(item: Result) -> dict[str, Drawing]:
-    """Return the figures of an item by the name of their file; table 1 has none.
+def drawings(artefact: Result) -> dict[str, Drawing]:
+    """Return the figures of an artefact by the name of their file; table 1 has none.
 
     Parameters
     ----------
-    item : dict
+    artefact : dict
         What ``noisewise reproduce`` wrote of it.
     """
-    measured = item["machines"] and item["item"] in FIGURES
-    return FIGURES[item["item"]](item) if measured else {}
+    measured = artefact["machines"] and artefact["artefact"] in FIGURES
+    return FIGURES[artefact["artefact"]](artefact) if measured else {}
 
 
-def _ratings(item: Result) -> dict[str, Drawing]:
+def _ratings(artefact: Result) -> dict[str, Drawing]:
     return {
         f"ratings-{dataset}": dots(
             f"RMSE on {_called(dataset)}",
             [
-                _dot(row, "rmse", item, mark=(rmse(dataset, row["model"]) or [None])[0])
-                for row in item["summary"]
+                _dot(row, "rmse", artefact, mark=(rmse(dataset, row["model"]) or [None])[0])
+                for row in artefact["summary"]
                 if row["dataset"] == dataset
             ],
             unit="RMSE",
             mark="the paper",
         )
-        for dataset in _datasets(item)
+        for dataset in _datasets(artefact)
     }
 
 
-def _time(item: Result) -> dict[str, Drawing]:
-    rows = [row for row in item["summary"] if "seconds_ratio" in row["mean"]]
-    named = [_dot(row, "seconds_ratio", item, mark=ratio("seconds", row["model"])) for row in rows]
+def _time(artefact: Result) -> dict[str, Drawing]:
+    rows = [row for row in artefact["summary"] if "seconds_ratio" in row["mean"]]
+    named = [
+        _dot(row, "seconds_ratio", artefact, mark=ratio("seconds", row["model"])) for row in rows
+    ]
     return {"time": dots("Time over that of Biased MF", named, unit="ratio", mark="the paper")}
 
 
-def _regression(item: Result) -> dict[str, Drawing]:
-    return {"regression": line_fits(**item["figure"])}
+def _regression(artefact: Result) -> dict[str, Drawing]:
+    return {"regression": line_fits(**artefact["figure"])}
 
 
-def _sensors(item: Result) -> dict[str, Drawing]:
-    single = [row for row in item["summary"] if row["protocol"] == "cells"]
+def _sensors(artefact: Result) -> dict[str, Drawing]:
+    single = [row for row in artefact["summary"] if row["protocol"] == "cells"]
     found = list(dict.fromkeys(row["dataset"] for row in single))
-    lines = [_by_share([row for row in single if row["dataset"] == name], item) for name in found]
+    lines = [
+        _by_share([row for row in single if row["dataset"] == name], artefact) for name in found
+    ]
 
     def set_up(axes: Axes, k: int) -> None:
         from matplotlib.ticker import PercentFormatter
@@ -78,16 +82,18 @@ def _sensors(item: Result) -> dict[str, Drawing]:
         "sensors": panels([_called(n) for n in found], lines, x=below, y="MSE", set_up=set_up)
     }
     for dataset in found:
-        rows = [r for r in item["summary"] if r["dataset"] == dataset and r["protocol"] == "blocks"]
+        rows = [
+            r for r in artefact["summary"] if r["dataset"] == dataset and r["protocol"] == "blocks"
+        ]
         if rows:
-            drawn = [_dot(row, "mse", item) for row in rows]
+            drawn = [_dot(row, "mse", artefact) for row in rows]
             title = f"Outages, {_called(dataset)}"
             figures[f"sensors-outages-{dataset}"] = dots(title, drawn, unit="MSE")
     return figures
 
 
-def _curves(item: Result) -> dict[str, Drawing]:
-    curves = {_title(row["model"], item): row["curve"] for row in item["rows"]}
+def _curves(artefact: Result) -> dict[str, Drawing]:
+    curves = {_title(row["model"], artefact): row["curve"] for row in artefact["rows"]}
     by_epoch = [Line(name, c["epoch"], c["validation_rmse"]) for name, c in curves.items()]
     by_time = [
         Line(name, np.cumsum(c["seconds"]).tolist(), c["validation_rmse"])
@@ -105,35 +111,43 @@ def _curves(item: Result) -> dict[str, Drawing]:
     }  # fmt: skip
 
 
-def _noise(item: Result) -> dict[str, Drawing]:
+def _noise(artefact: Result) -> dict[str, Drawing]:
     return {
         f"noise-{dataset}": dots(
             f"NLL on {_called(dataset)}",
-            [_dot(row, "nll", item) for row in item["summary"] if row["dataset"] == dataset],
+            [
+                _dot(row, "nll", artefact)
+                for row in artefact["summary"]
+                if row["dataset"] == dataset
+            ],
             unit="negative log-likelihood",
         )
-        for dataset in _datasets(item)
+        for dataset in _datasets(artefact)
     }
 
 
-def _future(item: Result) -> dict[str, Drawing]:
+def _future(artefact: Result) -> dict[str, Drawing]:
     return {
         f"future-{dataset}": dots(
             f"RMSE on later ratings, {_called(dataset)}",
-            [_dot(row, "rmse", item) for row in item["summary"] if row["dataset"] == dataset],
+            [
+                _dot(row, "rmse", artefact)
+                for row in artefact["summary"]
+                if row["dataset"] == dataset
+            ],
             unit="RMSE",
         )
-        for dataset in _datasets(item)
+        for dataset in _datasets(artefact)
     }
 
 
-def _claims(item: Result) -> dict[str, Drawing]:
-    names = [name for name in ("cost of observations", "cost of rank") if name in item["small"]]
+def _claims(artefact: Result) -> dict[str, Drawing]:
+    names = [name for name in ("cost of observations", "cost of rank") if name in artefact["small"]]
     if not names:
         return {}
     lines, titles = [], []
     for name in names:
-        found = item["small"][name]
+        found = artefact["small"][name]
         sizes = found["repeats"][0]["sizes"]
         seconds = np.median([one["seconds"] for one in found["repeats"]], axis=0).tolist()
         straight = [seconds[0] * size / sizes[0] for size in sizes]
@@ -161,28 +175,28 @@ FIGURES: dict[str, Callable[[Result], dict[str, Drawing]]] = {
 }
 
 
-def _dot(row: Result, metric: str, item: Result, mark: float | None = None) -> Dot:
+def _dot(row: Result, metric: str, artefact: Result, mark: float | None = None) -> Dot:
     low, high = row["interval95"][metric]
-    return Dot(_title(row["model"], item), row["mean"][metric], low, high, mark)
+    return Dot(_title(row["model"], artefact), row["mean"][metric], low, high, mark)
 
 
-def _by_share(rows: list[Result], item: Result) -> list[Line]:
+def _by_share(rows: list[Result], artefact: Result) -> list[Line]:
     found: dict[str, list[tuple[float, float]]] = {}
     for row in rows:
         found.setdefault(row["model"], []).append((row["share"], row["mean"]["mse"]))
     return [
-        Line(_title(name, item), *map(list, zip(*sorted(points), strict=True)))
+        Line(_title(name, artefact), *map(list, zip(*sorted(points), strict=True)))
         for name, points in found.items()
     ]
 
 
-def _datasets(item: Result) -> list[str]:
-    return list(dict.fromkeys(row["dataset"] for row in item["summary"]))
+def _datasets(artefact: Result) -> list[str]:
+    return list(dict.fromkeys(row["dataset"] for row in artefact["summary"]))
 
 
-def _title(model: str, item: Result) -> str:
+def _title(model: str, artefact: Result) -> str:
     """Return what tables call a model; a control is called by its name."""
-    title: str = item["models"].get(model, {}).get("title", model)
+    title: str = artefact["models"].get(model, {}).get("title", model)
     return title
 
 

@@ -1,6 +1,6 @@
 """Tables of a reproduction: the paper's number, ours with its interval, and the verdict.
 
-Each function takes what ``noisewise reproduce`` wrote of an item.
+Each function takes what ``noisewise reproduce`` wrote of an artefact.
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ HONESTY = {
 }
 
 
-def datasets(item: Result) -> Table:
+def datasets(artefact: Result) -> Table:
     """Table 1."""
-    rows = {row["dataset"]: row for row in item.get("rows", [])}
+    rows = {row["dataset"]: row for row in artefact.get("rows", [])}
     lines = []
     for name, theirs in paper.paper()["datasets"].items():
         ours = rows.get(name)
@@ -42,7 +42,7 @@ def datasets(item: Result) -> Table:
                 f"{ours['observations']:,}" if ours else NOTHING,
                 f"{theirs['sparsity']:.2%}",
                 f"{ours['sparsity']:.2%}" if ours else NOTHING,
-                _same_data(theirs, ours, item["quick"]),
+                _same_data(theirs, ours, artefact["quick"]),
             ]
         )
     head = ["", "size, the paper", "here", "observed, the paper", "here", "empty, the paper",
@@ -51,9 +51,9 @@ def datasets(item: Result) -> Table:
     return Table(head, lines, caption)
 
 
-def ratings(item: Result, dataset: str) -> Table:
+def ratings(artefact: Result, dataset: str) -> Table:
     """Table 2, one dataset."""
-    summary = {row["model"]: row for row in item["summary"] if row["dataset"] == dataset}
+    summary = {row["model"]: row for row in artefact["summary"] if row["dataset"] == dataset}
     theirs = paper.paper()["ratings"].get(dataset, {})
     lines = []
     for model in [*theirs, *(name for name in summary if name not in theirs)]:
@@ -65,21 +65,21 @@ def ratings(item: Result, dataset: str) -> Table:
             verdict = verdicts.of_interval(low, high, *number) if row else verdicts.MISSING
         lines.append(
             [
-                called(item, model),
+                called(artefact, model),
                 NOTHING if number is None else f"{number[0]:.3f} ± {number[1]:.3f}",
                 *_cells(mean, low, high, ".4f"),
                 str(row["splits"]) if row else NOTHING,
-                _unless_quick(verdict, item),
+                _unless_quick(verdict, artefact),
             ]
         )
     head = ["", "RMSE, the paper", "here", "95 % interval", "splits", "verdict"]
     return Table(head, lines, "The paper's intervals are at most as wide as shown.")
 
 
-def time(item: Result) -> Table:
+def time(artefact: Result) -> Table:
     """Table 3."""
     lines = []
-    for row in item["summary"]:
+    for row in artefact["summary"]:
         model = row["model"]
         cells: list[str] = []
         for measure, form in MEASURES.items():
@@ -87,10 +87,10 @@ def time(item: Result) -> Table:
         theirs = paper.ratio("seconds", model)
         mean, (low, high) = _mean(row, "seconds_ratio")
         verdict = NOTHING
-        if theirs is not None and model != item["base"]:
-            verdict = _unless_quick(verdicts.of_interval(low, high, theirs), item)
+        if theirs is not None and model != artefact["base"]:
+            verdict = _unless_quick(verdicts.of_interval(low, high, theirs), artefact)
         ours = " ".join(_cells(mean, low, high, ".2f")).removesuffix(NOTHING).strip()
-        lines.append([called(item, model), *cells, _text(theirs, ".2f"), ours, verdict])
+        lines.append([called(artefact, model), *cells, _text(theirs, ".2f"), ours, verdict])
     head = ["", "seconds, the paper", "here", "per epoch, the paper", "here", "epochs, the paper",
             "here", "time over Biased MF, the paper", "here", "verdict"]  # fmt: skip
     return Table(
@@ -101,9 +101,9 @@ def time(item: Result) -> Table:
     )
 
 
-def sensors(item: Result, dataset: str) -> Table:
+def sensors(artefact: Result, dataset: str) -> Table:
     """Figure 3 in numbers, one dataset."""
-    rows = [r for r in item["summary"] if r["dataset"] == dataset and r["protocol"] == "cells"]
+    rows = [r for r in artefact["summary"] if r["dataset"] == dataset and r["protocol"] == "cells"]
     shares = sorted({row["share"] for row in rows})
     lines = []
     for model in dict.fromkeys(row["model"] for row in rows):
@@ -112,41 +112,41 @@ def sensors(item: Result, dataset: str) -> Table:
             row = next((r for r in rows if r["model"] == model and r["share"] == share), None)
             mean, (low, high) = _mean(row, "mse")
             cells.append(_give_or_take(mean, low, high))
-        lines.append([called(item, model), *cells])
+        lines.append([called(artefact, model), *cells])
     caption = "MSE in units of the type of sensor, ± half of the 95 % interval. Columns are the "
     caption += "share of all cells that trains. The paper shows this as a figure without numbers."
     return Table([dataset, *(f"{share:.0%}" for share in shares)], lines, caption)
 
 
-def outages(item: Result, dataset: str) -> Table:
+def outages(artefact: Result, dataset: str) -> Table:
     """Outages, one dataset."""
     lines = []
-    for row in item["summary"]:
+    for row in artefact["summary"]:
         if row["dataset"] == dataset and row["protocol"] == "blocks":
             mean, (low, high) = _mean(row, "mse")
             more = [
                 _text(row["mean"].get(name), form)
                 for name, form in (("median_se", ".4f"), ("nll", ".2f"), ("coverage90", ".1%"))
             ]
-            lines.append([called(item, row["model"]), _give_or_take(mean, low, high), *more])
+            lines.append([called(artefact, row["model"]), _give_or_take(mean, low, high), *more])
     head = [dataset, "MSE", "median squared error", "NLL", "90 % interval covers"]
     return Table(head, lines, "Whole stretches of single series are hidden. Not in the paper.")
 
 
-def honesty(item: Result, dataset: str) -> Table:
+def honesty(artefact: Result, dataset: str) -> Table:
     """How good means and deviations are, one dataset."""
     lines = []
-    for row in item["summary"]:
+    for row in artefact["summary"]:
         if row["dataset"] == dataset:
             cells = [_text(row["mean"].get(name), form) for name, (_, form) in HONESTY.items()]
-            lines.append([called(item, row["model"]), *cells, str(row["splits"])])
+            lines.append([called(artefact, row["model"]), *cells, str(row["splits"])])
     return Table(["", *(title for title, _ in HONESTY.values()), "splits"], lines)
 
 
-def worlds(item: Result) -> Table:
+def worlds(artefact: Result) -> Table:
     """Figure 2 in numbers."""
     lines = []
-    for name, world in item["worlds"].items():
+    for name, world in artefact["worlds"].items():
         low, high = world["interval95"]
         lines.append(
             [
@@ -154,7 +154,7 @@ def worlds(item: Result) -> Table:
                 f"{world['lr_error']:.4f}",
                 f"{world['dlr_error']:.4f}",
                 f"{world['difference']:+.4f} ({low:+.4f} to {high:+.4f})",
-                f"{world['wins']} of {item['seeds']}",
+                f"{world['wins']} of {artefact['seeds']}",
                 _p(world["t_pvalue"]),
                 _p(world["wilcoxon_pvalue"]),
             ]
@@ -164,16 +164,16 @@ def worlds(item: Result) -> Table:
     return Table(head, lines, "Root mean square distance from the true line.")
 
 
-def comparisons(item: Result, where: Sequence[str] = ("dataset",)) -> Table:
+def comparisons(artefact: Result, where: Sequence[str] = ("dataset",)) -> Table:
     """Models against each other, split by split."""
-    unpaired = any("unpaired_pvalue" in test for test in item["tests"])
+    unpaired = any("unpaired_pvalue" in test for test in artefact["tests"])
     lines = []
-    for test in item["tests"]:
+    for test in artefact["tests"]:
         low, high = test["low"], test["high"]
         place = ", ".join(_place(test[key]) for key in where)
         lines.append(
             [
-                f"{called(item, test['a'])} minus {called(item, test['b'])} ({place})",
+                f"{called(artefact, test['a'])} minus {called(artefact, test['b'])} ({place})",
                 f"{test['difference']:+.4f}",
                 NOTHING if low is None or high is None else f"{low:+.4f} to {high:+.4f}",
                 f"{test['wins']} of {test['n']}",
@@ -181,31 +181,31 @@ def comparisons(item: Result, where: Sequence[str] = ("dataset",)) -> Table:
                 *([_both(test, "unpaired_pvalue")] if unpaired else []),
             ]
         )
-    metric = item["tests"][0]["metric"].upper() if item["tests"] else ""
+    metric = artefact["tests"][0]["metric"].upper() if artefact["tests"] else ""
     head = [f"{metric}", "difference", "95 % interval", "lower on", "p, paired t (Holm)",
             "p, Wilcoxon (Holm)", *(["p, unpaired t (Holm)"] if unpaired else [])]  # fmt: skip
     caption = "In brackets: corrected by Holm's method for all rows of this table. With n splits "
     return Table(head, lines, caption + "Wilcoxon's p cannot go below 2 / 2ⁿ: .0625 for five.")
 
 
-def experiments(item: Result) -> Table:
+def experiments(artefact: Result) -> Table:
     """Zeros, rounds and small experiments in numbers."""
     lines: list[list[str]] = []
     parts = {
-        "zeros in P and Q": item["zeros"]["summary"],
-        "rounds of DRMF": item["rounds"]["summary"],
+        "zeros in P and Q": artefact["zeros"]["summary"],
+        "rounds of DRMF": artefact["rounds"]["summary"],
     }
     for name, rows in parts.items():
         for row in rows:
-            lines += _numbers(f"{name}, {called(item, row['model'])}", row, row["splits"])
-    for name, found in item["small"].items():
+            lines += _numbers(f"{name}, {called(artefact, row['model'])}", row, row["splits"])
+    for name, found in artefact["small"].items():
         lines += _numbers(name, found, len(found["repeats"]))
     return Table(["experiment", "mean", "95 % interval", "splits or repeats"], lines)
 
 
-def called(item: Result, model: str) -> str:
+def called(artefact: Result, model: str) -> str:
     """Return what tables call a model."""
-    title: str = item["models"].get(model, {}).get("title", model)
+    title: str = artefact["models"].get(model, {}).get("title", model)
     return title
 
 
@@ -216,9 +216,9 @@ def _same_data(theirs: Result, ours: Result | None, quick: bool) -> str:
     return verdicts.OPEN if quick and not alike else verdicts.of_rule(alike)
 
 
-def _unless_quick(verdict: str, item: Result) -> str:
+def _unless_quick(verdict: str, artefact: Result) -> str:
     judged = verdict in (verdicts.BETTER, verdicts.REPRODUCED, verdicts.MISSED)
-    return verdicts.OPEN if item["quick"] and judged else verdict
+    return verdicts.OPEN if artefact["quick"] and judged else verdict
 
 
 def _mean(row: Result | None, metric: str) -> tuple[float | None, list[float | None]]:

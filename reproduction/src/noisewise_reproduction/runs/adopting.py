@@ -1,4 +1,4 @@
-"""Results of ``noisewise evaluate`` as finished cells, where data, split and settings agree."""
+"""Results of ``noisewise evaluate`` as finished runs, where data, split and settings agree."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 from noisewise.data.panel import TIME
 from noisewise.errors import DataError
 from noisewise.evaluation.records import read_results
-from noisewise_reproduction.runs.run import NEUTRAL, Cell, Store
+from noisewise_reproduction.runs.run import NEUTRAL, Run, Store
 
 MODES = ("location", "sensor", "time")
 TASKS = ("rating", "sensor")  # what `noisewise evaluate` measures
@@ -17,14 +17,14 @@ _NOTHING = object()
 
 
 class Adopted(NamedTuple):
-    """How many cells were taken over, and which files held something else than results."""
+    """How many runs were taken over, and which files held something else than results."""
 
-    cells: int
+    runs: int
     strange: list[str]
 
 
-def adopt(cells: Sequence[Cell], store: Store, folder: str | Path) -> Adopted:
-    """Take over results from files, for cells that are not finished yet.
+def adopt(runs: Sequence[Run], store: Store, folder: str | Path) -> Adopted:
+    """Take over results from files, for runs that are not finished yet.
 
     A result is taken if it is of the same model, protocol and data, and of the same settings but
     for those that change no number. A setting that the file does not name is one that did not exist
@@ -32,7 +32,7 @@ def adopt(cells: Sequence[Cell], store: Store, folder: str | Path) -> Adopted:
 
     Parameters
     ----------
-    cells : sequence of Cell
+    runs : sequence of Run
         What is wanted.
     store : Store
         Where to keep it.
@@ -50,27 +50,27 @@ def adopt(cells: Sequence[Cell], store: Store, folder: str | Path) -> Adopted:
         except DataError:  # searches and times live beside results: they are named in the end
             strange.append(path.name)
     taken = 0
-    for cell in {cell.name: cell for cell in cells}.values():
-        if cell.about["task"] not in TASKS or store.has(cell):
+    for run in {run.name: run for run in runs}.values():
+        if run.about["task"] not in TASKS or store.has(run):
             continue
         for name, result in results:
-            numbers = numbers_for(cell, result)
+            numbers = numbers_for(run, result)
             if numbers is not None:
-                store.keep(cell, {"numbers": numbers, "adopted": name, **_where(result)})
+                store.keep(run, {"numbers": numbers, "adopted": name, **_where(result)})
                 taken += 1
                 break
     return Adopted(taken, strange)
 
 
-def numbers_for(cell: Cell, result: dict[str, Any]) -> dict[str, Any] | None:
-    """Return what a result says of a cell; None if it is of something else."""
-    about = cell.about
+def numbers_for(run: Run, result: dict[str, Any]) -> dict[str, Any] | None:
+    """Return what a result says of a run; None if it is of something else."""
+    about = run.about
     if any(result[key] != about[key] for key in ("model", "protocol", "data")):
         return None
     shape = about["data"]["shape"]
     ours, theirs, defaults = (
         numbered(settings, shape)
-        for settings in (about["settings"], result["settings"], cell.defaults)
+        for settings in (about["settings"], result["settings"], run.defaults)
     )
     if not agree(ours, theirs, defaults):
         return None
@@ -90,7 +90,7 @@ def agree(ours: dict[str, Any], theirs: dict[str, Any], defaults: dict[str, Any]
     Parameters
     ----------
     ours : dict
-        Every setting of a cell.
+        Every setting of a run.
     theirs : dict
         Settings of a file.
     defaults : dict

@@ -1,4 +1,4 @@
-"""``noisewise reproduce``: run items, and write for each a JSON file and its figures."""
+"""``noisewise reproduce``: measure artefacts, and write for each a JSON file and its figures."""
 
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ from noisewise_reproduction.runs.artefacts import (
     time,
 )
 from noisewise_reproduction.runs.plan import Plan
-from noisewise_reproduction.runs.run import Cell, Store
-from noisewise_reproduction.runs.running import run
+from noisewise_reproduction.runs.run import Run, Store
+from noisewise_reproduction.runs.running import measure_all
 
-# Each has a TITLE, cells(plan), and gather(plan, finished) for what its JSON file holds.
-ITEMS: dict[str, ModuleType] = {
+# Each has a TITLE, runs(plan), and gather(plan, finished) for what its JSON file holds.
+ARTEFACTS: dict[str, ModuleType] = {
     "datasets": datasets,
     "ratings": ratings,
     "time": time,
@@ -58,19 +58,19 @@ def reproduce(
     measure: bool = True,
     say: Callable[[str], object] = lambda line: None,
 ) -> dict[str, Path]:
-    """Measure items, and write what was found.
+    """Measure artefacts, and write what was found.
 
-    Cells that are finished are not measured again, whichever run or item measured them.
+    Runs that are finished are not measured again, whichever command or artefact measured them.
 
     Parameters
     ----------
     what : sequence of str
-        Items, or "all".
+        Artefacts, or "all".
     data : path
         A folder with copies of the data.
     out : path
-        Where to write: ``<item>.json``, figures as ``<item>.svg`` and ``.png``, and finished cells
-        in the folder ``cells``.
+        Where to write: ``<artefact>.json``, figures as ``<artefact>.svg`` and ``.png``, and
+        finished runs in the folder ``runs``.
     splits : int, optional
         How many; by default five, or one for a quick run.
     jobs : int
@@ -87,36 +87,36 @@ def reproduce(
     Returns
     -------
     dict
-        For each item the path of its JSON file.
+        For each artefact the path of its JSON file.
     """
     require_matplotlib()  # before the work, not after it
     names = chosen(what)
     plan = Plan.of(data, quick=quick, splits=splits)
     folder = Path(out)
-    store = Store(folder / "cells")
-    wanted: dict[str, list[Cell]] = {name: ITEMS[name].cells(plan) for name in names}
-    every = [cell for cells in wanted.values() for cell in cells]
+    store = Store(folder / "runs")
+    wanted: dict[str, list[Run]] = {name: ARTEFACTS[name].runs(plan) for name in names}
+    every = [run for runs in wanted.values() for run in runs]
     if adopted is not None:
         taken = adopt(every, store, adopted)
         beside = f"; no results: {', '.join(taken.strange)}" if taken.strange else ""
-        say(f"Adopted {taken.cells} cells from {adopted}{beside}.")
-    why = run(every, store, jobs=jobs) if measure else {}
+        say(f"Adopted {taken.runs} runs from {adopted}{beside}.")
+    why = measure_all(every, store, jobs=jobs) if measure else {}
     folder.mkdir(parents=True, exist_ok=True)
     written = {}
-    for name, cells in wanted.items():
-        result = json.loads(as_json(gathered(name, plan, cells, store, why)))
+    for name, runs in wanted.items():
+        result = json.loads(as_json(gathered(name, plan, runs, store, why)))
         written[name] = folder / f"{name}.json"
         write_bytes(written[name], as_json(result).encode())
         for kind in ("svg", "png"):
             for place, drawing in drawings(result).items():
                 write_bytes(folder / f"{place}.{kind}", render(drawing, kind))
         missing = len(result["left_out"])
-        say(f"{written[name]}: {len(cells) - missing} of {len(cells)} cells.")
+        say(f"{written[name]}: {len(runs) - missing} of {len(runs)} runs.")
     return written
 
 
 def chosen(what: Sequence[str]) -> list[str]:
-    """Return the items that were asked for, in the order of the paper.
+    """Return the artefacts that were asked for, in the order of the paper.
 
     Examples
     --------
@@ -124,29 +124,29 @@ def chosen(what: Sequence[str]) -> list[str]:
     ['ratings', 'time']
     """
     for name in what:
-        if name not in (*ITEMS, ALL):
-            raise SettingError(f"An item is one of {', '.join(ITEMS)} or {ALL}; got {name!r}.")
-    return [name for name in ITEMS if name in what or ALL in what or not what]
+        if name not in (*ARTEFACTS, ALL):
+            raise SettingError(
+                f"An artefact is one of {', '.join(ARTEFACTS)} or {ALL}; got {name!r}."
+            )
+    return [name for name in ARTEFACTS if name in what or ALL in what or not what]
 
 
 def gathered(
-    name: str, plan: Plan, cells: list[Cell], store: Store, why: dict[str, str]
+    name: str, plan: Plan, runs: list[Run], store: Store, why: dict[str, str]
 ) -> dict[str, Any]:
-    """Return what the JSON file of an item holds."""
-    found = [(cell, store.read(cell)) for cell in cells if store.has(cell)]
+    """Return what the JSON file of an artefact holds."""
+    found = [(run, store.read(run)) for run in runs if store.has(run)]
     records = [record for _, record in found]
-    body = ITEMS[name].gather(plan, found) if found else {}
+    body = ARTEFACTS[name].gather(plan, found) if found else {}
     return {
-        "item": name,
-        "title": ITEMS[name].TITLE,
+        "artefact": name,
+        "title": ARTEFACTS[name].TITLE,
         "quick": plan.quick,
         "splits": plan.splits,
         **body,
-        "models": _models(plan, cells),
+        "models": _models(plan, runs),
         "left_out": [
-            {**cell.labels, "why": why.get(cell.name, NOT_RUN)}
-            for cell in cells
-            if not store.has(cell)
+            {**run.labels, "why": why.get(run.name, NOT_RUN)} for run in runs if not store.has(run)
         ],
         "adopted": sorted({record["adopted"] for record in records if "adopted" in record}),
         "warnings": sorted({line for record in records for line in record.get("warnings", ())}),
@@ -157,20 +157,20 @@ def gathered(
     }
 
 
-def _models(plan: Plan, cells: list[Cell]) -> dict[str, Any]:
-    """Return the models of an item with all their settings, and how these were chosen."""
+def _models(plan: Plan, runs: list[Run]) -> dict[str, Any]:
+    """Return the models of an artefact with all their settings, and how these were chosen."""
     found: dict[str, Any] = {}
-    for cell in cells:
-        task = cell.about["task"]
+    for run in runs:
+        task = run.about["task"]
         if task in ("rating", "fit", "controls", "sensor"):
-            label = cell.labels["model"]
+            label = run.labels["model"]
             model = plan.model(label, "sensors" if task == "sensor" else "ratings")
             found[label] = {
                 "title": model.title,
                 "model": model.model,
                 "changed": model.settings,
                 "chosen": model.chosen,
-                "settings": cell.about["settings"],
+                "settings": run.about["settings"],
             }
     return found
 

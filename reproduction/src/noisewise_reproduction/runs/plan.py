@@ -72,9 +72,9 @@ class Plan:
         """The splits."""
         return range(self.splits)
 
-    def item(self, name: str) -> dict[str, Any]:
-        """Return the settings of an item."""
-        return self._formed(settings()["items"][name])
+    def artefact(self, name: str) -> dict[str, Any]:
+        """Return the settings of an artefact."""
+        return self._formed(settings()["artefacts"][name])
 
     def model(self, label: str, group: str = "ratings") -> Chosen:
         """Return a model of the group "ratings" or "sensors" by its label."""

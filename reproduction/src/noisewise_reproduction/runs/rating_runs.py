@@ -1,4 +1,4 @@
-"""Cells of ratings: a model on a split, judged on its test part; or timed, with its curve."""
+"""Runs of ratings: a model on a split, judged on its test part; or timed, with its curve."""
 
 from __future__ import annotations
 
@@ -14,20 +14,20 @@ from noisewise.evaluation.records import data_of
 from noisewise.models.deviation import DeviationFactorizer
 from noisewise.splits import rating_split
 from noisewise_reproduction.runs.plan import Chosen
-from noisewise_reproduction.runs.run import Cell, Numbers, defaults_of, settings_of
+from noisewise_reproduction.runs.run import Numbers, Run, defaults_of, settings_of
 from noisewise_reproduction.runs.sources import Source
 
 CURVE = ("epoch", "train_rmse", "validation_rmse", "seconds")
 WARM = 20_000  # ratings to compile with, before a fit is timed
 
 
-def rating_cell(source: Source, chosen: Chosen, seed: int, protocol: str = "paper") -> Cell:
-    """Return the cell of a model on a split, judged as ``noisewise evaluate`` does.
+def rating_run(source: Source, chosen: Chosen, seed: int, protocol: str = "paper") -> Run:
+    """Return the run of a model on a split, judged as ``noisewise evaluate`` does.
 
     Its numbers are "scores", and for DRMF "rounds".
     """
     unknown = ratings.settings_under(protocol, source.ratings())
-    return _cell(
+    return _run(
         "rating",
         source,
         chosen,
@@ -38,20 +38,20 @@ def rating_cell(source: Source, chosen: Chosen, seed: int, protocol: str = "pape
     )
 
 
-def fit_cell(source: Source, chosen: Chosen, seed: int) -> Cell:
-    """Return the cell of a model that is timed while it is fitted to a split.
+def fit_run(source: Source, chosen: Chosen, seed: int) -> Run:
+    """Return the run of a model that is timed while it is fitted to a split.
 
     Its numbers are "seconds" (of the search for the number of epochs and the refit), "epochs",
     "seconds_per_epoch" (the median), the "curve", and of deviation factors the share of "zeros".
     """
     run = partial(timed, source, chosen.model, chosen.settings, seed)
-    return _cell("fit", source, chosen, seed, {}, "paper", run, alone=True)
+    return _run("fit", source, chosen, seed, {}, "paper", run, alone=True)
 
 
 def judged(
     source: Source, model: str, settings: dict[str, Any], protocol: str, seed: int, n_jobs: int
 ) -> Numbers:
-    """Measure a rating cell."""
+    """Measure a rating run."""
     result = ratings.evaluate(
         source.ratings(), model, {**settings, "n_jobs": n_jobs}, splits=1, seed=seed,
         protocol=protocol,
@@ -64,7 +64,7 @@ def judged(
 
 
 def timed(source: Source, model: str, settings: dict[str, Any], seed: int, n_jobs: int) -> Numbers:
-    """Measure a fit cell."""
+    """Measure a fit run."""
     seen = source.ratings()
     split = rating_split(len(seen), seed)
     train, held_out = seen.take(split.train), seen.take(split.validation)
@@ -92,7 +92,7 @@ def zeros(fitted: DeviationFactorizer) -> dict[str, float]:
     return {"P": float(parts[0].mean()), "Q": float(parts[1].mean()), "both": float(both.mean())}
 
 
-def _cell(
+def _run(
     task: str,
     source: Source,
     chosen: Chosen,
@@ -101,7 +101,7 @@ def _cell(
     protocol: str,
     measure: Any,
     alone: bool = False,
-) -> Cell:
+) -> Run:
     model = registry.build("ratings", chosen.model, {**more, **chosen.settings})
     about = {
         "task": task,
@@ -113,7 +113,7 @@ def _cell(
         "seed": seed,
     }
     labels = {"dataset": source.name, "model": chosen.label, "seed": seed}
-    return Cell(about, labels, measure, alone, defaults_of(model))
+    return Run(about, labels, measure, alone, defaults_of(model))
 
 
 def _but_seed(row: dict[str, Any]) -> dict[str, Any]:

@@ -1,7 +1,7 @@
-"""A cell: one model on one split, the smallest piece that is measured, kept and never repeated.
+"""A run: one model on one split, the smallest piece that is measured, kept and never repeated.
 
-A finished cell is one JSON file, named after all that its numbers follow from. So a run that was
-killed goes on where it was, other settings are another cell, and a quick run and a full one can
+A finished run is one JSON file, named after all that its numbers follow from. So what was
+killed goes on where it was, other settings are another run, and a quick and a full one can
 share a folder.
 """
 
@@ -31,7 +31,7 @@ Numbers = dict[str, Any]
 
 
 @dataclass(frozen=True, eq=False)
-class Cell:
+class Run:
     """Something to measure.
 
     Attributes
@@ -67,40 +67,40 @@ class Cell:
 
 @dataclass(frozen=True)
 class Store:
-    """Finished cells in a folder, one file each."""
+    """Finished runs in a folder, one file each."""
 
     folder: Path
 
-    def path(self, cell: Cell) -> Path:
-        """Return where a cell is kept."""
-        return self.folder / cell.name
+    def path(self, run: Run) -> Path:
+        """Return where a run is kept."""
+        return self.folder / run.name
 
-    def has(self, cell: Cell) -> bool:
-        """Return whether a cell is finished."""
-        return self.path(cell).exists()
+    def has(self, run: Run) -> bool:
+        """Return whether a run is finished."""
+        return self.path(run).exists()
 
-    def keep(self, cell: Cell, record: dict[str, Any]) -> None:
-        """Write a finished cell, wholly or not at all.
+    def keep(self, run: Run, record: dict[str, Any]) -> None:
+        """Write a finished run, wholly or not at all.
 
         Parameters
         ----------
-        cell : Cell
+        run : Run
             What was measured.
         record : dict
             "numbers", and where and when they were measured.
         """
         self.folder.mkdir(parents=True, exist_ok=True)
-        write_bytes(self.path(cell), as_json({"about": cell.about, **record}).encode())
+        write_bytes(self.path(run), as_json({"about": run.about, **record}).encode())
 
-    def read(self, cell: Cell) -> dict[str, Any]:
-        """Return the record of a finished cell; a damaged or foreign file is a ``DataError``."""
-        path = self.path(cell)
+    def read(self, run: Run) -> dict[str, Any]:
+        """Return the record of a finished run; a damaged or foreign file is a ``DataError``."""
+        path = self.path(run)
         try:
-            record = read_json(path, "a cell")
+            record = read_json(path, "a run")
         except DataError as error:
             raise _damaged(path, "it is no JSON") from error
-        if not isinstance(record, dict) or record.get("about") != cell.about:
-            raise _damaged(path, "it is of another cell")
+        if not isinstance(record, dict) or record.get("about") != run.about:
+            raise _damaged(path, "it is of another run")
         if not (record.keys() >= _REST and isinstance(record["numbers"], dict)):
             raise _damaged(path, f"it needs {', '.join(sorted(_REST))}")
         return record
@@ -149,4 +149,4 @@ def _plain(value: Any) -> Any:
 
 
 def _damaged(path: Path, why: str) -> DataError:
-    return DataError(f"{path} is damaged: {why}. Remove it, and the cell is measured again.")
+    return DataError(f"{path} is damaged: {why}. Remove it, and the run is measured again.")

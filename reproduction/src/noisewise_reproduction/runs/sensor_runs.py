@@ -1,4 +1,4 @@
-"""Cells of sensors: a model on a split of single cells, or of outages."""
+"""Runs of sensors: a model on a split of single cells, or of outages."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from noisewise import registry
 from noisewise.data.panel import SENSOR, Panel
 from noisewise.evaluation import records, sensors
 from noisewise_reproduction.runs.plan import Chosen
-from noisewise_reproduction.runs.run import Cell, Numbers, defaults_of, settings_of
+from noisewise_reproduction.runs.run import Numbers, Run, defaults_of, settings_of
 from noisewise_reproduction.runs.sources import Source
 
 
-def sensor_cell(
+def sensor_run(
     source: Source, chosen: Chosen, seed: int, share: float, outage: float | None = None
-) -> Cell:
-    """Return the cell of a model on a split: a share of all cells trains, or outages are hidden.
+) -> Run:
+    """Return the run of a model on a split: a share of all cells trains, or outages are hidden.
 
     Parameters
     ----------
@@ -50,8 +50,8 @@ def sensor_cell(
         "dataset": source.name, "protocol": kind, "share": share, "model": chosen.label,
         "seed": seed,
     }  # fmt: skip
-    run = partial(judged, source, chosen.model, chosen.settings, share, outage, seed)
-    return Cell(about, labels, run, defaults=defaults_of(model))
+    measure = partial(judged, source, chosen.model, chosen.settings, share, outage, seed)
+    return Run(about, labels, measure, defaults=defaults_of(model))
 
 
 def judged(
@@ -63,7 +63,7 @@ def judged(
     seed: int,
     n_jobs: int,
 ) -> Numbers:
-    """Measure a sensor cell: its "scores"."""
+    """Measure a sensor run: its "scores"."""
     data: Panel = source.sensors()
 
     def make(seed: int) -> Any:

@@ -9,29 +9,28 @@ import numpy as np
 
 from noisewise.evaluation import comparison
 from noisewise.evaluation.comparison import split_ratio
-from noisewise_reproduction.runs.run import Cell
+from noisewise_reproduction.runs.run import Run
 
 RATIO = "test_ratio"  # of test part to training part: what intervals over splits need
 
 Row = dict[str, Any]
-Finished = list[tuple[Cell, dict[str, Any]]]  # cells and their records
+Finished = list[tuple[Run, dict[str, Any]]]  # runs and their records
 
 
 def rows_of(found: Finished, part: Callable[[dict[str, Any]], Row]) -> list[Row]:
-    """Return one row per cell: its labels, a part of its numbers, and the ratio of its split."""
+    """Return one row per run: its labels, a part of its numbers, and the ratio of its split."""
     return [
-        {**cell.labels, **part(record["numbers"]), RATIO: cell_ratio(cell)}
-        for cell, record in found
+        {**run.labels, **part(record["numbers"]), RATIO: run_ratio(run)} for run, record in found
     ]
 
 
-def cell_ratio(cell: Cell) -> float:
-    """Return the size of the test part of a cell over that of its training part."""
-    return split_ratio(cell.about.get("protocol"), cell.about.get("data", {}))
+def run_ratio(run: Run) -> float:
+    """Return the size of the test part of a run over that of its training part."""
+    return split_ratio(run.about.get("protocol"), run.about.get("data", {}))
 
 
 def scores(numbers: dict[str, Any]) -> Row:
-    """Return the scores of a cell."""
+    """Return the scores of a run."""
     found: Row = numbers["scores"]
     return found
 

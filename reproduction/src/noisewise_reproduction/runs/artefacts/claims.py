@@ -14,8 +14,8 @@ from typing import Any
 from noisewise.evaluation import comparison
 from noisewise_reproduction.runs import small_worlds
 from noisewise_reproduction.runs.plan import Plan
-from noisewise_reproduction.runs.rating_runs import fit_cell, rating_cell
-from noisewise_reproduction.runs.run import Cell
+from noisewise_reproduction.runs.rating_runs import fit_run, rating_run
+from noisewise_reproduction.runs.run import Run
 from noisewise_reproduction.runs.summaries import RATIO, Finished, Row, rows_of, summarised
 
 TITLE = "Single claims"
@@ -30,49 +30,49 @@ SMALL: dict[str, tuple[Callable[..., Any], str, bool]] = {
 ERRORS = ("train_rmse", "validation_rmse")
 
 
-def cells(plan: Plan) -> list[Cell]:
-    """Return cells of real data, one per model and split, and of made-up data, one per repeat."""
-    item = plan.item("claims")
-    found: list[Cell] = []
-    for source in plan.there(item["names"]):
+def runs(plan: Plan) -> list[Run]:
+    """Return runs of real data, one per model and split, and of made-up data, one per repeat."""
+    artefact = plan.artefact("claims")
+    found: list[Run] = []
+    for source in plan.there(artefact["names"]):
         for seed in plan.seeds:
-            found += [rating_cell(source, plan.model(label), seed) for label in item["rounds"]]
-            found += [fit_cell(source, plan.model(label), seed) for label in item["sparse"]]
+            found += [rating_run(source, plan.model(label), seed) for label in artefact["rounds"]]
+            found += [fit_run(source, plan.model(label), seed) for label in artefact["sparse"]]
     for name, (measure, key, alone) in SMALL.items():
-        given = item[key]
+        given = artefact[key]
         for seed in range(given["repeats"]):
             about = {
                 "task": "claim", "dataset": "drawn", "model": name, "seed": seed,
                 "settings": {k: v for k, v in given.items() if k != "repeats"},
             }  # fmt: skip
             labels = {"experiment": name, "seed": seed}
-            found.append(Cell(about, labels, partial(measure, given, seed), alone))
+            found.append(Run(about, labels, partial(measure, given, seed), alone))
     return found
 
 
 def gather(plan: Plan, found: Finished) -> dict[str, Any]:
     """Return what every experiment found, with means over splits or repeats."""
-    item = plan.item("claims")
+    artefact = plan.artefact("claims")
     of = {
         task: [one for one in found if one[0].about["task"] == task]
         for task in ("fit", "rating", "claim")
     }
-    sparse = [one for one in of["fit"] if one[0].labels["model"] in item["sparse"]]
+    sparse = [one for one in of["fit"] if one[0].labels["model"] in artefact["sparse"]]
     zeros = rows_of(sparse, lambda numbers: dict(numbers["zeros"]))
     rounds = rows_of(of["rating"], lambda numbers: {"rounds": numbers["rounds"]})
     small = {
-        name: [record["numbers"] for cell, record in of["claim"] if cell.about["model"] == name]
+        name: [record["numbers"] for run, record in of["claim"] if run.about["model"] == name]
         for name in SMALL
     }
     parts = {"zeros": {"rows": zeros}, "rounds": {"rows": rounds}}
     return {
-        **derived(parts, item),
+        **derived(parts, artefact),
         "small": {name: {"repeats": many, **_over(many)} for name, many in small.items() if many},
-        "settings_of_experiments": {key: item[key] for _, key, _ in SMALL.values()},
+        "settings_of_experiments": {key: artefact[key] for _, key, _ in SMALL.values()},
     }
 
 
-def derived(found: dict[str, Any], item: dict[str, Any]) -> dict[str, Any]:
+def derived(found: dict[str, Any], artefact: dict[str, Any]) -> dict[str, Any]:
     """Return zeros and rounds with what follows from their rows alone."""
     zeros, rounds = found["zeros"]["rows"], found["rounds"]["rows"]
     return {

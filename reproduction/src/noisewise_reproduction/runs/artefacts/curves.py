@@ -5,20 +5,20 @@ from __future__ import annotations
 from typing import Any
 
 from noisewise_reproduction.runs.plan import Plan
-from noisewise_reproduction.runs.rating_runs import fit_cell
-from noisewise_reproduction.runs.run import Cell
+from noisewise_reproduction.runs.rating_runs import fit_run
+from noisewise_reproduction.runs.run import Run
 from noisewise_reproduction.runs.summaries import Finished, rows_of
 
 TITLE = "Learning curves"
 
 
-def cells(plan: Plan) -> list[Cell]:
-    """Return one cell per model, of the first split."""
-    item = plan.item("curves")
+def runs(plan: Plan) -> list[Run]:
+    """Return one run per model, of the first split."""
+    artefact = plan.artefact("curves")
     return [
-        fit_cell(source, plan.model(label), seed=0)
-        for source in plan.there(item["names"])
-        for label in item["models"]
+        fit_run(source, plan.model(label), seed=0)
+        for source in plan.there(artefact["names"])
+        for label in artefact["models"]
     ]
 
 

@@ -8,18 +8,18 @@ from typing import Any
 
 from noisewise.evaluation.records import data_of
 from noisewise_reproduction.runs.plan import Plan
-from noisewise_reproduction.runs.run import Cell, Numbers
+from noisewise_reproduction.runs.run import Numbers, Run
 from noisewise_reproduction.runs.sources import Source
 from noisewise_reproduction.runs.summaries import Finished, rows_of
 
 TITLE = "Datasets"
 
 
-def cells(plan: Plan) -> list[Cell]:
-    """Return one cell per dataset that there is; counts need no splits."""
-    found = plan.there(plan.item("datasets")["names"])
+def runs(plan: Plan) -> list[Run]:
+    """Return one run per dataset that there is; counts need no splits."""
+    found = plan.there(plan.artefact("datasets")["names"])
     return [
-        Cell(
+        Run(
             {
                 "task": "count",
                 "dataset": source.name,
@@ -35,7 +35,7 @@ def cells(plan: Plan) -> list[Cell]:
 
 
 def counted(source: Source, n_jobs: int) -> Numbers:
-    """Measure a cell: shape, observations and sparsity; it takes no threads."""
+    """Measure a run: shape, observations and sparsity; it takes no threads."""
     seen = source.observations
     return {
         "modes": list(seen.names),

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from noisewise_reproduction.runs.plan import Plan
-from noisewise_reproduction.runs.rating_runs import rating_cell
-from noisewise_reproduction.runs.run import Cell
+from noisewise_reproduction.runs.rating_runs import rating_run
+from noisewise_reproduction.runs.run import Run
 from noisewise_reproduction.runs.summaries import (
     Finished,
     paired,
@@ -18,27 +18,27 @@ from noisewise_reproduction.runs.summaries import (
 TITLE = "Later ratings"
 
 
-def cells(plan: Plan) -> list[Cell]:
-    """Return one cell per model and seed; the split is always the same, the model's start not."""
-    item = plan.item("future")
+def runs(plan: Plan) -> list[Run]:
+    """Return one run per model and seed; the split is always the same, the model's start not."""
+    artefact = plan.artefact("future")
     return [
-        rating_cell(source, plan.model(label), seed, protocol="time")
-        for source in plan.there(item["names"])
-        for label in item["models"]
-        for seed in plan.seeds[: item["starts"]]
+        rating_run(source, plan.model(label), seed, protocol="time")
+        for source in plan.there(artefact["names"])
+        for label in artefact["models"]
+        for seed in plan.seeds[: artefact["starts"]]
     ]
 
 
 def gather(plan: Plan, found: Finished) -> dict[str, Any]:
     """Return every score, means over starts, and tests of the RMSE in pairs."""
     rows = rows_of(found, scores)
-    return {"rows": rows, **derived({"rows": rows}, plan.item("future"))}
+    return {"rows": rows, **derived({"rows": rows}, plan.artefact("future"))}
 
 
-def derived(found: dict[str, Any], item: dict[str, Any]) -> dict[str, Any]:
+def derived(found: dict[str, Any], artefact: dict[str, Any]) -> dict[str, Any]:
     """Return what follows from the rows alone."""
     rows = found["rows"]
     return {
         "summary": summarised(rows, ["dataset", "model"]),
-        "tests": paired(rows, item["pairs"], ["dataset"], "rmse"),
+        "tests": paired(rows, artefact["pairs"], ["dataset"], "rmse"),
     }

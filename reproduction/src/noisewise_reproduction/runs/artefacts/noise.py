@@ -22,8 +22,8 @@ from noisewise.evaluation.records import data_of
 from noisewise.splits import rating_split
 from noisewise_reproduction.rivals.linear import DeviationRegressor
 from noisewise_reproduction.runs.plan import Chosen, Plan
-from noisewise_reproduction.runs.rating_runs import rating_cell
-from noisewise_reproduction.runs.run import Cell, Numbers, settings_of
+from noisewise_reproduction.runs.rating_runs import rating_run
+from noisewise_reproduction.runs.run import Numbers, Run, settings_of
 from noisewise_reproduction.runs.sources import Source
 from noisewise_reproduction.runs.summaries import (
     RATIO,
@@ -42,17 +42,17 @@ UNKNOWN = {"unknown": ratings.PAPER_UNKNOWN}
 Floats = NDArray[np.float64]
 
 
-def cells(plan: Plan) -> list[Cell]:
-    """Return one cell per model and split, and one for the controls of each split."""
-    item = plan.item("noise")
-    found = plan.there(item["names"])
+def runs(plan: Plan) -> list[Run]:
+    """Return one run per model and split, and one for the controls of each split."""
+    artefact = plan.artefact("noise")
+    found = plan.there(artefact["names"])
     return [
-        rating_cell(source, plan.model(label), seed)
+        rating_run(source, plan.model(label), seed)
         for source in found
-        for label in item["models"]
+        for label in artefact["models"]
         for seed in plan.seeds
     ] + [
-        _control_cell(source, plan.model(item["mean"]), seed)
+        _control_run(source, plan.model(artefact["mean"]), seed)
         for source in found
         for seed in plan.seeds
     ]
@@ -61,28 +61,28 @@ def cells(plan: Plan) -> list[Cell]:
 def gather(plan: Plan, found: Finished) -> dict[str, Any]:
     """Return every score, means over splits, and tests of the NLL in pairs."""
     rows = rows_of([one for one in found if one[0].about["task"] == "rating"], scores)
-    for cell, record in found:
-        if cell.about["task"] == "controls":
-            rows += _control_rows(cell, record["numbers"])
-    item = plan.item("noise")
-    return {"mean_of": item["mean"], "rows": rows, **derived({"rows": rows}, item)}
+    for run, record in found:
+        if run.about["task"] == "controls":
+            rows += _control_rows(run, record["numbers"])
+    artefact = plan.artefact("noise")
+    return {"mean_of": artefact["mean"], "rows": rows, **derived({"rows": rows}, artefact)}
 
 
-def derived(found: dict[str, Any], item: dict[str, Any]) -> dict[str, Any]:
+def derived(found: dict[str, Any], artefact: dict[str, Any]) -> dict[str, Any]:
     """Return what follows from the rows alone."""
     rows = found["rows"]
     return {
         "summary": summarised(rows, ["dataset", "model"]),
-        "tests": paired(rows, item["pairs"], ["dataset"], "nll"),
+        "tests": paired(rows, artefact["pairs"], ["dataset"], "nll"),
     }
 
 
-def _control_rows(cell: Cell, numbers: Numbers) -> list[Row]:
-    ratio = split_ratio("paper", cell.about["data"])
-    return [{**cell.labels, "model": name, **numbers[name], RATIO: ratio} for name in CONTROLS]
+def _control_rows(run: Run, numbers: Numbers) -> list[Row]:
+    ratio = split_ratio("paper", run.about["data"])
+    return [{**run.labels, "model": name, **numbers[name], RATIO: ratio} for name in CONTROLS]
 
 
-def _control_cell(source: Source, chosen: Chosen, seed: int) -> Cell:
+def _control_run(source: Source, chosen: Chosen, seed: int) -> Run:
     about = {
         "task": "controls",
         "dataset": source.name,
@@ -94,13 +94,13 @@ def _control_cell(source: Source, chosen: Chosen, seed: int) -> Cell:
         "seed": seed,
     }
     labels = {"dataset": source.name, "model": chosen.label, "seed": seed}
-    return Cell(about, labels, partial(controlled, source, chosen.model, chosen.settings, seed))
+    return Run(about, labels, partial(controlled, source, chosen.model, chosen.settings, seed))
 
 
 def controlled(
     source: Source, model: str, settings: dict[str, Any], seed: int, n_jobs: int
 ) -> Numbers:
-    """Measure a cell: every metric of the same mean with the learned std and with each control."""
+    """Measure a run: every metric of the same mean with the learned std and with each control."""
     seen = source.ratings()
     split = rating_split(len(seen), seed)
     train, held_out = seen.take(split.train), seen.take(split.validation)

@@ -8,8 +8,8 @@ from noisewise.evaluation.comparison import compared
 from noisewise.evaluation.sensors import OUTAGE_SHARE
 from noisewise_reproduction.declared import OUTAGES, SHARES
 from noisewise_reproduction.runs.plan import Plan
-from noisewise_reproduction.runs.run import Cell
-from noisewise_reproduction.runs.sensor_runs import sensor_cell
+from noisewise_reproduction.runs.run import Run
+from noisewise_reproduction.runs.sensor_runs import sensor_run
 from noisewise_reproduction.runs.sources import Source
 from noisewise_reproduction.runs.summaries import (
     RATIO,
@@ -25,15 +25,15 @@ TITLE = "Sensors"
 WHERE = ("dataset", "protocol", "share")
 
 
-def cells(plan: Plan) -> list[Cell]:
-    """Return one cell per dataset, share, model and split; outages come after all shares."""
-    item = plan.item("sensors")
+def runs(plan: Plan) -> list[Run]:
+    """Return one run per dataset, share, model and split; outages come after all shares."""
+    artefact = plan.artefact("sensors")
     return [
-        sensor_cell(source, plan.model(label, "sensors"), seed, share, outage)
-        for source in plan.there(item["names"])
-        for share, outage in _settings(source, item)
-        for label in item["models"]
-        for seed in plan.seeds[: _splits(source, outage, item["few"])]
+        sensor_run(source, plan.model(label, "sensors"), seed, share, outage)
+        for source in plan.there(artefact["names"])
+        for share, outage in _settings(source, artefact)
+        for label in artefact["models"]
+        for seed in plan.seeds[: _splits(source, outage, artefact["few"])]
     ]
 
 
@@ -42,22 +42,22 @@ def _splits(source: Source, outage: float | None, few: dict[str, int]) -> int | 
     return few.get(source.name) if outage is None else few.get("outages")
 
 
-def _settings(source: Source, item: dict[str, Any]) -> list[tuple[float, float | None]]:
-    shares = item.get("shares", SHARES)[source.name]
+def _settings(source: Source, artefact: dict[str, Any]) -> list[tuple[float, float | None]]:
+    shares = artefact.get("shares", SHARES)[source.name]
     return [*((share, None) for share in shares), (OUTAGE_SHARE, OUTAGES[source.name])]
 
 
 def gather(plan: Plan, found: Finished) -> dict[str, Any]:
     """Return every score, means over splits, and tests of DTF against the models of the paper."""
     rows = rows_of(found, scores)
-    return {"rows": rows, **derived({"rows": rows}, plan.item("sensors"))}
+    return {"rows": rows, **derived({"rows": rows}, plan.artefact("sensors"))}
 
 
-def derived(found: dict[str, Any], item: dict[str, Any]) -> dict[str, Any]:
+def derived(found: dict[str, Any], artefact: dict[str, Any]) -> dict[str, Any]:
     """Return what follows from the rows alone."""
     return {
         "summary": summarised(found["rows"], [*WHERE, "model"]),
-        "tests": _tests(found["rows"], item["against"], item["rivals"]),
+        "tests": _tests(found["rows"], artefact["against"], artefact["rivals"]),
     }
 
 

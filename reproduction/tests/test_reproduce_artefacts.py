@@ -1,4 +1,4 @@
-"""Items of a reproduction: their numbers, and a whole run on data so small that it is quick."""
+"""Artefacts of a reproduction: their numbers, and a whole run on data so small that it is quick."""
 
 import copy
 import dataclasses
@@ -7,14 +7,14 @@ import re
 
 import numpy as np
 import pytest
-from noisewise_reproduction.page.evidence import evidence_page, read_items
+from noisewise_reproduction.page.evidence import evidence_page, read_artefacts
 from noisewise_reproduction.runs import command, small_worlds, sources
 from noisewise_reproduction.runs import plan as planning
 from noisewise_reproduction.runs.adopting import adopt
 from noisewise_reproduction.runs.artefacts import noise
-from noisewise_reproduction.runs.command import ITEMS, chosen, reproduce
+from noisewise_reproduction.runs.command import ARTEFACTS, chosen, reproduce
 from noisewise_reproduction.runs.run import Store
-from noisewise_reproduction.runs.sensor_runs import sensor_cell
+from noisewise_reproduction.runs.sensor_runs import sensor_run
 from noisewise_reproduction.runs.sources import Source, busiest
 from noisewise_reproduction.runs.summaries import holm, paired, summarised
 from test_reproduce import write_ratings
@@ -94,9 +94,9 @@ def test_a_tensor_as_a_matrix_has_the_same_cells():
     tensor = small_worlds.drawn_cells([3, 4, 5], 30, seed=0)
     matrix = small_worlds.as_matrix(tensor)
     assert matrix.shape == (12, 5)
-    cells = {(i * 4 + j, t): v for (i, j, t), v in zip(tensor.decode(), tensor.values, strict=True)}
-    assert cells == dict(zip(matrix.decode(), matrix.values, strict=True))
-    assert len(cells) == 30
+    runs = {(i * 4 + j, t): v for (i, j, t), v in zip(tensor.decode(), tensor.values, strict=True)}
+    assert runs == dict(zip(matrix.decode(), matrix.values, strict=True))
+    assert len(runs) == 30
 
 
 def test_rarity_is_one_over_the_number_of_ratings():
@@ -117,7 +117,7 @@ def test_controls_have_the_same_mean_and_another_std(tmp_path):
 
 
 def test_deviations_vanish_where_there_is_no_noise_and_stay_where_there_is():
-    clean = planning.settings()["items"]["claims"]["quick"]["clean"]
+    clean = planning.settings()["artefacts"]["claims"]["quick"]["clean"]
     found = small_worlds.clean_data(clean, seed=0, n_jobs=1)
     assert found["without noise"]["level"] < 0.5 * found["with noise"]["level"]
     assert found["with noise"]["level"] == pytest.approx(
@@ -126,9 +126,11 @@ def test_deviations_vanish_where_there_is_no_noise_and_stay_where_there_is():
 
 
 def test_items_come_in_the_order_of_the_paper():
-    assert chosen(["all"]) == list(ITEMS) == chosen([])
+    assert chosen(["all"]) == list(ARTEFACTS) == chosen([])
     assert chosen(["claims", "time"]) == ["time", "claims"]
-    with pytest.raises(SettingError, match=r"An item is one of datasets, .* or all; got 'tables'"):
+    with pytest.raises(
+        SettingError, match=r"An artefact is one of datasets, .* or all; got 'tables'"
+    ):
         chosen(["tables"])
 
 
@@ -144,14 +146,14 @@ def tiny_settings():
     for entry in tiny["sensors"].values():
         quick = entry.setdefault("quick", {})
         quick |= {name: 2 for name in ("rank", "epochs") if name in quick}
-    items = tiny["items"]
-    items["ratings"]["models"] = ["biased-mf", "rcf", "dmf-paper", "dmf"]
-    items["time"]["models"] = items["curves"]["models"] = ["biased-mf", "dmf-paper"]
-    items["sensors"]["models"] = ["idw", "ptf", "dtf", "linear"]
-    items["noise"]["quick"]["models"] = ["dmf-rank1", "dmf"]
-    items["future"]["quick"]["models"] = ["biased-mf", "dmf"]
-    items["regression"]["quick"] = {"seeds": 3}
-    claims = items["claims"]["quick"]
+    artefacts = tiny["artefacts"]
+    artefacts["ratings"]["models"] = ["biased-mf", "rcf", "dmf-paper", "dmf"]
+    artefacts["time"]["models"] = artefacts["curves"]["models"] = ["biased-mf", "dmf-paper"]
+    artefacts["sensors"]["models"] = ["idw", "ptf", "dtf", "linear"]
+    artefacts["noise"]["quick"]["models"] = ["dmf-rank1", "dmf"]
+    artefacts["future"]["quick"]["models"] = ["biased-mf", "dmf"]
+    artefacts["regression"]["quick"] = {"seeds": 3}
+    claims = artefacts["claims"]["quick"]
     claims["cost"] |= {"shape": [60, 50], "observations": [500, 1000], "ranks": [16, 32], "at": 500}
     claims["modes"] |= {"shape": [4, 5, 60], "observations": 600}
     for name in ("equal", "clean"):
@@ -172,7 +174,7 @@ def fake_sensors(name, path):
 
 @pytest.fixture(scope="module")
 def tiny(tmp_path_factory):
-    """A quick run of all items on tiny data: the folder, and what was said."""
+    """A quick run of all artefacts on tiny data: the folder, and what was said."""
     settings = tiny_settings()
     folder = write_ratings(tmp_path_factory.mktemp("data"))
     for name in ("london_laqn_daily.npz", "intel_lab_5days.npz"):
@@ -180,22 +182,22 @@ def tiny(tmp_path_factory):
     lines: list[str] = []
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(planning, "settings", lambda: settings)
-        patch.setattr(sources, "named", fake_sensors)
+        patch.setattr(sources, "named_panel", fake_sensors)
         out = tmp_path_factory.mktemp("out")
         written = reproduce(data=folder, out=out, quick=True, splits=2, say=lines.append)
         yield out, lines, written, folder
 
 
-def test_every_item_is_written_with_all_its_cells(tiny):
+def test_every_artefact_is_written_with_all_its_runs(tiny):
     _, lines, written, _ = tiny
-    assert list(written) == list(ITEMS)
+    assert list(written) == list(ARTEFACTS)
     for name, path in written.items():
-        item = json.loads(path.read_text())
-        assert (item["item"], item["quick"], item["splits"]) == (name, True, 2)
-        assert item["left_out"] == []
-        assert item["machine"]["cpu"]
-        assert item["date"]
-    assert all(re.search(r"(\d+) of \1 cells", line) for line in lines)
+        artefact = json.loads(path.read_text())
+        assert (artefact["artefact"], artefact["quick"], artefact["splits"]) == (name, True, 2)
+        assert artefact["left_out"] == []
+        assert artefact["machine"]["cpu"]
+        assert artefact["date"]
+    assert all(re.search(r"(\d+) of \1 runs", line) for line in lines)
 
 
 def test_every_figure_of_the_paper_is_drawn(tiny):
@@ -206,8 +208,8 @@ def test_every_figure_of_the_paper_is_drawn(tiny):
 
 
 def test_settings_stand_beside_the_numbers_with_how_they_were_chosen(tiny):
-    item = json.loads((tiny[0] / "ratings.json").read_text())
-    model = item["models"]["dmf-paper"]
+    artefact = json.loads((tiny[0] / "ratings.json").read_text())
+    model = artefact["models"]["dmf-paper"]
     assert model["settings"]["beta"] == 0.0
     assert "validation" in model["chosen"]
     assert model["changed"]["rank"] == 3
@@ -216,41 +218,43 @@ def test_settings_stand_beside_the_numbers_with_how_they_were_chosen(tiny):
 def test_a_second_run_measures_nothing_and_writes_the_same(tiny, monkeypatch):
     out, _, written, folder = tiny
     before = {name: json.loads(path.read_text()) for name, path in written.items()}
-    monkeypatch.setattr(command, "run", lambda cells, store, jobs: _refuse(cells, store))
+    monkeypatch.setattr(command, "measure_all", lambda runs, store, jobs: _refuse(runs, store))
     reproduce(data=folder, out=out, quick=True, splits=2)
     assert before == {name: json.loads(path.read_text()) for name, path in written.items()}
 
 
-def _refuse(cells, store):
-    assert all(store.has(cell) for cell in cells)
+def _refuse(runs, store):
+    assert all(store.has(run) for run in runs)
     return {}
 
 
 def test_without_measuring_what_is_missing_is_named(tiny, tmp_path):
     *_, folder = tiny
     reproduce(["future"], data=folder, out=tmp_path, quick=True, splits=1, measure=False)
-    item = json.loads((tmp_path / "future.json").read_text())
-    assert [one["why"] for one in item["left_out"]] == ["it was not run"] * 2
-    assert "later ratings" not in evidence_page(read_items(tmp_path)).lower().split("how it is")[0]
+    artefact = json.loads((tmp_path / "future.json").read_text())
+    assert [one["why"] for one in artefact["left_out"]] == ["it was not run"] * 2
+    assert (
+        "later ratings" not in evidence_page(read_artefacts(tmp_path)).lower().split("how it is")[0]
+    )
 
 
 def test_time_is_compared_with_biased_mf_on_the_same_split(tiny):
-    item = json.loads((tiny[0] / "time.json").read_text())
-    by = {(row["model"], row["seed"]): row for row in item["rows"]}
+    artefact = json.loads((tiny[0] / "time.json").read_text())
+    by = {(row["model"], row["seed"]): row for row in artefact["rows"]}
     assert by["biased-mf", 1]["seconds_ratio"] == 1.0
     ratio = by["dmf-paper", 1]["seconds"] / by["biased-mf", 1]["seconds"]
     assert by["dmf-paper", 1]["seconds_ratio"] == pytest.approx(ratio)
 
 
 def test_sensors_are_tested_as_the_paper_does_and_in_pairs(tiny):
-    item = json.loads((tiny[0] / "sensors.json").read_text())
-    test = next(t for t in item["tests"] if t["b"] == "ptf" and t["protocol"] == "blocks")
+    artefact = json.loads((tiny[0] / "sensors.json").read_text())
+    test = next(t for t in artefact["tests"] if t["b"] == "ptf" and t["protocol"] == "blocks")
     assert {"unpaired_pvalue", "unpaired_pvalue_holm", "t_pvalue_holm"} <= test.keys()
-    assert {row["protocol"] for row in item["rows"]} == {"cells", "blocks"}
+    assert {row["protocol"] for row in artefact["rows"]} == {"cells", "blocks"}
 
 
 def test_the_page_of_a_run_has_every_item(tiny):
-    html = evidence_page(read_items(tiny[0]))
+    html = evidence_page(read_artefacts(tiny[0]))
     for heading in ("Table 1", "Table 2", "Table 3", "Figure 2", "Figure 3", "Figure 4"):
         assert f"<h2>{heading}" in html
     assert "A quick run" in html
@@ -264,12 +268,12 @@ def test_the_commands_run_it_and_make_the_page(tiny, tmp_path, capsys, monkeypat
     with pytest.raises(SystemExit) as end:
         main()
     assert end.value.code == 0
-    assert f"{out / 'datasets.json'}: 3 of 3 cells." in capsys.readouterr().out
+    assert f"{out / 'datasets.json'}: 3 of 3 runs." in capsys.readouterr().out
     words = ["report", out, "--out", tmp_path / "page.html"]
     monkeypatch.setattr("sys.argv", ["noisewise", *map(str, words)])
     with pytest.raises(SystemExit):
         main()
-    assert (tmp_path / "page.html").read_text() == evidence_page(read_items(out))
+    assert (tmp_path / "page.html").read_text() == evidence_page(read_artefacts(out))
 
 
 def test_results_of_sensors_are_adopted(tiny, tmp_path):
@@ -294,8 +298,8 @@ def test_results_of_sensors_are_adopted(tiny, tmp_path):
     (tmp_path / "sensors.json").write_text(as_json([result]))
     (tmp_path / "out").mkdir()
     store = Store(tmp_path / "out")
-    other = sensor_cell(source, plan.model("idw", "sensors"), 0, 0.2)
+    other = sensor_run(source, plan.model("idw", "sensors"), 0, 0.2)
     like = dataclasses.replace(plan.model("idw", "sensors"), settings={"n_neighbours": 2})
-    same, outage = (sensor_cell(source, like, 1, 0.2, length) for length in (None, 7200.0))
-    assert adopt([other, same, outage], store, tmp_path).cells == 1
+    same, outage = (sensor_run(source, like, 1, 0.2, length) for length in (None, 7200.0))
+    assert adopt([other, same, outage], store, tmp_path).runs == 1
     assert store.read(same)["numbers"]["scores"]["mse"] == result["splits"][1]["mse"]
