@@ -26,24 +26,12 @@ from noisewise.models.nested import clone_with, pack, unpack
 
 @dataclass(frozen=True, eq=False)
 class StandardisedModel:
-    """Readings, the units of their sensors, and the model that was fitted to both.
+    """Readings, the units of their sensors, and the model that was fitted to both."""
 
-    Attributes
-    ----------
-    seen
-        All readings, in float64; ids that have none are not among its ids.
-    sensor
-        The mode that is the sensor; None if all readings have one unit.
-    units
-        Mean and variance of each sensor.
-    model
-        Fitted to the readings as z-scores.
-    """
-
-    seen: Observations
-    sensor: int | None
-    units: Units
-    model: Factorizer
+    seen: Observations  # all readings, in float64; ids that have none are not among its ids
+    sensor: int | None  # the mode that is the sensor; None if all readings have one unit
+    units: Units  # mean and variance of each sensor
+    model: Factorizer  # fitted to the readings as z-scores
 
     @classmethod
     def fit(cls, seen: Observations, sensor: int | None, model: Factorizer) -> StandardisedModel:

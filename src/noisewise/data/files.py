@@ -152,14 +152,8 @@ def read_cells(path: str | Path, ids: Sequence[Ids], time: str | None = None) ->
     its ids in the first columns, and at least one id of its first line must be known: else it
     could be a header with other names.
 
-    Parameters
-    ----------
-    path : path
-        The file. Other columns are not read.
-    ids : sequence of Ids
-        Ids of the model; where they are numbers, the file's are read as numbers.
-    time : str, optional
-        A column of times to read too, as unix seconds or dates, where the file has it.
+    Ids are numbers where those of the model are. ``time`` names a column of times to read too, as
+    unix seconds or dates, where the file has it.
     """
     path = Path(path)
     if not path.is_file():

@@ -201,10 +201,7 @@ def read_npz(
     time: str | int | None = None,
     duplicates: Duplicates = "error",
 ) -> Observations:
-    """Read an npz file of one of the two layouts above, or any arrays that are named.
-
-    ``ids``, ``value`` and ``time`` are names of arrays, ``duplicates`` is as for `observe`.
-    """
+    """Read an npz file of one of the two layouts above, or arrays named by ids, value and time."""
     with open_npz(path) as archive:
         layout = _layout_of(archive, ids, value)
         return _from_archive(archive, layout, time, duplicates)

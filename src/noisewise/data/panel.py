@@ -31,18 +31,7 @@ Coordinates: TypeAlias = dict[Any, tuple[float, float]]
 class Panel:
     """Readings of sensors over time: what was measured where, by which sensor, and when.
 
-    Attributes
-    ----------
-    observations : Observations
-        With the modes location, sensor and time, in this order. The ids of time are numbers that
-        count steps of equal length.
-    coordinates : dict or None
-        Where locations are: x and y in metres by the id of the location. A location that nobody
-        placed is not in it; None when no location is.
-    seconds : float
-        How long a step of the time ids is.
-    report : dict of int
-        What a reader left out, and how often: lines that are broken, readings that are repeated.
+    The modes are location, sensor and time, in this order.
 
     Examples
     --------
@@ -52,10 +41,10 @@ class Panel:
     array([  0., 120.])
     """
 
-    observations: Observations
-    coordinates: Coordinates | None
-    seconds: float
-    report: dict[str, int] = field(default_factory=dict)
+    observations: Observations  # ids of time are numbers that count steps of equal length
+    coordinates: Coordinates | None  # x and y in metres of locations that somebody placed
+    seconds: float  # how long a step of time is
+    report: dict[str, int] = field(default_factory=dict)  # what a reader left out, how often
 
     __repr__ = brief
 

@@ -45,19 +45,10 @@ def read_text(
     three columns are user, item and value, and a fourth may be the unix time. Blanks around a field
     and empty lines do not count. Ids are integers where all of a column are, else text.
 
-    Parameters
-    ----------
-    path : Path
-        The file; compressed if its name ends in ``.gz``.
-    delimiters : sequence of str
-        What may stand between fields; the most frequent one in the first line does.
-    names : list of str, optional
-        The columns of a file that is known to have no header.
-    ids, value, time : optional
-        Columns, as for `choose_columns`. Times are unix seconds or ISO dates, which without a time
-        zone are UTC.
-    duplicates : {"error", "last", "mean"}
-        As for `noisewise.data.observe`.
+    The file is unpacked if its name ends in ``.gz``. What stands between fields is the one of the
+    ``delimiters`` that is most frequent in the first line; ``names`` has the columns of a file that
+    is known to have no header. Columns are as for `choose_columns`: times are unix seconds or ISO
+    dates, which without a time zone are UTC.
     """
     table = TextTable.open(path, delimiters)
     if table.delimiter not in table.first:
