@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from noisewise.errors import DataError, MissingExtraError, SettingError
-from noisewise.report import canvas, figures
+from noisewise.report import figures
 from noisewise.report.page import Picture, Section, Table, page
 
 VOID = {"meta", "path", "use", "rect", "line", "br", "img"}
@@ -69,7 +69,7 @@ def noisy_table(ids=("user1", "user2", "user3")):
 
 
 @pytest.fixture(scope="module")
-def drawings() -> dict[str, canvas.Drawing]:
+def drawings() -> dict[str, figures.Drawing]:
     rng = np.random.default_rng(0)
     mean, std = rng.normal(3, 1, 500), rng.uniform(0.5, 2, 500)
     truth = rng.normal(mean, std)
@@ -114,17 +114,17 @@ def test_a_figure_says_in_words_what_it_shows(drawings, name):
 
 def test_a_figure_has_the_same_bits_every_time(drawings):
     for kind in ("png", "svg"):
-        assert canvas.render(drawings["fan"], kind) == canvas.render(drawings["fan"], kind)
+        assert figures.render(drawings["fan"], kind) == figures.render(drawings["fan"], kind)
 
 
 def test_svg_file_stands_alone(drawings):
-    text = canvas.render(drawings["ids"], "svg").decode()
+    text = figures.render(drawings["ids"], "svg").decode()
     assert 'xmlns="http://www.w3.org/2000/svg"' in text
 
 
 def test_figures_side_by_side_are_one_picture(drawings):
-    together = canvas.side_by_side("All of it", list(drawings.values()))
-    assert canvas.render(together, "png").startswith(b"\x89PNG\r\n")
+    together = figures.side_by_side("All of it", list(drawings.values()))
+    assert figures.render(together, "png").startswith(b"\x89PNG\r\n")
     texts = Elements(together.svg()).texts
     assert "All of it" in texts
     assert "user3" in texts
@@ -134,7 +134,7 @@ def test_figures_side_by_side_are_one_picture(drawings):
 
 def test_unknown_kind_of_file_is_refused(drawings):
     with pytest.raises(SettingError, match="'png' or 'svg'; got 'jpeg'"):
-        canvas.render(drawings["ids"], "jpeg")
+        figures.render(drawings["ids"], "jpeg")
 
 
 def test_recovery_tells_the_correlation():
@@ -213,19 +213,19 @@ def test_without_matplotlib_the_pip_line_is_given(monkeypatch, drawings):
     with pytest.raises(MissingExtraError, match=re.escape("pip install 'noisewise[plot]'")):
         drawings["ids"].svg()
     with pytest.raises(MissingExtraError, match=re.escape("pip install 'noisewise[plot]'")):
-        canvas.render(drawings["ids"], "png")
+        figures.render(drawings["ids"], "png")
 
 
 def test_drawing_leaves_pyplot_alone_and_settings_as_they_were():
     program = """
 import sys
-from noisewise.report import canvas, figures
+from noisewise.report import figures
 assert "matplotlib" not in sys.modules
 drawing = figures.noise_recovery([1, 2, 3], [1, 2, 3])
 import matplotlib
-before = {name: matplotlib.rcParams[name] for name in canvas.STYLE}
-canvas.render(drawing, "png")
-assert before == {name: matplotlib.rcParams[name] for name in canvas.STYLE}
+before = {name: matplotlib.rcParams[name] for name in figures.STYLE}
+figures.render(drawing, "png")
+assert before == {name: matplotlib.rcParams[name] for name in figures.STYLE}
 assert "matplotlib.pyplot" not in sys.modules
 """
     subprocess.run([sys.executable, "-c", program], check=True)

@@ -15,7 +15,7 @@ from sklearn.linear_model import LinearRegression
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from noisewise.errors import DataError, SettingError
-from noisewise.report.canvas import render
+from noisewise.report.figures import render
 
 
 def make_data(n=400, seed=0):

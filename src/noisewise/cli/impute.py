@@ -33,7 +33,7 @@ from noisewise.imputer import DeviationImputer, methods
 from noisewise.models.auto import AutoFactorizer
 from noisewise.noise import noise_model, noisy_series
 from noisewise.progress import progress
-from noisewise.report.canvas import require_matplotlib
+from noisewise.report.figures import require_matplotlib
 from noisewise.report.page import Table
 from noisewise.report.series import NoisySeries, Trace, check_most, series_page
 from noisewise.storage import write_bytes

@@ -40,7 +40,7 @@ from noisewise.noise import (
     noisy_places,
     noisy_series,
 )
-from noisewise.report import canvas, figures
+from noisewise.report import figures
 from noisewise.report.series import noise_parts
 
 
@@ -61,10 +61,10 @@ class Ranking:
         """The mode, by number if it is one."""
         return int(self.mode) if self.mode.isdigit() else self.mode
 
-    def draw(self, drawing: canvas.Drawing) -> None:
+    def draw(self, drawing: figures.Drawing) -> None:
         """Write a picture."""
         if self.plot is not None:
-            storage.write_bytes(self.plot, canvas.render(drawing, self.plot.suffix[1:]))
+            storage.write_bytes(self.plot, figures.render(drawing, self.plot.suffix[1:]))
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -24,7 +24,7 @@ from noisewise.data.files import FORMATS
 from noisewise.data.panel import Panel
 from noisewise.errors import SettingError
 from noisewise.evaluation.tuning import best_settings
-from noisewise.report.canvas import check_kind
+from noisewise.report.figures import check_kind
 
 FEW = 4  # choices that help shows in place of a word for them
 RATING_MODELS, SENSOR_MODELS = registry.models("ratings"), registry.models("sensors")

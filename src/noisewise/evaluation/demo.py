@@ -21,7 +21,7 @@ from noisewise.data.synthetic import SyntheticRatings, make_ratings
 from noisewise.models.bayesian import BayesianFactorizer
 from noisewise.models.deviation import DeviationFactorizer
 from noisewise.noise import noisy_ids
-from noisewise.report import canvas, figures
+from noisewise.report import figures
 from noisewise.report.page import Picture, Section, Table, page
 from noisewise.splits import random_split
 from noisewise.storage import write_bytes
@@ -160,7 +160,7 @@ def run_demo(
     The seed is that of ratings, split and models. ``progress`` is called with a line of text when a
     step begins.
     """
-    canvas.require_matplotlib()  # before the work, not after it
+    figures.require_matplotlib()  # before the work, not after it
     say = progress or (lambda line: None)
     ratings = make_ratings(n_users, n_items, seed=seed)
     parts = random_split(len(ratings.observations), TEST, np.random.default_rng(seed))
@@ -190,8 +190,8 @@ def run_demo(
     rows = tuple(one.row for one in judged.values())
     result = DemoResult(rows, report, *(folder / name for name in FILES))
     write_bytes(result.page, _page(ratings, rows, drawings, found, seed).encode())
-    together = canvas.side_by_side(TITLE, list(drawings.values()))
-    write_bytes(result.picture, canvas.render(together, "png"))
+    together = figures.side_by_side(TITLE, list(drawings.values()))
+    write_bytes(result.picture, figures.render(together, "png"))
     write_bytes(result.record, (json.dumps(report, indent=2, allow_nan=False) + "\n").encode())
     return result
 
@@ -261,7 +261,7 @@ def _drawings(
     judged: dict[str, Judged],
     noisiest: dict[str, NDArray[Any]],
     true_noise: NDArray[np.float64],
-) -> dict[str, canvas.Drawing]:
+) -> dict[str, figures.Drawing]:
     dmf = judged[DMF]
     forecasts = {
         name: figures.Forecast(judged[name].truth, judged[name].mean, judged[name].std)
@@ -283,7 +283,7 @@ def _drawings(
 def _page(
     ratings: SyntheticRatings,
     rows: Sequence[Row],
-    drawings: dict[str, canvas.Drawing],
+    drawings: dict[str, figures.Drawing],
     found: int,
     seed: int,
 ) -> str:

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from noisewise.calibration import normal_half_width
 from noisewise.errors import DataError, SettingError
-from noisewise.report.canvas import BLUE, INK, ORANGE, Drawing, short
+from noisewise.report.figures import BLUE, INK, ORANGE, Drawing, short
 from noisewise.report.page import Picture, Section, Table, page
 
 if TYPE_CHECKING:

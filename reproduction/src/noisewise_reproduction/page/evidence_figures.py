@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from noisewise.report.canvas import Drawing
+from noisewise.report.figures import Drawing
 from noisewise_reproduction.claims.paper import paper, ratio, rmse
 from noisewise_reproduction.page.lines import Dot, Line, dots, logarithmic, panels
 from noisewise_reproduction.page.regression import line_fits

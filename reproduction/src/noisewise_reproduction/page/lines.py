@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from noisewise.report.canvas import BLUE, INK, ORANGE, Drawing, short
+from noisewise.report.figures import BLUE, INK, ORANGE, Drawing, short
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from noisewise.errors import DataError
-from noisewise.report.canvas import INK, LOOKS, Drawing
+from noisewise.report.figures import INK, LOOKS, Drawing
 
 if TYPE_CHECKING:
     from matplotlib.figure import FigureBase

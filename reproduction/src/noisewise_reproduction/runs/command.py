@@ -11,7 +11,7 @@ from typing import Any
 
 from noisewise.errors import SettingError
 from noisewise.evaluation.records import as_json, where_and_when
-from noisewise.report.canvas import render, require_matplotlib
+from noisewise.report.figures import render, require_matplotlib
 from noisewise.storage import write_bytes
 from noisewise_reproduction.page.evidence_figures import drawings
 from noisewise_reproduction.runs.adopting import adopt

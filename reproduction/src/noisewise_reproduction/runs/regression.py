@@ -22,7 +22,7 @@ from noisewise import metrics, storage
 from noisewise.errors import SettingError
 from noisewise.evaluation import comparison
 from noisewise.evaluation.records import as_json, where_and_when
-from noisewise.report.canvas import Drawing, render
+from noisewise.report.figures import Drawing, render
 from noisewise_reproduction.page.regression import line_fits
 from noisewise_reproduction.rivals.linear import DeviationRegressor
 
