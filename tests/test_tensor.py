@@ -587,7 +587,7 @@ def test_the_search_tries_settings_on_every_task_and_goes_on_where_it_was(monkey
     names = ("location", "sensor", "time")
     ids = tuple(Ids(np.arange(n), name) for n, name in zip((6, 3, 100), names, strict=True))
     seen = Observations(tuple(world.X.T.astype(np.int32)), world.y.astype(np.float32), ids)
-    monkeypatch.setattr(search_sensors, "named", lambda name, path: Panel(seen, None, 1.0))
+    monkeypatch.setattr(search_sensors, "named_panel", lambda name, path: Panel(seen, None, 1.0))
     place = tmp_path / "search.json"
     for trials in (1, 2):
         words = ["search", "london.npz", "intel.npz", "--trials", str(trials), "--json", str(place)]

@@ -1,7 +1,8 @@
 """The one loop: epochs, early stopping, checkpoints and resume, progress, callbacks.
 
 A backend gives a ``step``: change the state by one epoch, and report. Everything around it is
-written once, here.
+written once, here. It trains on values that are centred and divided by their std, in single
+precision; where that is too coarse for the values themselves, they come and go in double.
 """
 
 from __future__ import annotations
@@ -13,9 +14,9 @@ from typing import Any, Generic, Literal, Protocol, Self, TypeVar
 
 import numpy as np
 
-from noisewise.engine.arrays import Arrays, Source
+from noisewise.engine.arrays import Arrays, Floats, Source, Values
 from noisewise.engine.threads import CtrlC
-from noisewise.errors import DivergedError
+from noisewise.errors import DivergedError, too_coarse
 
 
 @dataclass(frozen=True)
@@ -264,3 +265,24 @@ def _summary(info: EpochInfo) -> str:
         f"rmse {info.train_rmse:.4f}, held-out {info.validation_rmse:.4f}, "
         f"nll {info.validation_nll:.4f}"
     )
+
+
+def standardised(values: Values, location: float, scale: float) -> Floats:
+    """Return values centred and scaled, in single precision, from the precision that they have."""
+    if values.dtype == np.float64:
+        return ((values - location) / scale).astype(np.float32)
+    return (values - np.float32(location)) / np.float32(scale)
+
+
+def mean_in_units(mean: Values, location: float, scale: float) -> Values:
+    """Undo `standardised` for predictions; in double precision where single is too coarse."""
+    if too_coarse(abs(location), scale):
+        return location + scale * mean.astype(np.float64)
+    return np.float32(location) + np.float32(scale) * mean
+
+
+def variance_in_units(variance: Values, location: float, scale: float) -> Values:
+    """Return variances in units of the values, in the precision of `mean_in_units`."""
+    if too_coarse(abs(location), scale):
+        return scale**2 * variance.astype(np.float64)
+    return np.float32(scale**2) * variance

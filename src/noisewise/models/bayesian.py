@@ -27,14 +27,14 @@ from noisewise.data import (
     observe,
     warn_of_unknown,
 )
-from noisewise.engine.arrays import Codes, Floats, standardised
+from noisewise.engine.arrays import Codes, Floats
 from noisewise.engine.gibbs.chain import Chain, EvenSchedule, convergence
 from noisewise.engine.gibbs.data import Spec
 from noisewise.engine.gibbs.fold_in import fold_in
 from noisewise.engine.gibbs.rating_posterior import RatingPosterior, Side
 from noisewise.engine.gibbs.sampler import RatingSampler
 from noisewise.engine.threads import one_blas_thread
-from noisewise.engine.training import Callback, EpochInfo, Training, train
+from noisewise.engine.training import Callback, EpochInfo, Training, standardised, train
 from noisewise.errors import DataError, SettingError, warn
 from noisewise.models.base import Cells
 from noisewise.models.changing import at_one_moment, in_one_step, interrupted

@@ -9,11 +9,11 @@ import numpy as np
 import numpy.typing as npt
 
 from noisewise.data import Observations
-from noisewise.engine.arrays import Codes, Counts, Floats, mean_in_units, standardised
+from noisewise.engine.arrays import Codes, Counts, Floats
 from noisewise.engine.sgd import strata
 from noisewise.engine.sgd.factors import Factors
 from noisewise.engine.sgd.layout import Params, State, aligned_zeros, initial_state
-from noisewise.engine.training import EpochInfo, Training
+from noisewise.engine.training import EpochInfo, Training, mean_in_units, standardised
 from noisewise.errors import DataError
 from noisewise.models.trained import Fit, Plan
 

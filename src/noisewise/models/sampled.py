@@ -16,14 +16,14 @@ from noisewise import storage
 from noisewise.data import Ids, Observations
 from noisewise.data.panel import Grouping, Units, encode_in_time, sensor_modes, series_keys
 from noisewise.data.timestamps import checked_stamps
-from noisewise.engine.arrays import Codes, Counts, Floats, Moments, standardised
+from noisewise.engine.arrays import Codes, Counts, Floats, Moments
 from noisewise.engine.gibbs.chain import Chain, EvenSchedule
 from noisewise.engine.gibbs.data import Data, Scale, SeriesData, Spec, Timeline
 from noisewise.engine.gibbs.posterior import Asked, SeriesPosterior
 from noisewise.engine.gibbs.sampler import RatingSampler
 from noisewise.engine.gibbs.steps.ou import Timescales
 from noisewise.engine.series import Array
-from noisewise.engine.training import Training
+from noisewise.engine.training import Training, standardised
 from noisewise.errors import DataError, ModelFileError, SettingError
 from noisewise.models.fitting import check_levels, count_rows
 

@@ -14,9 +14,9 @@ import numpy as np
 import numpy.typing as npt
 
 from noisewise.data import Observations
-from noisewise.engine.arrays import Counts, standardised
+from noisewise.engine.arrays import Counts
 from noisewise.engine.sgd.strata import LEAST_VARIANCE
-from noisewise.engine.training import EpochInfo
+from noisewise.engine.training import EpochInfo, standardised
 from noisewise.models.fitting import mean_and_std
 from noisewise_reproduction.rivals.torch_state import Cells, Tensor, TorchState
 

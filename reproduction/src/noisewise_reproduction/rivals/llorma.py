@@ -16,11 +16,11 @@ import numpy as np
 
 from noisewise import storage
 from noisewise.data import Observations, encode_ids
-from noisewise.engine.arrays import Codes, Floats, Moments, mean_in_units, variance_in_units
+from noisewise.engine.arrays import Codes, Floats, Moments
 from noisewise.engine.sgd.factors import Factors
 from noisewise.engine.sgd.layout import Params
 from noisewise.engine.threads import one_blas_thread
-from noisewise.engine.training import EpochInfo
+from noisewise.engine.training import EpochInfo, mean_in_units, variance_in_units
 from noisewise.errors import ModelFileError
 from noisewise.models.base import Cells
 from noisewise.models.fitting import fit_factors, judged

@@ -9,11 +9,11 @@ import numpy as np
 import numpy.typing as npt
 
 from noisewise.data import Observations
-from noisewise.engine.arrays import Counts, Floats, mean_in_units, standardised, variance_in_units
+from noisewise.engine.arrays import Counts, Floats
 from noisewise.engine.sgd import strata
 from noisewise.engine.sgd.factors import Factors
 from noisewise.engine.sgd.layout import Params, State, initial_state
-from noisewise.engine.training import Validate
+from noisewise.engine.training import Validate, mean_in_units, standardised, variance_in_units
 from noisewise.models.fitting import count_rows, judged, mean_and_std
 
 NORMAL = 1.4826  # std of a normal distribution over its median absolute deviation

@@ -9,16 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from noisewise.engine.arrays import (
-    Arrays,
-    Codes,
-    Counts,
-    Floats,
-    Moments,
-    Source,
-    mean_in_units,
-    variance_in_units,
-)
+from noisewise.engine.arrays import Arrays, Codes, Counts, Floats, Moments, Source
 from noisewise.engine.sgd import strata
 from noisewise.engine.sgd.layout import (
     BIAS,
@@ -34,6 +25,7 @@ from noisewise.engine.sgd.layout import (
 )
 from noisewise.engine.sgd.uncertainty import Population, of_cells, of_modes, spread_and_shrink
 from noisewise.engine.threads import one_blas_thread
+from noisewise.engine.training import mean_in_units, variance_in_units
 from noisewise.errors import DivergedError, brief
 
 LARGEST = 1e9  # number of a row, in standardised units, that nobody would miss
