@@ -495,7 +495,7 @@ def calibrated(model: Any) -> Any:
     return before_and_after(model, lambda m: about_cells(m, RATINGS.asked))
 
 
-def taken_up(make: Callable[..., Any], table: Table, after: int) -> Any:
+def taken_up(model: Any, table: Table, after: int) -> Any:
     """Break a fit off after some epochs, and go on from its checkpoint."""
 
     class Broken(Exception):
@@ -506,12 +506,12 @@ def taken_up(make: Callable[..., Any], table: Table, after: int) -> Any:
             raise Broken
 
     with tempfile.TemporaryDirectory() as folder:
-        model = make(checkpoint=Path(folder, "checkpoint"), checkpoint_epochs=1)
+        kept = {"checkpoint": Path(folder, "checkpoint"), "checkpoint_epochs": 1}
         with suppress(Broken):
-            model.fit(table.cells, table.values, callbacks=[break_off])
-        if not Path(folder, "checkpoint").exists():
+            model.fit(table.cells, table.values, callbacks=[break_off], **kept)
+        if not kept["checkpoint"].exists():
             raise RuntimeError("There is no checkpoint to go on from.")
-        return fitted_cells(model, table, about_training)
+        return fitted_cells(model, table, about_training, **kept)
 
 
 def interrupted(model: Any, table: Table, after: int) -> Any:
@@ -738,9 +738,7 @@ MODELS: dict[str, Callable[[int], dict[str, Digests]]] = {
     "deviation, partial_fit": lambda jobs: fitted_again(deviation(jobs)),
     "deviation, partial_fit alone": lambda jobs: fitted_in_parts(deviation(jobs)),
     "deviation, calibrate": lambda jobs: calibrated(deviation(jobs, patience=None)),
-    "deviation, from a checkpoint": lambda jobs: taken_up(
-        lambda **kept: deviation(jobs, **kept), RATINGS, 4
-    ),
+    "deviation, from a checkpoint": lambda jobs: taken_up(deviation(jobs), RATINGS, 4),
     "deviation, interrupted": lambda jobs: interrupted(deviation(jobs), RATINGS, 4),
     "deviation, many cells": lambda jobs: many_cells(deviation(jobs, epochs=4)),
     "deviation, 4 modes, many cells": lambda jobs: many_cells(
@@ -817,9 +815,7 @@ MODELS: dict[str, Callable[[int], dict[str, Digests]]] = {
     "bayes, 4 modes": lambda jobs: fitted_cells(
         bayesian(jobs, deviation="constant"), TENSOR4, about_training
     ),
-    "bayes, from a checkpoint": lambda jobs: taken_up(
-        lambda **kept: bayesian(jobs, **kept), RATINGS, 14
-    ),
+    "bayes, from a checkpoint": lambda jobs: taken_up(bayesian(jobs), RATINGS, 14),
     "bayes, interrupted": lambda jobs: interrupted(bayesian(jobs), RATINGS, 16),
     "bayes, many cells": lambda jobs: many_cells(bayesian(jobs, samples=3)),
     "bayes, large": lambda jobs: fitted_cells(
@@ -878,9 +874,7 @@ MODELS: dict[str, Callable[[int], dict[str, Digests]]] = {
         SENSORS.part(slice(400)),
         validation=SENSORS.part(slice(400, None)).observed(),
     ),
-    "temporal, from a checkpoint": lambda jobs: taken_up(
-        lambda **kept: temporal(jobs, **kept), SENSORS, 12
-    ),
+    "temporal, from a checkpoint": lambda jobs: taken_up(temporal(jobs), SENSORS, 12),
     "temporal, interrupted": lambda jobs: interrupted(temporal(jobs), SENSORS, 16),
     "temporal, many cells": lambda jobs: many_cells(temporal(jobs, samples=3), SENSORS),
     "noise_model": lambda jobs: before_and_after(
