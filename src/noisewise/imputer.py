@@ -62,14 +62,14 @@ class DeviationImputer(Seeded, OneToOneFeatureMixin, TransformerMixin, BaseEstim
       of pandas is the time, or the column that ``time`` names. Levels of columns (location, sensor)
       are modes of their own;
     - a long frame with a row for each reading, if ``value`` names the column to fill;
-    - a DataArray of xarray, or a Dataset, whose variables over time are types of sensors.
+    - a DataArray of xarray, or a Dataset, whose variables over time are the sensors.
 
     Times may lie at any distances, in any order. Where there are none, rows count as one step each.
 
     Attributes
     ----------
     model_ : Factorizer
-        What was learned, of readings in standard deviations of their type.
+        What was learned, of readings in standard deviations of their sensor.
     chosen_ : str
         The method; for "auto", the one it took.
     n_features_in_, feature_names_in_
@@ -189,7 +189,7 @@ class DeviationImputer(Seeded, OneToOneFeatureMixin, TransformerMixin, BaseEstim
         Returns
         -------
         filled : as X
-            A copy without holes, but in series of whose type nothing was ever read: those stay as
+            A copy without holes, but in series of whose sensor nothing was ever read: those stay as
             they are, with a warning.
         std : as X, if asked for
             Std of the holes; 0 at readings.
@@ -219,7 +219,7 @@ class DeviationImputer(Seeded, OneToOneFeatureMixin, TransformerMixin, BaseEstim
 
     @property
     def model_(self) -> Factorizer:
-        """What was learned, of readings in standard deviations of their type."""
+        """What was learned, of readings in standard deviations of their sensor."""
         return self._standardised.model
 
     @property

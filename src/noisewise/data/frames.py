@@ -204,7 +204,7 @@ def is_xarray(X: Any) -> bool:
 
 
 def read_xarray(X: Any, roles: Roles) -> LabelledArray:
-    """Read a DataArray, or a Dataset, whose variables over time are the types of sensors."""
+    """Read a DataArray, or a Dataset, whose variables over time are the sensors."""
     for setting in ("location", "value"):
         got = getattr(roles, setting)
         if got is not None:
@@ -242,7 +242,7 @@ def _dataset(X: Any, time: Any, roles: Roles) -> LabelledArray:
             f"and {X[other].dims} for {other!r}: fill them one at a time."
         )
     if roles.sensor not in ("auto", "variable"):
-        refuse("sensor", roles.sensor, "'auto', as each variable is a type,")
+        refuse("sensor", roles.sensor, "'auto', as each variable is a sensor,")
     parts = [X[name].transpose(*dims) for name in names]
     modes = [Mode.of(names, "variable", 0)]
     modes += [_dimension(X, dim, axis) for axis, dim in enumerate(dims, 1) if dim != time]

@@ -21,7 +21,7 @@ _HDF5 = b"\x89HDF\r\n\x1a\n"
 def read_netcdf(
     path: Path, time: str | None, sensor: str | None, value: str | None
 ) -> tuple[Any, dict[str, Any], Callable[[Path, Any, Any], list[Path]], list[str]]:
-    """Read a file: the variable ``value``, or all over time, which are types of sensors then.
+    """Read a file: the variable ``value``, or all over time, which are the sensors then.
 
     What was filled stands in the place of what was read. Beside each variable stand two more: the
     std, 0 at readings, as ``NAME_std``; and ``NAME_imputed``, 1 where a gap was filled.

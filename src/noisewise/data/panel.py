@@ -1,7 +1,7 @@
 """Panels: series observed over time; which mode is time, which the sensor, and their units.
 
 A series is all that was observed of one combination of the ids of all modes but time. Series of the
-same type of sensor (temperature, humidity, ...) have units and habits in common.
+same sensor (temperature, humidity, ...) have units and habits in common.
 """
 
 from __future__ import annotations
@@ -86,21 +86,21 @@ def _check_modes(observations: Observations) -> None:
 
 
 class Units(NamedTuple):
-    """Mean and variance of every type; at the end, of everything, for a type never seen."""
+    """Mean and variance of every sensor; at the end, of everything, for one never seen."""
 
     mean: Floats
     variance: Floats
 
     @classmethod
-    def of(cls, values: npt.NDArray[Any], types: npt.NDArray[Any], n: int) -> Units:
-        """Measure values; a type of which a single one is known is as wide as everything."""
+    def of(cls, values: npt.NDArray[Any], sensors: npt.NDArray[Any], n: int) -> Units:
+        """Measure values; a sensor of which a single one is known is as wide as everything."""
         values = values.astype(np.float64)
-        counts = np.append(np.bincount(types, minlength=n), len(values))
-        sums = np.append(np.bincount(types, values, n), values.sum())
+        counts = np.append(np.bincount(sensors, minlength=n), len(values))
+        sums = np.append(np.bincount(sensors, values, n), values.sum())
         mean = sums / np.maximum(counts, 1)
-        away = (values - mean[types]) ** 2
+        away = (values - mean[sensors]) ** 2
         total = float(np.mean((values - mean[-1]) ** 2))
-        variance = np.append(np.bincount(types, away, n), total * len(values))
+        variance = np.append(np.bincount(sensors, away, n), total * len(values))
         variance /= np.maximum(counts, 1)
         mean[counts == 0] = mean[-1]
         variance[counts < 2] = total
@@ -109,25 +109,25 @@ class Units(NamedTuple):
 
     @property
     def precision(self) -> type[np.floating]:
-        """The type that predictions have: double where single is too coarse for a type's values."""
+        """The dtype of predictions: double where single is too coarse for a sensor."""
         told = self.variance != _constant(self.mean)
         pairs = zip(np.abs(self.mean[told]).tolist(), np.sqrt(self.variance[told]), strict=True)
         return np.float64 if any(too_coarse(*pair) for pair in pairs) else np.float32
 
 
 def _constant(mean: Floats) -> Floats:
-    """Return the variance that a type gets whose values are all the same."""
+    """Return the variance that a sensor gets whose values are all the same."""
     return np.asarray(FLOOR * (mean**2 + (mean == 0.0)))
 
 
 @dataclass(frozen=True)
 class Grouping:
-    """Which series a cell belongs to, and of which type a series is.
+    """Which series a cell belongs to, and of which sensor a series is.
 
     Attributes
     ----------
     time, sensor
-        The mode that is time; the mode that is the type, None if all series are alike.
+        The mode that is time; the mode that is the sensor, None if all series are alike.
     shape
         Ids of every mode.
     keys
@@ -141,12 +141,12 @@ class Grouping:
 
     @property
     def n_types(self) -> int:
-        """The number of types."""
+        """The number of sensors."""
         return 1 if self.sensor is None else self.shape[self.sensor]
 
     @property
     def types(self) -> Ints:
-        """The type of every series."""
+        """The sensor of every series."""
         left, types = self.keys, np.zeros(len(self.keys), dtype=np.int64)
         for mode in reversed(range(len(self.shape))):
             if mode != self.time:
@@ -159,7 +159,7 @@ class Grouping:
         return key_places(self.keys, *series_keys(codes, self.shape, self.time))
 
     def type_of(self, codes: tuple[Codes, ...]) -> Ints:
-        """Return the type of cells; one never seen is the one after the last."""
+        """Return the sensor of cells; one never seen is the one after the last."""
         if self.sensor is None:
             return np.zeros(len(codes[0]), dtype=np.int64)
         types = codes[self.sensor].astype(np.int64)
@@ -195,9 +195,9 @@ def key_places(keys: Ints, asked: Ints, known: npt.NDArray[np.bool_]) -> Ints:
 def sensor_modes(
     time: int | str, sensor: int | str | None, ids: tuple[Ids, ...]
 ) -> tuple[int, int | None]:
-    """Return the mode that is time, and the mode that is the type of sensor, None if there is none.
+    """Return the mode that is time, and the mode that is the sensor, None if there is none.
 
-    The type "auto" is the mode called "sensor", or else the one with the fewest ids that is not
+    The sensor "auto" is the mode called "sensor", or else the one with the fewest ids that is not
     time, if there is more than one.
     """
     number = mode_number(time, ids, "time")

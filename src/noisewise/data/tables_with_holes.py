@@ -226,7 +226,7 @@ def column_modes(columns: Sequence[Any], roles: Roles, axis: int) -> tuple[list[
         if location is not None:
             refuse("location", location, "a dict or a function, beside one for sensor")
         if sensor not in ("auto", None):
-            refuse("sensor", sensor, "a dict or a function from columns to types, 'auto' or None")
+            refuse("sensor", sensor, "a dict or a function from columns to sensors, 'auto' or None")
         return [Mode.of(columns, "series", axis)], None if sensor is None else 0
     places = columns if location is None else [_said(location, c, "location") for c in columns]
     sensors = [_said(sensor, column, "sensor") for column in columns]
@@ -266,8 +266,8 @@ def warn_of_unread(table: LabelledArray, places: NDArray[np.intp]) -> None:
     more = f" and {len(names) - SHOWN:,} more" if len(names) > SHOWN else ""
     warn(
         f"Nothing was ever read of {', '.join(map(repr, names[:SHOWN]))}{more}, nor of any "
-        "series of the same type, so the holes there stay: drop these series, or say with sensor= "
-        "which others are of their type.",
+        "series of the same sensor, so the holes there stay: drop these series, or say with "
+        "sensor= which others are of theirs.",
     )
 
 
