@@ -16,26 +16,16 @@ from typing import Any
 
 from noisewise.evaluation import comparison, sensors
 from noisewise.evaluation.comparison import split_ratio, summarise
-from noisewise.evaluation.trials import same_settings
 from noisewise.evaluation.records import as_json
-from noisewise_reproduction.runs import training_time as time
-from noisewise_reproduction.runs import command
-from noisewise_reproduction.runs.plan import Plan
-from noisewise_reproduction.runs.summaries import RATIO
+from noisewise.evaluation.trials import same_settings
 from noisewise.report.figures import render
+from noisewise.storage import write_bytes
 from noisewise_reproduction.page.evidence import evidence_page, read_artefacts
 from noisewise_reproduction.page.evidence_figures import drawings
 from noisewise_reproduction.runs import command
 from noisewise_reproduction.runs import training_time as time
 from noisewise_reproduction.runs.plan import Plan
 from noisewise_reproduction.runs.summaries import RATIO
-
-from noisewise.evaluation import comparison, sensors
-from noisewise.evaluation.comparison import split_ratio, summarise
-from noisewise.evaluation.records import as_json
-from noisewise.evaluation.trials import same_settings
-from noisewise.report.figures import render
-from noisewise.storage import write_bytes
 
 ROOT = Path(__file__).parents[1]
 RESULTS = ROOT / "reproduction" / "results"
