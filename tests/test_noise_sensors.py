@@ -61,7 +61,7 @@ def test_noise_is_parted_by_what_is_left_at_the_next_reading(model):
         {name: column[order] for name, column in one.items()}
         for one, order in ((known, first), (table, second))
     )
-    stays = np.exp(-1.0 / known["memory"])  # readings are mostly one step apart
+    stays = np.exp(-1.0 / known["timescale"])  # readings are mostly one step apart
     np.testing.assert_allclose(table["drift_std"] ** 2, stays * known["drift_std"] ** 2)
     np.testing.assert_allclose(
         table["white_std"] ** 2 + table["drift_std"] ** 2,

@@ -172,7 +172,7 @@ def test_noise_and_drift_of_every_series_are_found(fitted, cells):
         assert np.corrcoef(rows["noise_std"], truth)[0, 1] > 0.8
         assert rows["noise_std"].mean() == pytest.approx(truth.mean(), rel=0.25)
         assert (rows["drift_std"] > 0).all()
-        assert 1.0 < rows["memory"].median() < 150.0
+        assert 1.0 < rows["timescale"].median() < 150.0
 
 
 def test_a_sensor_that_wanders_off_drifts_and_one_that_is_shaky_scatters(sensors):

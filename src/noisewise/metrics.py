@@ -1,4 +1,4 @@
-"""How good a prediction is, and how honest its deviation.
+"""Metrics of predictions: error, likelihood, intervals, calibration, ranking of errors and lists.
 
 Columns in, one float out. All columns have the same length: the `truth`, the predicted `mean`, its
 `std`, or the ends `low` and `high` of an interval. A number without meaning is nan: one constant
@@ -200,9 +200,9 @@ def rpi(truth: ArrayLike, mean: ArrayLike, std: ArrayLike) -> float:
     error = np.abs(error)
     if np.ptp(error) == 0 or np.ptp(std) == 0:
         return float("nan")
-    excess, doubt = error - error.mean(), std - std.mean()
-    scale = error.mean() * np.abs(excess).mean() * np.abs(doubt).mean()
-    return float(np.mean(error * excess * doubt) / scale)
+    excess, spread = error - error.mean(), std - std.mean()
+    scale = error.mean() * np.abs(excess).mean() * np.abs(spread).mean()
+    return float(np.mean(error * excess * spread) / scale)
 
 
 def ndcg_at(ranked: Sequence[Hashable], relevant: Collection[Hashable], n: int) -> float:

@@ -286,7 +286,7 @@ def _check_many(n: int | None) -> None:
 
 def _white_and_drift(known: Table, gap: float) -> tuple[npt.NDArray[Any], npt.NDArray[Any]]:
     """Return the std of what is gone after a gap in time, and of what stays."""
-    stays = np.exp(-gap / known["memory"])
+    stays = np.exp(-gap / known["timescale"])
     white = np.sqrt(known["noise_std"] ** 2 + (1.0 - stays) * known["drift_std"] ** 2)
     return white, np.sqrt(stays) * known["drift_std"]
 

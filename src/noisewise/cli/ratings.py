@@ -84,8 +84,9 @@ def fit(
     name, own = named or "bayes", {"random_state": seed, **own}
     observations = columns.read(data, time_of(own))
     fitted = registry.build("ratings", name, own)
+    kept = {} if checkpoint is None else {"checkpoint": checkpoint}  # not every model has one
     try:
-        fitted.fit(observations, checkpoint=checkpoint)
+        fitted.fit(observations, **kept)
     except FitInterrupted as stop:
         fitted.save(out)
         raise Stopped(f"{stop} It is in {out}.{_goes_on(checkpoint)}") from None

@@ -1,4 +1,4 @@
-"""Tests over splits: means with their intervals, and two models on the same splits.
+"""Significance tests over splits: means with their intervals, and two models on the same splits.
 
 Random splits of the same data share most of their training parts, so that what is measured on them
 scatters less than on new data. Nadeau and Bengio (2003) therefore take the variance of a mean over

@@ -1,4 +1,4 @@
-"""The protocols for ratings: random 90/10 splits, epochs chosen on a tenth of the rest; and others.
+"""Protocols for ratings: random 90/10 splits with epochs chosen on validation data, and others.
 
 For split s a permutation drawn from s puts the first tenth into the test part and a tenth of the
 rest into validation. The number of epochs is chosen on validation, and the model is trained again

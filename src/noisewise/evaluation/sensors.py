@@ -1,4 +1,4 @@
-"""The protocol for tensors of sensors: any model, single cells or outages, errors in fixed units.
+"""Protocols for tensors of sensors: any model, single cells or outages, errors in fixed units.
 
 Split s of the protocol "cells" is that of the paper: a share of all cells trains, every other
 observed cell judges (`noisewise.splits.share_split`). That of "blocks" hides a share of the

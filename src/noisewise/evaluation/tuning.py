@@ -1,4 +1,4 @@
-"""Tuning: many trials of one model or of several, on validation data alone, kept in one file.
+"""Hyperparameter search: many trials on validation data alone, of models in turns, in one file.
 
 Models take turns, and each gets the same budget, in trials or in minutes. The file is written after
 every trial, beside its name and then renamed; a search that was stopped or killed goes on from it.

@@ -200,8 +200,8 @@ class TemporalFactorizer(Learner, InTime, Typed):
 
         A column of ids for each mode but time; ``noise_std`` and ``drift_std`` in units of the
         values: how far single readings scatter, and how far the series wanders on its own;
-        ``memory``, the time after which it has forgotten all but 1/e of that, in units of the ids
-        of time (seconds for dates); and ``observations``.
+        ``timescale``, the time after which it has forgotten all but 1/e of that, in units of the
+        ids of time (seconds for dates); and ``observations``.
 
         A sensor that fails slowly drifts, and scatters no more than before: look at both.
         """
@@ -216,7 +216,7 @@ class TemporalFactorizer(Learner, InTime, Typed):
         return {self.ids_[m].name: self.ids_[m].labels[codes] for m, codes in of_modes} | {
             "noise_std": scale * np.sqrt(posterior.noise_by_series(self._threads())),
             "drift_std": scale * np.sqrt(amplitude),
-            "memory": timescale.astype(np.float64),
+            "timescale": timescale.astype(np.float64),
             "observations": series.counts,
         }
 
