@@ -95,3 +95,15 @@ def data_folder() -> Path:
     if not folder.is_dir():
         pytest.skip(f"NOISEWISE_DATA is {named}, which is not a folder")
     return folder
+
+
+def assert_standard_normal(z: Any) -> None:
+    """Check mean and covariance of many rows."""
+    n, D = z.shape
+    np.testing.assert_allclose(z.mean(axis=0), 0.0, atol=4.5 / np.sqrt(n))
+    np.testing.assert_allclose(z.T @ z / n, np.eye(D), atol=4.5 * np.sqrt(2.0 / n))
+
+
+def whitened(draws: Any, mean: Any, precision: Any) -> Any:
+    """Return draws of a normal distribution as standard normals."""
+    return (np.asarray(draws, dtype=np.float64) - mean) @ np.linalg.cholesky(precision)

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from numba import njit
 from scipy import special, stats
+from shared import assert_standard_normal, whitened
 
 from noisewise import BayesianFactorizer, observe
 from noisewise.engine import normal, random, state_space, threads
@@ -66,17 +67,6 @@ def make_sweep(likelihood="ordinal", rank=3, n_jobs=1, burn_in=0, **size):
     for _ in range(SCALES_FROM + 2):
         sweep(draw)
     return sweep, draw
-
-
-def assert_standard_normal(z):
-    """Check mean and covariance of many rows."""
-    n, D = z.shape
-    np.testing.assert_allclose(z.mean(axis=0), 0.0, atol=4.5 / math.sqrt(n))
-    np.testing.assert_allclose(z.T @ z / n, np.eye(D), atol=4.5 * math.sqrt(2.0 / n))
-
-
-def whitened(draws, mean, precision):
-    return (np.asarray(draws, dtype=np.float64) - mean) @ np.linalg.cholesky(precision)
 
 
 @njit

@@ -9,6 +9,7 @@ from dataclasses import fields
 import numpy as np
 import pytest
 from scipy import stats
+from shared import assert_standard_normal, whitened
 
 from noisewise.engine import state_space
 from noisewise.engine.gibbs import data as series_data
@@ -23,6 +24,7 @@ from noisewise.engine.gibbs.steps.time_factors import draw_time_factors
 from noisewise.engine.gibbs.sweep import SERIES_FROM, SeriesWorkspace, Sweep
 from noisewise.engine.random import key
 from noisewise.engine.threads import one_blas_thread
+from noisewise.storage import Source
 
 DRAWS = 4000
 TIMESCALES = Timescales(0.5, 40.0)
@@ -70,17 +72,6 @@ def make_gains(table, seed=0):
         phi, innovations, gain,
     )  # fmt: skip
     return timescales, amplitudes, noise, phi, innovations, gain
-
-
-def assert_standard_normal(z):
-    """Check mean and covariance of many rows."""
-    n, D = z.shape
-    np.testing.assert_allclose(z.mean(axis=0), 0.0, atol=4.5 / math.sqrt(n))
-    np.testing.assert_allclose(z.T @ z / n, np.eye(D), atol=4.5 * math.sqrt(2.0 / n))
-
-
-def whitened(draws, mean, precision):
-    return (np.asarray(draws, dtype=np.float64) - mean) @ np.linalg.cholesky(precision)
 
 
 def test_observations_are_in_order_and_gaps_are_times():
@@ -478,9 +469,8 @@ def test_a_restored_chain_goes_on_with_the_same_bits():
             sampling.step(chain)
             if epoch == 17:
                 header, tensors = chain.pack()
-                half = sampling.start().restored(
-                    "file", header, {name: tensor.copy() for name, tensor in tensors.items()}
-                )
+                copies = {name: tensor.copy() for name, tensor in tensors.items()}
+                half = sampling.start().restored(Source("file", header, copies))
         for _ in range(12):
             sampling.step(half)
     one, other = (sampling.posterior(c) for c in (chain, half))

@@ -70,6 +70,15 @@ def normal_pair(state):
 
 
 @njit(inline="always")
+def normal(state, spare, has_spare):
+    """Return the next state, a standard normal, and another one to be used next, if there is."""
+    if has_spare:
+        return state, spare, spare, False
+    state, z, spare = normal_pair(state)
+    return state, z, spare, True
+
+
+@njit(inline="always")
 def gamma(state, shape):
     """Return the next state, and a Gamma of scale 1; shape at least 1 (Marsaglia and Tsang)."""
     d = shape - 1.0 / 3.0

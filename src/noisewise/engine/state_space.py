@@ -20,7 +20,7 @@ from typing import NamedTuple
 import numpy as np
 from numba import njit
 
-from noisewise.engine.random import normal_pair, stream
+from noisewise.engine.random import normal, stream
 from noisewise.engine.series import Array, Ints, Series
 from noisewise.engine.threads import chunks, in_threads
 from noisewise.errors import brief
@@ -238,11 +238,7 @@ def draw_paths(chosen, starts, residual, noise, phi, innovations, gain, key, pat
                 mean, variance = _given_next(
                     mean, variance, phi[n + _ONE], innovations[n + _ONE], value, 0.0
                 )
-            if has_spare:
-                z, has_spare = spare, False
-            else:
-                state, z, spare = normal_pair(state)
-                has_spare = True
+            state, z, spare, has_spare = normal(state, spare, has_spare)
             value = mean + math.sqrt(variance) * z
             paths[n] = value
 
@@ -373,11 +369,7 @@ def draw_ar1(chosen, starts, index, residual, effect, root, phi, v, key):
             mean, variance = means[_U(t)], variances[_U(t)]
             if back:
                 mean, variance = _given_next(mean, variance, phi, innovation, after, 0.0)
-            if has_spare:
-                z, has_spare = spare, False
-            else:
-                state, z, spare = normal_pair(state)
-                has_spare = True
+            state, z, spare, has_spare = normal(state, spare, has_spare)
             after = mean + math.sqrt(variance) * z
             n = _U(index[first + t])
             residual[n] += effect[n] - np.float32(after)

@@ -19,7 +19,7 @@ from numba import njit
 
 from noisewise.engine.gibbs.draw import Draw
 from noisewise.engine.gibbs.sweep import NOISE, Step, Workspace
-from noisewise.engine.random import gamma, normal_pair, stream
+from noisewise.engine.random import gamma, normal, stream
 
 FLOOR = 1e-10  # of a variance, in standardised units: single precision tells no more apart
 SHAPE = 4.0  # of the inverse Gamma priors; their mean is 1, or the level of the last mode
@@ -110,11 +110,7 @@ def draw_noise(chosen, starts, others, noise, first, residual, level, key):
             for k in range(K - 1):
                 own = noise[place, k] * rest[k]
                 after = max(total - own, 0.0)
-                if has_spare:
-                    z, has_spare = spare, False
-                else:
-                    state, z, spare = normal_pair(state)
-                    has_spare = True
+                state, z, spare, has_spare = normal(state, spare, has_spare)
                 part = left * own / total + z * math.sqrt(own * after / total)
                 sums[k] += part * part / rest[k]
                 left -= part
@@ -126,31 +122,29 @@ def draw_noise(chosen, starts, others, noise, first, residual, level, key):
             noise[place, k] = max(((SHAPE - 1.0) * level[k] + 0.5 * sums[k]) / draw, LEAST)
 
 
+@njit(nogil=True, fastmath=True, error_model="numpy", inline="always")
+def _variance(places, noise, n):
+    total = np.float32(0.0)
+    for k in range(_U(noise.shape[1])):
+        product = noise[_U(places[0, n]), k]
+        for mode in range(1, places.shape[0]):
+            product *= noise[_U(places[mode, n]), k]
+        total += product
+    return max(total, np.float32(FLOOR))
+
+
 @njit(nogil=True, fastmath=True, error_model="numpy", cache=True)
 def roots(places, noise, out):
     """Fill in the root of the precision of observations, whose rows are at ``places``."""
     for n in range(_U(len(out))):
-        s = np.float32(0.0)
-        for k in range(_U(noise.shape[1])):
-            product = noise[_U(places[0, n]), k]
-            for mode in range(1, places.shape[0]):
-                product *= noise[_U(places[mode, n]), k]
-            s += product
-        out[n] = np.float32(1.0) / math.sqrt(max(s, np.float32(FLOOR)))
+        out[n] = np.float32(1.0) / math.sqrt(_variance(places, noise, n))
 
 
 @njit(nogil=True, fastmath=True, error_model="numpy", cache=True)
 def variances(places, noise, out):
     """Fill in the sum over factors of products of noise."""
     for cell in range(places.shape[1]):
-        n = _U(cell)
-        total = np.float32(0.0)
-        for k in range(_U(noise.shape[1])):
-            product = noise[_U(places[0, n]), k]
-            for mode in range(1, places.shape[0]):
-                product *= noise[_U(places[mode, n]), k]
-            total += product
-        out[n] = max(total, np.float32(FLOOR))
+        out[_U(cell)] = _variance(places, noise, _U(cell))
 
 
 def draw_variance(old: float, square: float, n: int, rng: np.random.Generator) -> float:

@@ -137,15 +137,7 @@ def draw_rows(
                 for d in range(_U(width)):
                     pull[d] += y * S[s, d]
                     edge[d] += r * S[s, d]
-            X = S[:m]
-            np.dot(X.T, X, gram)
-            for a in range(D):
-                for b in range(a, D):
-                    A[a, b] += gram[a, b]
-                A[a, D] += edge[a]
-                h[a] += pull[a]
-            A[D, D] += weight
-            h[D] += shift
+            add_products(A, h, S[:m], gram, pull, edge, weight, shift)
         state = stream(key, i)
         factorise(A, D1)
         draw(A, h, D1, state, out)
@@ -176,6 +168,20 @@ def gather(S, s, n, others, factors, biases, root):
         for d in range(_U(factors.shape[1])):
             S[s, d] *= factors[j, d]
     return bias
+
+
+@njit(nogil=True, error_model="numpy", cache=True)
+def add_products(A, h, X, gram, pull, edge, weight, shift):
+    """Add observations with the regressors X, and the bias's: its products are ``edge``."""
+    D = _U(len(h)) - _U(1)
+    np.dot(X.T, X, gram)
+    for a in range(D):
+        for b in range(a, D):
+            A[a, b] += gram[a, b]
+        A[a, D] += edge[a]
+        h[a] += pull[a]
+    A[D, D] += weight
+    h[D] += shift
 
 
 @njit(nogil=True, fastmath=True, error_model="numpy", cache=True)

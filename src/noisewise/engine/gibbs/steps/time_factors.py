@@ -14,7 +14,7 @@ import numpy as np
 from numba import njit
 
 from noisewise.engine.gibbs.draw import SeriesDraw
-from noisewise.engine.gibbs.steps.rows import CHUNK, draw, factorise, gather
+from noisewise.engine.gibbs.steps.rows import CHUNK, add_products, draw, factorise, gather
 from noisewise.engine.gibbs.sweep import PATHS, ROWS, SeriesStep
 from noisewise.engine.random import normal_pair, stream
 from noisewise.engine.state_space import between_neighbours
@@ -95,7 +95,7 @@ def draw_time_factors(
                 for d in range(_U(width)):
                     pull[d] += y * S[s, d]
                     edge[d] += root * S[s, d]
-            _add(A, h, S[:m], gram, pull, edge, weight, shift)
+            add_products(A, h, S[:m], gram, pull, edge, weight, shift)
         factorise(A, D + _ONE)
         draw(A, h, D + _ONE, stream(key, i), out)
         _keep(factors, biases, _U(first) + i, out, D)
@@ -120,20 +120,6 @@ def _start(A, h, centre, precision):
         for b in range(n):
             A[a, b] = precision[a, b]
             h[a] += precision[a, b] * centre[b]
-
-
-@njit(nogil=True, error_model="numpy", cache=True)
-def _add(A, h, X, gram, pull, edge, weight, shift):
-    """Add observations with the regressors X, and the bias's: its products are ``edge``."""
-    D = _U(len(h)) - _ONE
-    np.dot(X.T, X, gram)
-    for a in range(D):
-        for b in range(a, D):
-            A[a, b] += gram[a, b]
-        A[a, D] += edge[a]
-        h[a] += pull[a]
-    A[D, D] += weight
-    h[D] += shift
 
 
 @njit(nogil=True, error_model="numpy", inline="always")
