@@ -77,6 +77,14 @@ def step_bias(A, i, g, rate, l2):
 
 
 @njit(fastmath=True, error_model="numpy", inline="always")
+def adagrad(A, i, d, slope, rate):
+    """Add a squared gradient to its sums, which stand at column d, and return the step."""
+    squares = load(A, i, d) + slope * slope
+    store(A, i, d, squares)
+    return rate * slope * inverse_root(squares)
+
+
+@njit(fastmath=True, error_model="numpy", inline="always")
 def report(sums, block, starts, squared, scaled, log_variance, product, variance, learn_deviation):
     """Write down what a block adds to squared error and likelihood."""
     if not learn_deviation:
@@ -128,11 +136,8 @@ def visit_coordinate(
                 for d in range(HEADER, p0, WIDTH):
                     u, v = load(A, i, d), load(B, j, d)
                     du, dv = a * u - g * v, b * v - g * u
-                    x, y = load(A, i, d + to_sum) + du * du, load(B, j, d + to_sum) + dv * dv
-                    store(A, i, d + to_sum, x)
-                    store(B, j, d + to_sum, y)
-                    store(A, i, d, u - rate * du * inverse_root(x))
-                    store(B, j, d, v - rate * dv * inverse_root(y))
+                    store(A, i, d, u - adagrad(A, i, d + to_sum, du, rate))
+                    store(B, j, d, v - adagrad(B, j, d + to_sum, dv, rate))
                 step_bias(A, i, g, rate, bias_l2)
                 step_bias(B, j, g, rate, bias_l2)
                 if learn_deviation:
@@ -140,11 +145,10 @@ def visit_coordinate(
                     for d in range(p0, end, WIDTH):
                         p, q = load(A, i, d), load(B, j, d)
                         dp, dq = h * q + a, h * p + b
-                        x, y = load(A, i, d + to_sum) + dp * dp, load(B, j, d + to_sum) + dq * dq
-                        store(A, i, d + to_sum, x)
-                        store(B, j, d + to_sum, y)
-                        store(A, i, d, positive(p - deviation_rate * dp * inverse_root(x)))
-                        store(B, j, d, positive(q - deviation_rate * dq * inverse_root(y)))
+                        step_i = adagrad(A, i, d + to_sum, dp, deviation_rate)
+                        step_j = adagrad(B, j, d + to_sum, dq, deviation_rate)
+                        store(A, i, d, positive(p - step_i))
+                        store(B, j, d, positive(q - step_j))
             n = after
         report(
             sums, block, starts, squared, scaled, log_variance, product, variance, learn_deviation

@@ -22,6 +22,7 @@ from noisewise.engine.sgd.kernels import (
     ONE,
     WIDTH,
     ZERO,
+    adagrad,
     log_product,
     pulls,
     report,
@@ -97,15 +98,9 @@ def visit_three(
                     for d in range(HEADER, p0, WIDTH):
                         u, v, t = load(A, i, d), load(B, j, d), load(C, k, d)
                         du, dv, dt = a * u - g * (v * t), b * v - g * (u * t), c * t - g * (u * v)
-                        x = load(A, i, d + to_sum) + du * du
-                        y = load(B, j, d + to_sum) + dv * dv
-                        z = load(C, k, d + to_sum) + dt * dt
-                        store(A, i, d + to_sum, x)
-                        store(B, j, d + to_sum, y)
-                        store(C, k, d + to_sum, z)
-                        store(A, i, d, u - rate * du * inverse_root(x))
-                        store(B, j, d, v - rate * dv * inverse_root(y))
-                        store(C, k, d, t - rate * dt * inverse_root(z))
+                        store(A, i, d, u - adagrad(A, i, d + to_sum, du, rate))
+                        store(B, j, d, v - adagrad(B, j, d + to_sum, dv, rate))
+                        store(C, k, d, t - adagrad(C, k, d + to_sum, dt, rate))
                 step_bias(A, i, g, rate, bias_l2)
                 step_bias(B, j, g, rate, bias_l2)
                 step_bias(C, k, g, rate, bias_l2)
@@ -132,15 +127,12 @@ def visit_three(
                         for d in range(p0, end, WIDTH):
                             p, q, w = load(A, i, d), load(B, j, d), load(C, k, d)
                             dp, dq, dw = h * (q * w) + a, h * (p * w) + b, h * (p * q) + c
-                            x = load(A, i, d + to_sum) + dp * dp
-                            y = load(B, j, d + to_sum) + dq * dq
-                            z = load(C, k, d + to_sum) + dw * dw
-                            store(A, i, d + to_sum, x)
-                            store(B, j, d + to_sum, y)
-                            store(C, k, d + to_sum, z)
-                            store(A, i, d, positive(p - deviation_rate * dp * inverse_root(x)))
-                            store(B, j, d, positive(q - deviation_rate * dq * inverse_root(y)))
-                            store(C, k, d, positive(w - deviation_rate * dw * inverse_root(z)))
+                            step_i = adagrad(A, i, d + to_sum, dp, deviation_rate)
+                            step_j = adagrad(B, j, d + to_sum, dq, deviation_rate)
+                            step_k = adagrad(C, k, d + to_sum, dw, deviation_rate)
+                            store(A, i, d, positive(p - step_i))
+                            store(B, j, d, positive(q - step_j))
+                            store(C, k, d, positive(w - step_k))
             n = after
         report(
             sums, block, starts, squared, scaled, log_variance, product, variance, learn_deviation
