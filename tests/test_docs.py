@@ -22,7 +22,11 @@ from noisewise import BayesianFactorizer, observe
 from noisewise.cli import app
 
 ROOT = Path(__file__).parents[1]
-PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+PAGES = [
+    ROOT / "README.md",
+    ROOT / "reproduction" / "README.md",
+    *sorted((ROOT / "docs").glob("*.md")),
+]
 BLOCK = re.compile(
     r"(?:<!-- not run: (?P<why>[^>]+) -->\n)?```(?P<kind>\w*)\n(?P<text>.*?)```", re.S
 )
