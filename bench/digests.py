@@ -61,7 +61,7 @@ SEED = 7
 ELSEWHERE = {
     "DTF": "noisewise.models.deviation:DTF",
     "PTF": "noisewise.models.deviation:PTF",
-    "TypeMean": "noisewise.models.type_mean:TypeMean",
+    "TypeMean": "noisewise.models.residual:TypeMean",
     "LLORMA": "noisewise_reproduction.rivals.llorma:LLORMA",
     "RBM": "noisewise_reproduction.rivals.rbm:RBM",
     "AutoRec": "noisewise_reproduction.rivals.autorec:AutoRec",

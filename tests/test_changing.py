@@ -28,9 +28,8 @@ from noisewise import (
     registry,
 )
 from noisewise.errors import unsaid, warn
-from noisewise.models.residual import Layer
-from noisewise.models.rows import Rowwise
-from noisewise.models.type_mean import TypeMean
+from noisewise.models.residual import Layer, TypeMean
+from noisewise.models.rows import Rows
 
 pytestmark = pytest.mark.filterwarnings("ignore:Predictions have not settled")
 
@@ -232,7 +231,7 @@ def hasty():
 def answers(case, model):
     """All that can be asked of a model, as things that can be compared."""
     told = [case.ask(model).tobytes()]
-    if isinstance(model, Rowwise):
+    if isinstance(model, Rows):
         told.append(repr(model.recommend_many([1, 2, 29])))
         told.append(repr(model.similar(1)))
         told.append(repr(model.fold_in([1, 2], [5.0, 3.0]).predict([1, 7], return_std=True)))

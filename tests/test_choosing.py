@@ -14,10 +14,8 @@ from noisewise.engine.series import Series
 from noisewise.errors import DataError, ModelFileError, SettingError
 from noisewise.models.auto import BLOCKS, CELLS, TRAIN, AutoFactorizer, find_gaps, like_gaps
 from noisewise.models.bayesian import BayesianFactorizer
-from noisewise.models.interpolation import LinearInterpolator
-from noisewise.models.residual import ResidualFactorizer
-from noisewise.models.smoother import OUSmoother
-from noisewise.models.type_mean import TypeMean
+from noisewise.models.residual import ResidualFactorizer, TypeMean
+from noisewise.models.series import LinearInterpolator, OUSmoother
 
 SMALL = BayesianFactorizer(rank=2, deviation="constant", implicit=False, sweeps=20, burn_in=8)
 CANDIDATES = (

@@ -15,7 +15,7 @@ from noisewise import (
     ResidualFactorizer,
     TemporalFactorizer,
 )
-from noisewise.models.type_mean import TypeMean
+from noisewise.models.residual import TypeMean
 
 SEED = {"random_state": 0, "n_jobs": 1}
 EPOCHS = SEED | {"rank": 4, "epochs": 15, "warmup": 2}

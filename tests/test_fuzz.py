@@ -22,7 +22,7 @@ pytestmark = pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")
 
 def test_what_was_ever_found_is_used_or_refused():
     command = [sys.executable, "-m", "fuzz.run", "--replay", "--jobs", "2"]
-    paths = os.pathsep.join([str(ROOT / "src"), str(ROOT)])
+    paths = os.pathsep.join(map(str, (ROOT / "src", ROOT / "reproduction" / "src", ROOT)))
     done = subprocess.run(
         command, cwd=ROOT, env=os.environ | {"PYTHONPATH": paths}, capture_output=True, text=True,
         check=False,

@@ -11,8 +11,7 @@ from sklearn.exceptions import NotFittedError
 
 from noisewise.data import observe
 from noisewise.errors import DataError, ModelFileError, SettingError
-from noisewise.models.interpolation import LinearInterpolator, fit_walk
-from noisewise.models.smoother import OUSmoother
+from noisewise.models.series import LinearInterpolator, OUSmoother, fit_walk
 
 TYPES = ("calm", "wild")
 

@@ -33,7 +33,7 @@ DATASETS = Datasets(
 )
 """
 EXTRA_MODELS = """
-from noisewise.models.interpolation import LinearInterpolator
+from noisewise.models.series import LinearInterpolator
 
 class Lines(LinearInterpolator):
     pass

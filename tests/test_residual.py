@@ -12,9 +12,8 @@ from noisewise import load, storage
 from noisewise.data import observe
 from noisewise.errors import DataError, ModelFileError, SettingError
 from noisewise.models.bayesian import BayesianFactorizer
-from noisewise.models.residual import POWERS, Layer, ResidualFactorizer, _best_power
-from noisewise.models.smoother import OUSmoother
-from noisewise.models.type_mean import TypeMean
+from noisewise.models.residual import POWERS, Layer, ResidualFactorizer, TypeMean, _best_power
+from noisewise.models.series import OUSmoother
 
 TYPES = ("C", "%")
 FEW = BayesianFactorizer(rank=2, deviation="constant", implicit=False, sweeps=40, burn_in=20)

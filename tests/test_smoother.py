@@ -5,8 +5,7 @@ import pytest
 
 from noisewise import storage
 from noisewise.errors import ModelFileError
-from noisewise.models.interpolation import LinearInterpolator
-from noisewise.models.smoother import LEAST_SHARE, OUSmoother
+from noisewise.models.series import LEAST_SHARE, LinearInterpolator, OUSmoother
 
 LENGTHS = {"short": 3.0, "long": 30.0}
 SHARES = {"short": 0.05, "long": 0.4}

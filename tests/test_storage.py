@@ -25,12 +25,12 @@ from noisewise import (
     LinearInterpolator,
     OUSmoother,
     ResidualFactorizer,
-    filed_ids,
     load,
     storage,
 )
 from noisewise.data.ids import Ids
 from noisewise.errors import DataError, ModelFileError
+from noisewise.models import model_file
 from noisewise.models.deviation import DeviationFactorizer
 
 
@@ -209,8 +209,8 @@ def test_ids_that_no_file_can_hold_are_refused_by_save(label, tmp_path):
 )  # fmt: skip
 def test_any_ids_are_packed_and_unpacked(labels):
     ids, _ = Ids.encode(labels, "user")
-    entry, tensors = filed_ids.pack_ids(ids, "mode0")
-    unpacked = filed_ids.unpack_ids("file", json.loads(json.dumps(entry)), tensors, "mode0")
+    entry, tensors = model_file.pack_ids(ids, "mode0")
+    unpacked = model_file.unpack_ids("file", json.loads(json.dumps(entry)), tensors, "mode0")
     assert unpacked == ids
     assert list(map(type, unpacked.labels.tolist())) == list(map(type, ids.labels.tolist()))
 
@@ -407,18 +407,18 @@ def test_a_forged_file_is_refused_with_its_own_sentence(rewrite, change, message
     ],
 )
 def test_ids_that_are_no_ids_are_refused(texts, message):
-    tensors = filed_ids._pack_texts(texts, "mode0")
+    tensors = model_file._pack_texts(texts, "mode0")
     entry = {"name": "user", "length": len(texts), "type": "json"}
     with pytest.raises(ModelFileError, match=message):
-        filed_ids.unpack_ids("file", entry, tensors, "mode0")
+        model_file.unpack_ids("file", entry, tensors, "mode0")
 
 
 def test_text_ids_that_do_not_match_their_lengths_are_refused():
-    tensors = filed_ids._pack_texts(["ann", "bob"], "mode0")
+    tensors = model_file._pack_texts(["ann", "bob"], "mode0")
     tensors["mode0.id_ends"][1] += 1
     entry = {"name": "user", "length": 2, "type": "str"}
     with pytest.raises(ModelFileError, match="its ids do not match their lengths"):
-        filed_ids.unpack_ids("file", entry, tensors, "mode0")
+        model_file.unpack_ids("file", entry, tensors, "mode0")
 
 
 def test_a_flipped_bit_in_a_number_is_found(good, tmp_path):
@@ -504,11 +504,11 @@ def test_a_model_whose_values_were_all_the_same_can_be_loaded(some_models, tmp_p
 
 
 def test_text_ids_whose_lengths_overflow_are_refused():
-    tensors = filed_ids._pack_texts(["ann", "bob", "cat", "dan"], "mode0")
+    tensors = model_file._pack_texts(["ann", "bob", "cat", "dan"], "mode0")
     tensors["mode0.id_ends"][:] = [2**63 - 1, -(2**63), -1, 12]
     entry = {"name": "user", "length": 4, "type": "str"}
     with pytest.raises(ModelFileError, match=r"mode0\.id_ends makes no sense"):
-        filed_ids.unpack_ids("file", entry, tensors, "mode0")
+        model_file.unpack_ids("file", entry, tensors, "mode0")
 
 
 def test_a_header_of_nothing_but_brackets_is_refused_before_it_is_read(tmp_path):

@@ -38,7 +38,7 @@ from noisewise import (
 from noisewise.data.columns import choose_columns, choose_ids
 from noisewise.errors import DataWarning, UnknownIdsWarning
 from noisewise.models.deviation import DTF
-from noisewise.models.trained import joined
+from noisewise.models.iterative import joined
 
 pytestmark = pytest.mark.filterwarnings("ignore:Predictions have not settled")
 

@@ -14,7 +14,7 @@ from noisewise import storage
 from noisewise.data import observe
 from noisewise.errors import DataError, FitInterrupted, ModelFileError, SettingError
 from noisewise.models import load
-from noisewise.models.smoother import OUSmoother
+from noisewise.models.series import OUSmoother
 from noisewise.models.temporal import TemporalFactorizer
 
 pytestmark = pytest.mark.filterwarnings("ignore:Predictions have not settled")

@@ -27,9 +27,8 @@ if TYPE_CHECKING:
     from noisewise.models.auto import AutoFactorizer
     from noisewise.models.bayesian import BayesianFactorizer
     from noisewise.models.deviation import DeviationFactorizer
-    from noisewise.models.interpolation import LinearInterpolator
     from noisewise.models.residual import ResidualFactorizer
-    from noisewise.models.smoother import OUSmoother
+    from noisewise.models.series import LinearInterpolator, OUSmoother
     from noisewise.models.temporal import TemporalFactorizer
     from noisewise.noise import (
         noise_model,
@@ -52,9 +51,8 @@ _NAMES = {
     "models.auto": "AutoFactorizer",
     "models.bayesian": "BayesianFactorizer",
     "models.deviation": "DeviationFactorizer",
-    "models.interpolation": "LinearInterpolator",
     "models.residual": "ResidualFactorizer",
-    "models.smoother": "OUSmoother",
+    "models.series": "LinearInterpolator OUSmoother",
     "models.temporal": "TemporalFactorizer",
     "noise": "noise_model noisy_ids noisy_observations noisy_places noisy_series",
 }

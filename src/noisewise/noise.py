@@ -16,8 +16,8 @@ from sklearn.utils.validation import check_is_fitted
 
 from noisewise.data.panel import mode_number
 from noisewise.errors import SettingError
-from noisewise.models.changing import as_it_is
-from noisewise.models.rows import Rowwise
+from noisewise.models.base import as_it_is
+from noisewise.models.rows import Rows
 from noisewise.models.temporal import TemporalFactorizer
 
 Table = dict[str, npt.NDArray[Any]]
@@ -27,7 +27,7 @@ BORROWED = 10  # series that what all sensors have in common is worth
 FEWEST_PEERS = 4  # series of a sensor that have a median of their own
 
 
-def noisy_ids(model: Rowwise, *, mode: int | str = 0, n: int | None = 20, fewest: int = 1) -> Table:
+def noisy_ids(model: Rows, *, mode: int | str = 0, n: int | None = 20, fewest: int = 1) -> Table:
     """Rank the ids of a mode by the noise that the model expects of them.
 
     The noise of a user is the root mean variance over the items that people rate: every item
@@ -35,7 +35,7 @@ def noisy_ids(model: Rowwise, *, mode: int | str = 0, n: int | None = 20, fewest
 
     Parameters
     ----------
-    model : Rowwise
+    model : Rows
         A fitted model.
     mode : int or str
         0 for users, 1 for items, or a column's name.
@@ -61,7 +61,7 @@ def noisy_ids(model: Rowwise, *, mode: int | str = 0, n: int | None = 20, fewest
     """
     check_is_fitted(model)
     _check_many(n)
-    if not isinstance(model, Rowwise):
+    if not isinstance(model, Rows):
         raise SettingError(
             f"noisy_ids needs a model that keeps a row for every id, such as BayesianFactorizer or "
             f"DeviationFactorizer; a {type(model).__name__} does not. See noisy_observations, and "
@@ -82,12 +82,12 @@ def noisy_ids(model: Rowwise, *, mode: int | str = 0, n: int | None = 20, fewest
     }
 
 
-def noisy_observations(model: Rowwise, X: Any, y: Any = None, *, n: int | None = 20) -> Table:
+def noisy_observations(model: Rows, X: Any, y: Any = None, *, n: int | None = 20) -> Table:
     """Rank single observations by how far they lie from what the model expects.
 
     Parameters
     ----------
-    model : Rowwise
+    model : Rows
         A fitted model.
     X, y : as for ``fit``
         The observations to look at; they may be those it was trained on.

@@ -78,9 +78,15 @@ class Seen(NamedTuple):
         matrix.sum_duplicates()
         return cls(matrix.indptr.astype(np.int64), matrix.indices.astype(np.int32))
 
+    def pack(self) -> Tensors:
+        """Tensors of a file."""
+        return {"seen.starts": self.starts, "seen.columns": self.columns}
+
     @classmethod
-    def unpack(cls, path: Any, tensors: Tensors, shape: tuple[int, ...]) -> Seen:
-        """Read back what a file remembers; the file is not trusted."""
+    def unpack(cls, path: Any, tensors: Tensors, shape: tuple[int, ...]) -> Seen | None:
+        """Undo ``pack``; None if the file remembers nothing. It is not trusted."""
+        if "seen.starts" not in tensors:
+            return None
         starts = take_starts(path, tensors, "seen.starts", shape[0])
         columns = take(path, tensors, "seen.columns", "int32", int(starts[-1]))
         check_codes(path, "seen.columns", columns, shape[1])

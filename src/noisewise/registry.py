@@ -115,9 +115,9 @@ _OWN_MODELS = Models(
                  "a factorization and a process in time per series, drawn from their posterior"),
                 ("fast", "residual:fast",
                  "a process in time per series, and factorizations of what it leaves; seconds"),
-                ("ou", "smoother:OUSmoother",
+                ("ou", "series:OUSmoother",
                  "every series alone, as an Ornstein-Uhlenbeck process seen through noise"),
-                ("linear", "interpolation:LinearInterpolator",
+                ("linear", "series:LinearInterpolator",
                  "every series alone, by straight lines between readings"),
                 ("dtf", "deviation:dtf", "a factorization whose noise is low-rank too (DTF)"),
                 ("ptf", "deviation:ptf", "a factorization with the same noise everywhere (PTF)"),
@@ -128,9 +128,9 @@ _OWN_MODELS = Models(
         name: f"noisewise.models.{module}:{name}"
         for name, module in (
             ("AutoFactorizer", "auto"), ("BayesianFactorizer", "bayesian"),
-            ("DeviationFactorizer", "deviation"), ("LinearInterpolator", "interpolation"),
-            ("OUSmoother", "smoother"), ("ResidualFactorizer", "residual"),
-            ("TemporalFactorizer", "temporal"), ("TypeMean", "type_mean"),
+            ("DeviationFactorizer", "deviation"), ("LinearInterpolator", "series"),
+            ("OUSmoother", "series"), ("ResidualFactorizer", "residual"),
+            ("TemporalFactorizer", "temporal"), ("TypeMean", "residual"),
         )
     },
     ranges="noisewise.evaluation:ranges.toml",
@@ -233,7 +233,7 @@ def class_named(name: Any) -> Any:
     Examples
     --------
     >>> class_named("OUSmoother").__module__
-    'noisewise.models.smoother'
+    'noisewise.models.series'
     >>> class_named("os.system") is None
     True
     """

@@ -18,10 +18,9 @@ from noisewise.data import Codes, Ids, Observations, observe
 from noisewise.data.panel import Floats, Ints, Units, key_places, series_keys
 from noisewise.data.timestamps import as_integers
 from noisewise.errors import ModelFileError
-from noisewise.filed_ids import pack_ids, unpack_ids
 from noisewise.models.auto import AutoFactorizer
-from noisewise.models.base import Factorizer
-from noisewise.models.nested import clone_with, pack, unpack
+from noisewise.models.base import Factorizer, clone_with
+from noisewise.models.model_file import pack_ids, pack_part, unpack_ids, unpack_part
 
 
 @dataclass(frozen=True, eq=False)
@@ -94,7 +93,7 @@ class StandardisedModel:
 
     def pack(self) -> tuple[dict[str, Any], storage.Tensors]:
         """Return what a file must keep."""
-        header, tensors = pack(self.model, "model")
+        header, tensors = pack_part(self.model, "model")
         packed = [pack_ids(ids, f"mode{m}") for m, ids in enumerate(self.seen.ids)]
         tensors["values"] = self.seen.values
         for mode, (_, id_tensors) in enumerate(packed):
@@ -123,7 +122,7 @@ class StandardisedModel:
                 f"{path} is damaged: it has {len(ids)} modes and sensor {sensor!r}."
             )
         seen = Observations(tuple(codes), values, tuple(ids))
-        model = unpack(path, header, tensors, "model")
+        model = unpack_part(path, header, tensors, "model")
         if model.ids_ != seen.ids:
             raise ModelFileError(f"{path} is damaged: its model is not of its readings.")
         return cls(seen, sensor, _units(seen, sensor)[0], model)

@@ -30,7 +30,7 @@ from noisewise.data.gapped import KINDS
 from noisewise.errors import SettingError
 from noisewise.models import load
 from noisewise.models.auto import AutoFactorizer
-from noisewise.models.rows import Rowwise
+from noisewise.models.rows import Rows
 from noisewise.models.temporal import TemporalFactorizer
 from noisewise.noise import (
     Table,
@@ -149,7 +149,7 @@ def noise(
     if isinstance(model, TemporalFactorizer):
         refuse("is for ratings", data=data)
         return _tell_sensors(model, ranking, report)
-    if not isinstance(model, Rowwise):
+    if not isinstance(model, Rows):
         raise SettingError(
             f"{source} holds a {type(model).__name__}, which does not tell who is noisy."
         )

@@ -28,7 +28,7 @@ from noisewise.data.text import typed
 from noisewise.errors import FitInterrupted, SettingError, printable
 from noisewise.evaluation.demo import run_demo
 from noisewise.models import load
-from noisewise.models.rows import Rowwise
+from noisewise.models.rows import Rows
 
 ModelFile = Annotated[Path, typer.Argument(help="A model that `fit` wrote.", show_default=False)]
 ModelName = Annotated[
@@ -181,10 +181,10 @@ def recommend(
     tell("\n".join(parts), found, report)
 
 
-def low_rank(path: Path) -> Rowwise:
+def low_rank(path: Path) -> Rows:
     """Read a model that has a row of factors for every id."""
     fitted = load(path)
-    if not isinstance(fitted, Rowwise):
+    if not isinstance(fitted, Rows):
         raise SettingError(f"{path} holds a {type(fitted).__name__}, which has no factors.")
     return fitted
 

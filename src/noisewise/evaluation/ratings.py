@@ -21,7 +21,7 @@ from noisewise.evaluation.comparison import Result
 from noisewise.evaluation.records import data_of, measure
 from noisewise.evaluation.trials import Settings, Task, about_task
 from noisewise.models.base import Factorizer
-from noisewise.models.trained import Trained
+from noisewise.models.iterative import Iterative
 from noisewise.splits import Split, rating_split, split_by_time, split_by_user
 
 PROTOCOLS = ("random", "paper", "time", "user")
@@ -154,7 +154,7 @@ def _fit(model: Any, observations: Observations, split: Split) -> None:
 
 
 def _holds_out(model: Any) -> bool:
-    return isinstance(model, Trained) and model.patience is not None
+    return isinstance(model, Iterative) and model.patience is not None
 
 
 def _validation_rmse(model: Any) -> float:

@@ -32,7 +32,7 @@ from noisewise.data import Observations
 from noisewise.errors import DivergedError, MissingExtraError, SettingError
 from noisewise.evaluation.records import data_of
 from noisewise.models.base import Factorizer
-from noisewise.models.trained import Trained
+from noisewise.models.iterative import Iterative
 
 ROUNDING = 1e-9  # relative: far above what machines differ by, far below what matters
 
@@ -274,7 +274,7 @@ def run_trial(task: Task, model: str, settings: Settings, seed: int, n_jobs: int
 
 
 def _fit(model: Any, task: Task) -> None:
-    if isinstance(model, Trained) and model.patience is not None:
+    if isinstance(model, Iterative) and model.patience is not None:
         model.set_params(refit=False).fit(task.train, validation=task.validation)
     else:
         model.fit(task.train)

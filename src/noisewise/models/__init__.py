@@ -5,7 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 from noisewise import storage
-from noisewise.models.base import Factorizer, model_class
+from noisewise.models.base import Factorizer
+from noisewise.models.model_file import model_class
 
 
 def load(path: str | Path) -> Factorizer:

@@ -21,15 +21,13 @@ from noisewise.data.panel import Units, sensor_modes, series_keys
 from noisewise.data.timestamps import checked_stamps
 from noisewise.engine.series import Array, Ints, Series
 from noisewise.errors import ModelFileError, SettingError, unsaid
-from noisewise.models.base import Cells, Factorizer, Seeded
-from noisewise.models.changing import in_one_step
-from noisewise.models.interpolation import LinearInterpolator
-from noisewise.models.nested import clone_with, pack, shown, unpack
+from noisewise.models.base import Cells, Factorizer, Seeded, clone_with, in_one_step, shown
+from noisewise.models.iterative import FEWEST_HELD_OUT, fixed_seed, range_of
+from noisewise.models.model_file import pack_part, unpack_part
 from noisewise.models.residual import fast
 from noisewise.models.sensors import InTime, Typed
-from noisewise.models.smoother import OUSmoother
+from noisewise.models.series import LinearInterpolator, OUSmoother
 from noisewise.models.temporal import TemporalFactorizer
-from noisewise.models.trained import FEWEST_HELD_OUT, fixed_seed, range_of
 from noisewise.settings import Rule, check, learned, number, setting, settings
 
 CANDIDATES: dict[str, Factorizer] = {
@@ -226,14 +224,16 @@ class AutoFactorizer(InTime, Typed, Seeded):
     def __str__(self) -> str:
         return f"AutoFactorizer {self.reason_}" if hasattr(self, "reason_") else repr(self)
 
-    def _pack(self) -> tuple[dict[str, Any], storage.Tensors]:
-        header, tensors = pack(self.model_, "model_")
+    def pack(self) -> tuple[dict[str, Any], storage.Tensors]:
+        """Return what a file keeps of this model."""
+        header, tensors = pack_part(self.model_, "model_")
         header |= {"choice": self.choice_, "scores": self.scores_, "reason": self.reason_}
         return header | {"seconds": self.seconds_}, tensors
 
-    def _unpack(self, path: str | Path, header: dict[str, Any], tensors: storage.Tensors) -> None:
+    def unpack(self, path: str | Path, header: dict[str, Any], tensors: storage.Tensors) -> None:
+        """Undo ``pack``, trusting nothing."""
         self._candidates(0)
-        self.model_ = unpack(path, header, tensors, "model_")
+        self.model_ = unpack_part(path, header, tensors, "model_")
         if self.model_.ids_ != self.ids_:
             raise ModelFileError(f"{path} is damaged: its parts do not belong together.")
         self.choice_, self.reason_ = str(header["choice"]), str(header["reason"])

@@ -2,31 +2,38 @@
 
 A model says how it learns (``fit``) and what it knows of cells (``cells``); all that people ask of
 it afterwards is written once, here.
+
+What a model has learned is several attributes that belong together: ids, factors, a calibration. A
+fit that fails in its second stage must not leave half of them behind, and a prediction must not
+read some before and some after another thread has fitted the model anew: row numbers of one fit are
+out of bounds in the arrays of another. So what changes a model works on a twin and hands over all
+that it changed at once, at the end; what asks a model works on a twin that nobody else can change.
+A twin shares every array with its model.
 """
 
 from __future__ import annotations
 
+import functools
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any, ClassVar, Literal, NamedTuple, Self
+from typing import Any, ClassVar, Literal, NamedTuple, NoReturn, Self, TypeVar, cast
 
 import numpy as np
 import numpy.typing as npt
 from joblib import effective_n_jobs
-from sklearn.base import BaseEstimator, RegressorMixin
+from sklearn.base import BaseEstimator, RegressorMixin, clone
 from sklearn.utils.validation import check_is_fitted
 
-from noisewise import registry, storage
+from noisewise import storage
 from noisewise.calibration import Calibration, normal_half_width
 from noisewise.data import Ids, Observations, observe, warn_of_unknown
 from noisewise.data.tables import has_names
 from noisewise.engine.arrays import Floats, Moments
-from noisewise.errors import DivergedError, ModelFileError, warn
-from noisewise.filed_ids import pack_ids, unpack_ids
-from noisewise.models.changing import at_one_moment, in_one_step
+from noisewise.errors import DivergedError, FitInterrupted, warn
+from noisewise.models import model_file
 from noisewise.settings import (
     VERBOSE,
-    check,
     either,
     learned,
     number,
@@ -38,10 +45,81 @@ from noisewise.settings import (
     threads,
 )
 
-Array = npt.NDArray[Any]
+NOTHING_KEPT = "Training was interrupted before there was anything to keep: the model is as it was."
 
-LARGEST_SCALE = 1e18  # of a calibration, whose square float32 can hold
-OF_THE_MACHINE = ("verbose",)  # settings that no file keeps or decides
+M = TypeVar("M")
+Method = TypeVar("Method", bound=Callable[..., Any])
+
+
+def as_it_is(model: M) -> M:
+    """Return a twin: another object with the attributes that a model has at this moment.
+
+    Examples
+    --------
+    >>> from noisewise.models.residual import TypeMean
+    >>> model = TypeMean().fit([("hall", 8, 1.0), ("attic", 8, 3.0)])
+    >>> twin = as_it_is(model)
+    >>> model = model.fit([("hall", 8, 5.0), ("attic", 8, 7.0)])
+    >>> twin.predict([("hall", 9)]).item(), model.predict([("hall", 9)]).item()
+    (2.0, 6.0)
+    """
+    twin = object.__new__(type(model))
+    twin.__dict__ = dict(vars(model))  # a copy in one step, whatever other threads do
+    return twin
+
+
+def at_one_moment(method: Method) -> Method:
+    """Let a method that asks a model see it as it is when it is called, and no change after."""
+
+    @functools.wraps(method)
+    def ask(model: Any, *given: Any, **named: Any) -> Any:
+        return method(as_it_is(model), *given, **named)
+
+    return cast(Method, ask)
+
+
+def in_one_step(method: Method) -> Method:
+    """Let a method change a model all at once, when it has done its work, and return the model.
+
+    If it raises, the model is as it was before, but for ``interrupted``.
+    """
+
+    @functools.wraps(method)
+    def change(model: Any, *given: Any, **named: Any) -> Any:
+        twin = as_it_is(model)
+        before = dict(vars(twin))
+        try:
+            method(twin, *given, **named)
+        except FitInterrupted as stop:
+            if stop.model is not twin:  # but a model inside, of which alone nothing can be made
+                raise KeyboardInterrupt(NOTHING_KEPT) from None
+            stop.model = model
+            _hand_over(model, before, vars(twin))
+            raise
+        _hand_over(model, before, vars(twin))
+        return model
+
+    return cast(Method, change)
+
+
+def interrupted(model: Any, worth: str) -> NoReturn:
+    """End a fit by Ctrl-C when all that is to be kept is in place; say what it is worth."""
+    raise FitInterrupted(worth, model)
+
+
+def _hand_over(model: Any, before: dict[str, Any], after: dict[str, Any]) -> None:
+    """Give a model what its twin has changed; all else is left as it is by now."""
+    now = dict(vars(model))
+    stays = {name: value for name, value in now.items() if name in after or name not in before}
+    changed = {
+        name: value
+        for name, value in after.items()
+        if name not in before or before[name] is not value
+    }
+    model.__dict__ = stays | changed  # one step: nobody sees a half of it
+
+
+Array = npt.NDArray[Any]
 
 
 class Cells(NamedTuple):
@@ -123,13 +201,12 @@ class Factorizer(RegressorMixin, BaseEstimator, ABC):  # type: ignore[misc]
     def cells(self, X: Any) -> Cells:
         """Return what is known of cells, before clipping and calibration."""
 
-    @abstractmethod
-    def _pack(self) -> tuple[dict[str, Any], storage.Tensors]:
+    def pack(self) -> tuple[dict[str, Any], storage.Tensors]:
         """Return what ``save`` must keep beside ids, settings and calibration."""
+        return {}, {}
 
-    @abstractmethod
-    def _unpack(self, path: str | Path, header: dict[str, Any], tensors: storage.Tensors) -> None:
-        """Undo ``_pack``, trusting nothing; settings and ids were checked."""
+    def unpack(self, path: str | Path, header: dict[str, Any], tensors: storage.Tensors) -> None:
+        """Undo ``pack``, trusting nothing; settings and ids were checked."""
 
     def predict(self, X: Any, return_std: bool = False) -> Any:
         """Predict the value of cells.
@@ -199,56 +276,12 @@ class Factorizer(RegressorMixin, BaseEstimator, ABC):  # type: ignore[misc]
     def save(self, path: str | Path) -> None:
         """Write the model to one safetensors file, wholly or not at all; nothing in it can run."""
         check_is_fitted(self)
-        storage.write(path, "model", *self._filed())
+        storage.write(path, "model", *model_file.pack(self))
 
     @classmethod
     def load(cls, path: str | Path) -> Self:
         """Read a model that ``save`` wrote; a broken or foreign file is a ``ModelFileError``."""
-        return cls._unfiled(path, *storage.read(path, "model"))
-
-    def _filed(self) -> tuple[dict[str, Any], storage.Tensors]:
-        """Return all that a file of this model holds."""
-        header, tensors = self._pack()
-        packed = [pack_ids(ids, f"mode{m}") for m, ids in enumerate(self.ids_)]
-        for _, id_tensors in packed:
-            tensors |= id_tensors
-        header |= {
-            "model": type(self).__name__,
-            "settings": _settings(self),
-            "ids": [entry for entry, _ in packed],
-            "has_names": hasattr(self, "feature_names_in_"),
-            "value_range": self.value_range_,
-            "calibration": None,
-        }
-        if self.calibration_ is not None:
-            header["calibration"] = {"scale": self.calibration_.scale, "n": self.calibration_.n}
-            tensors["calibration.scores"] = self.calibration_.scores
-        return header, tensors
-
-    @classmethod
-    def _unfiled(cls, path: str | Path, header: dict[str, Any], tensors: storage.Tensors) -> Self:
-        """Undo ``_filed``, trusting nothing."""
-        if header.get("model") != cls.__name__:
-            raise ModelFileError(f"{path} holds a {header.get('model')}, not a {cls.__name__}.")
-        try:
-            model: Self = _made(path, cls, header["settings"])
-            model.ids_ = tuple(
-                unpack_ids(path, entry, tensors, f"mode{m}")
-                for m, entry in enumerate(header["ids"])
-            )
-            if len(model.ids_) < 2:
-                raise ModelFileError(
-                    f"{path} is damaged: it must have 2 modes, but has {len(model.ids_)}."
-                )
-            if header.get("has_names") is True:
-                model._name_columns()
-            model.value_range_ = _value_range(path, header["value_range"])
-            model.calibration_ = _calibration(path, header["calibration"], tensors)
-            model._unpack(path, header, tensors)
-        except ModelFileError:
-            raise
-        except storage.BROKEN as error:
-            raise storage.damaged(path, error) from error
+        model: Self = model_file.unpack(path, *storage.read(path, "model"), kind=cls)
         return model
 
     @at_one_moment
@@ -307,9 +340,10 @@ class Factorizer(RegressorMixin, BaseEstimator, ABC):  # type: ignore[misc]
         if hasattr(self, "feature_names_in_"):
             del self.feature_names_in_
         if has_names(X):
-            self._name_columns()
+            self.name_columns()
 
-    def _name_columns(self) -> None:
+    def name_columns(self) -> None:
+        """Remember that the columns had names: those of the ids."""
         self.feature_names_in_ = np.array([ids.name for ids in self.ids_], dtype=object)
 
     @property
@@ -331,67 +365,20 @@ class Factorizer(RegressorMixin, BaseEstimator, ABC):  # type: ignore[misc]
         return tags
 
 
-def _calibration(path: str | Path, entry: Any, tensors: storage.Tensors) -> Calibration | None:
-    if entry is None:
-        return None
-    scores = storage.take(path, tensors, "calibration.scores", "float64", storage.ANY)
-    scale, n = float(entry["scale"]), storage.take_whole(path, entry, "n")
-    in_order = len(scores) > 0 and scores[0] >= 0 and storage.rises(scores)
-    if not (in_order and 0 < scale < LARGEST_SCALE and len(scores) <= n):
-        raise ModelFileError(f"{path} is damaged: its calibration makes no sense.")
-    return Calibration(scale, scores, n)
+def clone_with(model: Factorizer, **settings: Any) -> Any:
+    """Return an unfitted copy of a model, with those of the settings that it knows.
+
+    Examples
+    --------
+    >>> from noisewise.models.series import OUSmoother
+    >>> clone_with(OUSmoother(time=0), n_jobs=1, random_state=7)
+    OUSmoother(n_jobs=1, time=0)
+    """
+    copy = clone(model)
+    known = copy.get_params(deep=False)
+    return copy.set_params(**{name: value for name, value in settings.items() if name in known})
 
 
-def _value_range(path: str | Path, entry: Any) -> tuple[float, float] | None:
-    if entry is None:
-        return None
-    low, high = (float(end) for end in entry)
-    if not low <= high:
-        raise ModelFileError(f"{path} is damaged: its range of values is {storage.shown(entry)}.")
-    return low, high
-
-
-def model_class(path: str | Path, name: Any) -> Any:
-    """Return the class that a file names, if noisewise or an installed package declares it."""
-    kind = registry.class_named(name)
-    if isinstance(kind, type) and issubclass(kind, Factorizer):
-        return kind
-    raise ModelFileError(
-        f"{path} holds a model that no installed package has: {storage.shown(name)}."
-    )
-
-
-def _settings(model: Factorizer) -> dict[str, Any]:
-    """Return settings as a file has them: where and how a fit runs is not among them."""
-    params = model.get_params(deep=False)
-    return {name: _plain(params[name]) for name in params if name not in OF_THE_MACHINE}
-
-
-def _plain(value: Any) -> Any:
-    """Return a setting as JSON has it; of a model within a model, its class and settings."""
-    if isinstance(value, Factorizer):
-        return {"model": type(value).__name__, "settings": _settings(value)}
-    if isinstance(value, np.generic):
-        return value.item()
-    if isinstance(value, tuple | list):
-        return [_plain(part) for part in value]
-    if value is None or isinstance(value, bool | int | float | str):
-        return value
-    return None if isinstance(value, np.random.RandomState | np.random.Generator) else str(value)
-
-
-def _made(path: str | Path, kind: Any, settings: dict[str, Any]) -> Any:
-    """Return a model with the settings of a file, which obey the same rules as those of a user."""
-    given = {name: _setting(path, v) for name, v in settings.items() if name not in OF_THE_MACHINE}
-    model = kind(**given)
-    check(model)
-    return model
-
-
-def _setting(path: str | Path, value: Any) -> Any:
-    """Undo ``_plain``."""
-    if isinstance(value, list):
-        return tuple(_setting(path, part) for part in value)
-    if isinstance(value, dict):
-        return _made(path, model_class(path, value["model"]), value["settings"])
-    return value
+def shown(verbose: bool | None) -> dict[str, bool]:
+    """Return ``verbose`` for a model within another, which keeps its own unless told otherwise."""
+    return {} if verbose is None else {"verbose": verbose}

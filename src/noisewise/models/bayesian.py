@@ -36,15 +36,13 @@ from noisewise.engine.gibbs.sampler import RatingSampler
 from noisewise.engine.threads import one_blas_thread
 from noisewise.engine.training import Callback, EpochInfo, Training, standardised, train
 from noisewise.errors import DataError, SettingError, warn
-from noisewise.models.base import Cells
-from noisewise.models.changing import at_one_moment, in_one_step, interrupted
-from noisewise.models.checkpoints import Checkpoint, Wanted
-from noisewise.models.rows import Rowwise
+from noisewise.models.base import Cells, at_one_moment, in_one_step, interrupted
+from noisewise.models.checkpoints import Checkpoint, Wanted, checkpoints_of
+from noisewise.models.iterative import Learner, fixed_seed, range_of, warn_if_alike, with_ids
+from noisewise.models.rows import Rows
 from noisewise.models.sampled import FEWEST_DRAWS, check_draws, draws_worth, is_scale, prepare
 from noisewise.models.sampled_storage import pack, unpack
-from noisewise.models.trained import Learner, fixed_seed, range_of, warn_if_alike, with_ids
 from noisewise.progress import training_bar
-from noisewise.recommend import Seen
 from noisewise.settings import (
     Rule,
     check,
@@ -78,7 +76,7 @@ class RowSummary(NamedTuple):
 
 
 @settings
-class BayesianFactorizer(Learner, Rowwise):
+class BayesianFactorizer(Learner, Rows):
     """Bayesian factorization that learns how noisy each observation is; no setting needs tuning.
 
     Examples
@@ -215,7 +213,9 @@ class BayesianFactorizer(Learner, Rowwise):
             value_range = range_of(self.value_range, observations)
         stages = [_stage(chain) for chain in range(self.chains)]
         wanted = Wanted.checked(checkpoint, checkpoint_epochs, checkpoint_minutes)
-        checkpoints = self._checkpoints(wanted, stages, observations, len(observations), validation)
+        checkpoints = checkpoints_of(
+            self, wanted, stages, observations, len(observations), validation
+        )
         schedule = EvenSchedule(self.sweeps, self.burn_in, -(-self.samples // self.chains))
         done: list[Training[Chain[Any]]] = []
         for chain in range(self.chains):
@@ -374,28 +374,20 @@ class BayesianFactorizer(Learner, Rowwise):
             )
         return fold_in(self.factors_, mode, codes, places.astype(np.float32))
 
-    def _pack(self) -> tuple[dict[str, Any], storage.Tensors]:
-        header, tensors = pack(self.factors_)
-        if self.seen_ is not None:
-            tensors |= {"seen.starts": self.seen_.starts, "seen.columns": self.seen_.columns}
-        record = {
-            "learning_curve": self.learning_curve_,
-            "convergence": self.convergence_,
-            "seconds": self.seconds_,
-        }
-        return {"posterior": header, "record": storage.finite(record)}, tensors
+    def pack(self) -> tuple[dict[str, Any], storage.Tensors]:
+        """Return what a file keeps of this model."""
+        header, tensors = super().pack()
+        entry, draws = pack(self.factors_)
+        own = {"posterior": entry, "convergence": storage.finite(self.convergence_)}
+        return header | own, tensors | draws
 
-    def _unpack(self, path: str | Path, header: dict[str, Any], tensors: storage.Tensors) -> None:
-        shape = tuple(map(len, self.ids_))
-        entry = header["posterior"]
+    def unpack(self, path: str | Path, header: dict[str, Any], tensors: storage.Tensors) -> None:
+        """Undo ``pack``, trusting nothing."""
+        super().unpack(path, header, tensors)
+        shape, entry = tuple(map(len, self.ids_)), header["posterior"]
         spec = self._spec(len(shape), storage.take_seed(path, entry))
         self.factors_ = unpack(path, spec, entry, tensors, shape)
-        self.seen_ = Seen.unpack(path, tensors, shape) if "seen.starts" in tensors else None
-        self.n_features_in_ = len(shape)
-        self.learning_curve_ = dict(header["record"]["learning_curve"])
-        self.convergence_ = dict(header["record"]["convergence"])
-        self.n_epochs_ = len(self.learning_curve_["epoch"])
-        self.seconds_ = float(header["record"]["seconds"])
+        self.convergence_ = dict(header["convergence"])
 
 
 def _stage(chain: int) -> str:

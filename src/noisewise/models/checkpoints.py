@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 import os
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, fields
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import numpy as np
+
+from noisewise.data import Observations
 from noisewise.engine.training import BestEpoch, EpochInfo, S, Training
-from noisewise.errors import ModelFileError, warn
+from noisewise.errors import ModelFileError, SettingError, warn
 from noisewise.settings import either, number, path, whole
 from noisewise.storage import (
     BROKEN,
@@ -24,6 +31,8 @@ from noisewise.storage import (
 )
 
 KIND = "checkpoint"
+VERSION = version("noisewise")  # of which a training is, that a checkpoint keeps
+NEUTRAL = {"n_jobs", "verbose", "keep_seen"}  # settings that change no bit of what is learned
 RULES = {
     "checkpoint": either(path(), None),
     "checkpoint_epochs": either(whole(1), None),
@@ -140,6 +149,39 @@ class Checkpoint:
                 f"The checkpoint {self.path} belongs to other data or other settings, or to "
                 "another version of noisewise; delete it, or name another file."
             )
+
+
+def checkpoints_of(
+    model: Any,
+    wanted: Wanted,
+    stages: Sequence[str],
+    observations: Observations,
+    n_kept: int,
+    validation: Observations | None = None,
+) -> dict[str, Checkpoint]:
+    """Return where each stage of a model's training is kept; empty if it is not.
+
+    Raises, before any work is done, for a file that cannot be written or belongs to others.
+    """
+    if wanted.path is None:
+        return {}
+    if not isinstance(model.random_state, int | np.integer):
+        raise SettingError("checkpoint needs random_state to be an int, to go on with it.")
+    settings = {k: v for k, v in model.get_params().items() if k not in NEUTRAL}
+    about = [VERSION, type(model).__name__, settings, n_kept]
+    digest = hashlib.sha256(json.dumps(about, default=str).encode())
+    for seen in (observations, validation):
+        arrays = () if seen is None else (*seen.codes, seen.values, seen.time)
+        for array in arrays:
+            digest.update(b"none" if array is None else f"{array.shape}".encode())
+            digest.update(b"" if array is None else np.ascontiguousarray(array).data)
+    path, kept = wanted.path, {}
+    for stage in stages:
+        own = path if stage == "fit" else path.with_name(f"{path.name}.{stage}")
+        name = f"{stage} {digest.hexdigest()}"
+        kept[stage] = Checkpoint(own, name, wanted.epochs, wanted.minutes)
+        kept[stage].check()
+    return kept
 
 
 NAMES = [field.name for field in fields(EpochInfo)]

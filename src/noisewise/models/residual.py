@@ -17,20 +17,75 @@ import numpy as np
 
 from noisewise import storage
 from noisewise.calibration import Calibration
-from noisewise.data import Observations, observe
+from noisewise.data import Observations, encode_ids, observe
+from noisewise.data.panel import Grouping, Units, sensor_modes
 from noisewise.engine.arrays import Moments
 from noisewise.errors import ModelFileError, unsaid
-from noisewise.models.base import Cells, Factorizer, Seeded
+from noisewise.models.base import Cells, Factorizer, Seeded, clone_with, in_one_step, shown
 from noisewise.models.bayesian import BayesianFactorizer
-from noisewise.models.changing import in_one_step
-from noisewise.models.nested import clone_with, pack, shown, unpack
+from noisewise.models.iterative import Iterative, fixed_seed, hold_out, joined, range_of
+from noisewise.models.model_file import pack_part, unpack_part
 from noisewise.models.sensors import InTime, Typed
-from noisewise.models.smoother import OUSmoother
-from noisewise.models.trained import Trained, fixed_seed, hold_out, joined, range_of
-from noisewise.models.type_mean import TypeMean
+from noisewise.models.series import OUSmoother
 from noisewise.settings import Rule, check, learned, number, one_of, setting, settings
 
 POWERS = (0.25, 0.5, 1.0, 2.0, 4.0)  # of doubt, tried on what is held out
+
+
+@settings
+class TypeMean(InTime, Typed):
+    """Predict the mean of a type of sensor everywhere; its std is all noise.
+
+    Examples
+    --------
+    >>> readings = [("hall", "C", 8, 19.0), ("hall", "%", 8, 40.0), ("attic", "C", 8, 21.0)]
+    >>> TypeMean(sensor=1).fit(readings).predict([("cellar", "C", 9)]).tolist()
+    [20.0]
+    """
+
+    units_: Units = learned("Mean and variance of every type.")
+
+    @in_one_step
+    def fit(self, X: Any, y: Any = None) -> Self:
+        """Learn from a table of ids and a value for each row."""
+        check(self)
+        seen = observe(X, y, duplicates=self.duplicates)
+        grouping = self._grouping(tuple(seen.ids))
+        self.units_ = Units.of(seen.values, grouping.type_of(seen.codes), grouping.n_types)
+        self.ids_, self.calibration_ = seen.ids, None
+        self.value_range_ = range_of(self.value_range, seen)
+        self._note_columns(X)
+        return self
+
+    def leave_one_out(self, X: Any, return_std: bool = False) -> Any:
+        """Predict cells as ever: one among all of its type makes no difference."""
+        return self.predict(X, return_std)
+
+    def _grouping(self, ids: tuple[Any, ...]) -> Grouping:
+        modes = sensor_modes(self.time, self.sensor, ids)
+        return Grouping(*modes, tuple(map(len, ids)), np.empty(0, dtype=np.int64))
+
+    def cells(self, X: Any) -> Cells:
+        """Return what is known of cells, before clipping and calibration."""
+        codes = encode_ids(X, self.ids_)
+        types = self._grouping(self.ids_).type_of(codes)
+        mean, noise = (part[types].astype(self.units_.precision) for part in self.units_)
+        unseen = np.any([code < 0 for code in codes], axis=0)
+        return Cells(Moments(mean, noise, np.zeros_like(noise)), unseen)
+
+    def pack(self) -> tuple[dict[str, Any], storage.Tensors]:
+        """Return what a file keeps of this model."""
+        return {}, {"mean": self.units_.mean, "variance": self.units_.variance}
+
+    def unpack(self, path: str | Path, header: dict[str, Any], tensors: storage.Tensors) -> None:
+        """Undo ``pack``, trusting nothing."""
+        n = self._grouping(self.ids_).n_types + 1
+        mean, variance = (
+            storage.take(path, tensors, name, "float64", n) for name in ("mean", "variance")
+        )
+        if variance.min() <= 0:
+            raise ModelFileError(f"{path} is damaged: it has a variance that is none.")
+        self.units_ = Units(mean, variance)
 
 
 def quick_factorizer() -> BayesianFactorizer:
@@ -205,19 +260,21 @@ class ResidualFactorizer(InTime, Typed, Seeded):
         """Return what is known of cells, before clipping and calibration."""
         return _mixed(self._layers, self.power_, X)
 
-    def _pack(self) -> tuple[dict[str, Any], storage.Tensors]:
+    def pack(self) -> tuple[dict[str, Any], storage.Tensors]:
+        """Return what a file keeps of this model."""
         header: dict[str, Any] = {"power": self.power_, "seconds": self.seconds_}
         tensors: storage.Tensors = {}
         for name, layer in zip(("far", "near"), self._layers, strict=False):
             for part, model in layer._asdict().items():
-                own, own_tensors = pack(model, f"{name}.{part}")
+                own, own_tensors = pack_part(model, f"{name}.{part}")
                 header, tensors = header | own, tensors | own_tensors
         return header, tensors
 
-    def _unpack(self, path: str | Path, header: dict[str, Any], tensors: storage.Tensors) -> None:
+    def unpack(self, path: str | Path, header: dict[str, Any], tensors: storage.Tensors) -> None:
+        """Undo ``pack``, trusting nothing."""
         layers = []
         for name, base in zip(("far", "near"), self._bases(), strict=False):
-            parts = [unpack(path, header, tensors, f"{name}.{part}") for part in Layer._fields]
+            parts = [unpack_part(path, header, tensors, f"{name}.{part}") for part in Layer._fields]
             layers.append(Layer(*parts))
             alike = all(part.ids_ == self.ids_ for part in parts)
             if type(layers[-1].base) is not type(base) or not alike:
@@ -275,4 +332,4 @@ def _smoother(layers: list[Layer]) -> Any:
 
 
 def _stops_early(factorizer: Any) -> bool:
-    return isinstance(factorizer, Trained) and factorizer.patience is not None
+    return isinstance(factorizer, Iterative) and factorizer.patience is not None

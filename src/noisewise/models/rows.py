@@ -5,6 +5,7 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -16,11 +17,12 @@ from noisewise.data.tables import check_values
 from noisewise.engine.arrays import Codes, Floats, Moments
 from noisewise.engine.sgd import factors
 from noisewise.engine.sgd.fold_in import fold_in
+from noisewise.engine.sgd.layout import Params
 from noisewise.errors import DataError, DivergedError, printable
-from noisewise.models.base import Cells, Factorizer, Threads
-from noisewise.models.changing import at_one_moment
+from noisewise.models.base import Cells, Factorizer, Threads, at_one_moment
 from noisewise.recommend import RowFactors, Seen, Side, similar_rows, top_columns
 from noisewise.settings import learned, one_of, setting, settings
+from noisewise.storage import Source, Tensors, take_seed
 
 
 class Recommendation(NamedTuple):
@@ -48,7 +50,7 @@ class Row(NamedTuple):
 
 
 @settings
-class Rowwise(Factorizer, Threads):
+class Rows(Factorizer, Threads):
     """Base class of models that know a row for every id.
 
     A model says how it learns the row of a new id (``_fold``).
@@ -210,6 +212,16 @@ class Rowwise(Factorizer, Threads):
         if self.keep_seen and observations.n_modes == 2:
             self.seen_ = Seen.of(observations.codes, observations.shape)
 
+    def pack(self) -> tuple[dict[str, Any], Tensors]:
+        """Return which cells were trained on, for a file to keep."""
+        header, tensors = super().pack()
+        return header, tensors | ({} if self.seen_ is None else self.seen_.pack())
+
+    def unpack(self, path: str | Path, header: dict[str, Any], tensors: Tensors) -> None:
+        """Undo ``pack``, trusting nothing."""
+        super().unpack(path, header, tensors)
+        self.seen_ = Seen.unpack(path, tensors, tuple(map(len, self.ids_)))
+
     def cells(self, X: Any) -> Cells:
         """Return what is known of cells, before clipping and calibration."""
         codes = encode_ids(X, self.ids_)
@@ -251,7 +263,7 @@ class Rowwise(Factorizer, Threads):
 
 
 @settings
-class LowRank(Rowwise):
+class FactorRows(Rows):
     """Base class of models whose rows are a ``Factors``."""
 
     factors_: factors.Factors = learned("What was learned; ``row(id)`` reads it by id.")
@@ -269,6 +281,23 @@ class LowRank(Rowwise):
             int(self.factors_.counts[m][code]),
         )
 
+    @abstractmethod
+    def _params(self, seed: int) -> Params:
+        """Return how the engine lays out what was learned."""
+
+    def pack(self) -> tuple[dict[str, Any], Tensors]:
+        """Return the rows, for a file to keep."""
+        header, tensors = super().pack()
+        numbers, rows = self.factors_.pack()
+        return header | {"factors": numbers}, tensors | rows
+
+    def unpack(self, path: str | Path, header: dict[str, Any], tensors: Tensors) -> None:
+        """Undo ``pack``, trusting nothing."""
+        super().unpack(path, header, tensors)
+        entry, shape = header["factors"], tuple(map(len, self.ids_))
+        params = self._params(take_seed(path, entry))
+        self.factors_ = factors.Factors.unpack(Source(path, entry, tensors), params, shape)
+
     def _fold(self, mode: int, codes: Codes, values: Floats) -> factors.Side:
         return fold_in(self.factors_, mode, codes, values)
 
@@ -279,7 +308,7 @@ class NewRow:
 
     Attributes
     ----------
-    model : Rowwise
+    model : Rows
         The model it belongs to.
     mode : int
         The mode of the new id.
@@ -289,7 +318,7 @@ class NewRow:
         Codes of the other mode that it was learned from.
     """
 
-    model: Rowwise
+    model: Rows
     mode: int
     side: Side
     seen: Codes

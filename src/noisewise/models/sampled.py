@@ -25,7 +25,7 @@ from noisewise.engine.gibbs.steps.ou import Timescales
 from noisewise.engine.series import Array
 from noisewise.engine.training import Training, standardised
 from noisewise.errors import DataError, ModelFileError, SettingError
-from noisewise.models.fitting import check_levels, count_rows
+from noisewise.models.iterative import check_levels, count_rows
 
 MOST_LEVELS = 50  # more distinct values are no levels
 SHORTEST, LONGEST = 0.25, 4.0  # timescales: in usual steps of time, and in spans of all times

@@ -30,9 +30,8 @@ from noisewise.data.timestamps import checked_stamps
 from noisewise.engine.arrays import Codes, Moments
 from noisewise.engine.series import Array, Ints, Series
 from noisewise.errors import ModelFileError
-from noisewise.models.base import Cells, Factorizer, Threads
-from noisewise.models.changing import at_one_moment, in_one_step
-from noisewise.models.trained import range_of
+from noisewise.models.base import Cells, Factorizer, Threads, at_one_moment, in_one_step
+from noisewise.models.iterative import range_of
 from noisewise.settings import (
     Rule,
     check,
@@ -205,7 +204,8 @@ class SeriesModel(InTime, Typed, Threads):
         parts = (part.astype(precision) for part in (mean, noise, epistemic))
         return Cells(Moments(*parts), unseen)
 
-    def _pack(self) -> tuple[dict[str, Any], storage.Tensors]:
+    def pack(self) -> tuple[dict[str, Any], storage.Tensors]:
+        """Return what a file keeps of this model."""
         series = self.series_
         return {"seconds": self.seconds_}, {
             "series.keys": self._grouping.keys,
@@ -214,7 +214,8 @@ class SeriesModel(InTime, Typed, Threads):
             "series.values": series.values,
         }
 
-    def _unpack(self, path: str | Path, header: dict[str, Any], tensors: storage.Tensors) -> None:
+    def unpack(self, path: str | Path, header: dict[str, Any], tensors: storage.Tensors) -> None:
+        """Undo ``pack``, trusting nothing."""
         time, sensor = self._modes(self.ids_)
         shape = tuple(map(len, self.ids_))
         keys = take_keys(path, tensors, "series.keys", n_keys(shape, time))

@@ -29,13 +29,12 @@ from noisewise.engine.gibbs.sampler import SeriesSampler
 from noisewise.engine.threads import one_blas_thread
 from noisewise.engine.training import Callback, EpochInfo, Training, train
 from noisewise.errors import SettingError, warn
-from noisewise.models.base import Cells
-from noisewise.models.changing import at_one_moment, in_one_step, interrupted
-from noisewise.models.checkpoints import Checkpoint, Wanted
+from noisewise.models.base import Cells, at_one_moment, in_one_step, interrupted
+from noisewise.models.checkpoints import Checkpoint, Wanted, checkpoints_of
+from noisewise.models.iterative import Learner, fixed_seed, joined, range_of, with_ids
 from noisewise.models.sampled import SensorEncoder, check_draws, draws_worth
 from noisewise.models.sampled_storage import pack_series, unpack_series
 from noisewise.models.sensors import InTime, Typed
-from noisewise.models.trained import Learner, fixed_seed, joined, range_of, with_ids
 from noisewise.progress import training_bar
 from noisewise.settings import (
     check,
@@ -164,7 +163,7 @@ class TemporalFactorizer(Learner, InTime, Typed):
             seen = with_ids(seen, held_out)
             everything = joined(seen, held_out)
         wanted = Wanted.checked(checkpoint, checkpoint_epochs, checkpoint_minutes)
-        checkpoints = self._checkpoints(wanted, ["fit"], everything, len(seen))
+        checkpoints = checkpoints_of(self, wanted, ["fit"], everything, len(seen))
         if held_out is not None:
             calibration = self._judged(seen, held_out)
             seen = everything
@@ -264,26 +263,19 @@ class TemporalFactorizer(Learner, InTime, Typed):
         codes, when = self.encoder_.encoded(X, self.ids_)
         return Cells(*self.encoder_.predicted(self.posterior_, codes, when, self._threads()))
 
-    def _pack(self) -> tuple[dict[str, Any], storage.Tensors]:
-        header, tensors = pack_series(self.posterior_)
-        record = {
-            "learning_curve": self.learning_curve_,
-            "convergence": self.convergence_,
-            "seconds": self.seconds_,
-        }
-        return (
-            {"posterior": header, "record": storage.finite(record)},
-            tensors | self.encoder_.pack(),
-        )
+    def pack(self) -> tuple[dict[str, Any], storage.Tensors]:
+        """Return what a file keeps of this model."""
+        header, tensors = super().pack()
+        entry, draws = pack_series(self.posterior_)
+        own = {"posterior": entry, "convergence": storage.finite(self.convergence_)}
+        return header | own, tensors | draws | self.encoder_.pack()
 
-    def _unpack(self, path: str | Path, header: dict[str, Any], tensors: storage.Tensors) -> None:
-        entry, record = header["posterior"], header["record"]
+    def unpack(self, path: str | Path, header: dict[str, Any], tensors: storage.Tensors) -> None:
+        """Undo ``pack``, trusting nothing."""
+        super().unpack(path, header, tensors)
+        entry = header["posterior"]
         bare = SensorEncoder.unpack(path, tensors, self.ids_, self.time, self.sensor)
         spec = self._spec(storage.take_seed(path, entry))
         self.posterior_ = unpack_series(path, spec, entry, tensors, bare.shape, bare.times)
         self.encoder_ = bare.with_series(self.posterior_)
-        self.n_features_in_ = len(self.ids_)
-        self.learning_curve_ = dict(record["learning_curve"])
-        self.convergence_ = dict(record["convergence"])
-        self.n_epochs_ = len(self.learning_curve_["epoch"])
-        self.seconds_ = float(record["seconds"])
+        self.convergence_ = dict(header["convergence"])

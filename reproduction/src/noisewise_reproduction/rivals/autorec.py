@@ -21,9 +21,8 @@ from noisewise.engine.arrays import Codes, Floats
 from noisewise.engine.sgd.factors import Factors, Side
 from noisewise.engine.sgd.layout import BIAS, LINE, Params, State, aligned_zeros
 from noisewise.engine.sgd.strata import LEAST_VARIANCE
-from noisewise.models.fitting import count_rows
-from noisewise.models.trained import Fit, Plan
-from noisewise.models.trained_storage import Factored
+from noisewise.models.iterative import Fit, Iterative, Plan, count_rows
+from noisewise.models.rows import FactorRows
 from noisewise.settings import either, learned, number, one_of, setting, settings, whole
 from noisewise_reproduction.rivals.autoencoder import Network, balanced
 from noisewise_reproduction.rivals.torch_state import (
@@ -51,7 +50,7 @@ class Autoencoder(NamedTuple):
 
 
 @settings
-class AutoRec(Factored):
+class AutoRec(Iterative, FactorRows):
     """Autoencoder for ratings, with one hidden layer of sigmoids.
 
     Values are centred and divided by their standard deviation. The std is that of the errors, the
@@ -200,12 +199,14 @@ class AutoRec(Factored):
     def _adopt(self, knowledge: Autoencoder) -> None:
         self.factors_, self.encoder_, self.shift_ = knowledge
 
-    def _pack(self) -> tuple[dict[str, Any], storage.Tensors]:
-        header, tensors = super()._pack()
+    def pack(self) -> tuple[dict[str, Any], storage.Tensors]:
+        """Return what a file keeps of this model."""
+        header, tensors = super().pack()
         return header, tensors | {"encoder": self.encoder_, "shift": self.shift_}
 
-    def _unpack(self, path: str | Path, header: dict[str, Any], tensors: storage.Tensors) -> None:
-        super()._unpack(path, header, tensors)
+    def unpack(self, path: str | Path, header: dict[str, Any], tensors: storage.Tensors) -> None:
+        """Undo ``pack``, trusting nothing."""
+        super().unpack(path, header, tensors)
         n = len(self.ids_[1 - self._encoded]) + 1
         self.encoder_ = storage.take(path, tensors, "encoder", "float32", n, self.hidden)
         self.shift_ = storage.take(path, tensors, "shift", "float32", self.hidden)

@@ -24,9 +24,9 @@ from noisewise.engine.sgd import strata
 from noisewise.engine.sgd.factors import Factors
 from noisewise.engine.sgd.layout import Params, State
 from noisewise.engine.training import EpochInfo, Training
-from noisewise.models.changing import at_one_moment
-from noisewise.models.trained import Fit, Plan
-from noisewise.models.trained_storage import Factored
+from noisewise.models.base import at_one_moment
+from noisewise.models.iterative import Fit, Iterative, Plan
+from noisewise.models.rows import FactorRows
 from noisewise.settings import learned, number, setting, settings, whole
 from noisewise.storage import Tensors, take, take_real, take_whole
 from noisewise_reproduction.rivals.robust import ADVICE, Task, biased_mf
@@ -38,7 +38,7 @@ Flags = npt.NDArray[np.bool_]
 
 
 @settings
-class TrimmedFactorizer(Factored):
+class TrimmedFactorizer(Iterative, FactorRows):
     """Matrix factorization that leaves out the cells with the largest errors.
 
     Training goes in rounds of ``round_epochs`` epochs. After each, the ``outliers`` share of the
@@ -169,12 +169,14 @@ class TrimmedFactorizer(Factored):
         if knowledge.rounds is not None:
             self.rounds_ = knowledge.rounds
 
-    def _pack(self) -> tuple[dict[str, Any], Tensors]:
-        header, tensors = super()._pack()
+    def pack(self) -> tuple[dict[str, Any], Tensors]:
+        """Return what a file keeps of this model."""
+        header, tensors = super().pack()
         return {**header, "threshold": self.threshold_, "rounds": self.rounds_}, tensors
 
-    def _unpack(self, path: str | Path, header: dict[str, Any], tensors: Tensors) -> None:
-        super()._unpack(path, header, tensors)
+    def unpack(self, path: str | Path, header: dict[str, Any], tensors: Tensors) -> None:
+        """Undo ``pack``, trusting nothing."""
+        super().unpack(path, header, tensors)
         self.threshold_ = take_real(path, header, "threshold", above=0.0)
         self.rounds_ = dict(header["rounds"])
 

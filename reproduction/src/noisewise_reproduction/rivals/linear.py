@@ -18,8 +18,8 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from noisewise.errors import DataError, warn
-from noisewise.models.changing import at_one_moment, in_one_step
-from noisewise.models.interpolation import fit_variance
+from noisewise.models.base import at_one_moment, in_one_step
+from noisewise.models.series import fit_variance
 from noisewise.settings import check, number, one_of, whole
 
 TINY = 1e-12  # share of the mean square of y below which that of residuals is rounding

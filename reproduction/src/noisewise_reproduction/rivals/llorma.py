@@ -23,9 +23,8 @@ from noisewise.engine.threads import one_blas_thread
 from noisewise.engine.training import EpochInfo, mean_in_units, variance_in_units
 from noisewise.errors import ModelFileError
 from noisewise.models.base import Cells
-from noisewise.models.fitting import fit_factors, judged
-from noisewise.models.trained import Fit, Plan
-from noisewise.models.trained_storage import Filed
+from noisewise.models.deviation import fit_factors
+from noisewise.models.iterative import Fit, Iterative, Plan, judged
 from noisewise.settings import learned, number, one_of, setting, settings, whole
 from noisewise_reproduction.rivals.engine import local
 from noisewise_reproduction.rivals.engine.local import LocalState, Weights
@@ -44,7 +43,7 @@ class Blend(NamedTuple):
 
 
 @settings
-class LLORMA(Filed):
+class LLORMA(Iterative):
     """Blend of local low-rank models, each fitted to one neighbourhood of users and items.
 
     Local models have biases and factors, and start from the biases of the global factorization;
@@ -202,16 +201,18 @@ class LLORMA(Filed):
         knowledge = Blend(self.factors_, self.weights_, self.local_, self._alone)
         return Cells(_moments(knowledge, known, self._threads()), first | second)
 
-    def _pack(self) -> tuple[dict[str, Any], storage.Tensors]:
-        header, tensors = super()._pack()
+    def pack(self) -> tuple[dict[str, Any], storage.Tensors]:
+        """Return what a file keeps of this model."""
+        header, tensors = super().pack()
         tensors |= {f"weights{mode}": weights for mode, weights in enumerate(self.weights_)}
         for name, part in (("factors", self.factors_), ("local", self.local_)):
             header[name], own = part.pack()
             tensors |= own
         return header, tensors
 
-    def _unpack(self, path: str | Path, header: dict[str, Any], tensors: storage.Tensors) -> None:
-        super()._unpack(path, header, tensors)
+    def unpack(self, path: str | Path, header: dict[str, Any], tensors: storage.Tensors) -> None:
+        """Undo ``pack``, trusting nothing."""
+        super().unpack(path, header, tensors)
         shape = tuple(map(len, self.ids_))
         params = self._params(storage.take_seed(path, header["factors"]))
         self.factors_ = Factors.unpack(

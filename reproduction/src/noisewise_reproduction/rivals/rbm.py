@@ -17,11 +17,8 @@ from noisewise import storage
 from noisewise.data import Observations, encode_ids, warn_of_unknown
 from noisewise.engine.arrays import Codes, Floats
 from noisewise.errors import DataError
-from noisewise.models.base import Cells
-from noisewise.models.changing import at_one_moment
-from noisewise.models.fitting import check_levels, count_rows
-from noisewise.models.trained import Fit, Plan
-from noisewise.models.trained_storage import Filed
+from noisewise.models.base import Cells, at_one_moment
+from noisewise.models.iterative import Fit, Iterative, Plan, check_levels, count_rows
 from noisewise.settings import either, learned, number, one_of, setting, settings, whole
 from noisewise_reproduction.rivals.boltzmann import Machine, Schedule
 from noisewise_reproduction.rivals.levels import Levels
@@ -39,7 +36,7 @@ ADVICE = "Try a smaller learning_rate (now {0.learning_rate}) or momentum (now {
 
 
 @settings
-class RBM(Filed):
+class RBM(Iterative):
     """Restricted Boltzmann machine for values of few levels, such as stars.
 
     Each user is a case of its own: its visible units are the items it rated, one state per level;
@@ -217,11 +214,13 @@ class RBM(Filed):
         """Codes of cases and of visible units, as ``knowledge_`` has them."""
         return self.knowledge_.known_codes((codes[self._encoded], codes[1 - self._encoded]))
 
-    def _pack(self) -> tuple[dict[str, Any], storage.Tensors]:
-        header, tensors = super()._pack()
+    def pack(self) -> tuple[dict[str, Any], storage.Tensors]:
+        """Return what a file keeps of this model."""
+        header, tensors = super().pack()
         return header, tensors | self.knowledge_.pack()
 
-    def _unpack(self, path: str | Path, header: dict[str, Any], tensors: storage.Tensors) -> None:
-        super()._unpack(path, header, tensors)
+    def unpack(self, path: str | Path, header: dict[str, Any], tensors: storage.Tensors) -> None:
+        """Undo ``pack``, trusting nothing."""
+        super().unpack(path, header, tensors)
         sides = len(self.ids_[self._encoded]), len(self.ids_[1 - self._encoded])
         self.knowledge_ = Levels.unpack(path, tensors, sides, self.hidden)

@@ -21,9 +21,8 @@ from noisewise.engine.sgd.factors import Factors, Side
 from noisewise.engine.sgd.layout import Params
 from noisewise.engine.threads import one_blas_thread
 from noisewise.engine.training import EpochInfo
-from noisewise.models.fitting import count_rows, judged
-from noisewise.models.trained import Fit, Plan
-from noisewise.models.trained_storage import Factored
+from noisewise.models.iterative import Fit, Iterative, Plan, count_rows, judged
+from noisewise.models.rows import FactorRows
 from noisewise.settings import either, learned, number, setting, settings, whole
 from noisewise_reproduction.rivals.engine.als import grouped
 from noisewise_reproduction.rivals.engine.predictive import as_factors, new_side
@@ -37,7 +36,7 @@ from noisewise_reproduction.rivals.robust import Units
 
 
 @settings
-class RobustBayesianFactorizer(Factored):
+class RobustBayesianFactorizer(Iterative, FactorRows):
     """Bayesian matrix factorization in which every id has a noise of its own, and few are far out.
 
     A sweep gives every row its exact posterior, given what is believed of the others. What a std is
@@ -136,13 +135,15 @@ class RobustBayesianFactorizer(Factored):
         if knowledge.bounds is not None:
             self.elbo_ = knowledge.bounds
 
-    def _pack(self) -> tuple[dict[str, Any], storage.Tensors]:
-        header, tensors = super()._pack()
+    def pack(self) -> tuple[dict[str, Any], storage.Tensors]:
+        """Return what a file keeps of this model."""
+        header, tensors = super().pack()
         common, priors = self.common_.pack()
         return {**header, "common": common, "elbo": self.elbo_}, tensors | priors
 
-    def _unpack(self, path: str | Path, header: dict[str, Any], tensors: storage.Tensors) -> None:
-        super()._unpack(path, header, tensors)
+    def unpack(self, path: str | Path, header: dict[str, Any], tensors: storage.Tensors) -> None:
+        """Undo ``pack``, trusting nothing."""
+        super().unpack(path, header, tensors)
         self.common_ = Common.unpack(path, header["common"], tensors, self.rank)
         self.elbo_ = [float(bound) for bound in header["elbo"]]
 

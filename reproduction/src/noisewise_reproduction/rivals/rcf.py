@@ -24,15 +24,15 @@ from noisewise.engine.sgd import strata
 from noisewise.engine.sgd.factors import Factors
 from noisewise.engine.sgd.layout import Params, State
 from noisewise.engine.training import EpochInfo
-from noisewise.models.changing import at_one_moment
-from noisewise.models.trained import Fit, Plan
-from noisewise.models.trained_storage import Factored
+from noisewise.models.base import at_one_moment
+from noisewise.models.iterative import Fit, Iterative, Plan
+from noisewise.models.rows import FactorRows
 from noisewise.settings import learned, number, setting, settings, whole
 from noisewise_reproduction.rivals.robust import ADVICE, Task, biased_mf, robust_std
 
 
 @settings
-class HuberFactorizer(Factored):
+class HuberFactorizer(Iterative, FactorRows):
     """Matrix factorization with Huber's weights: outliers are heard, but do not shout.
 
     An observation whose error is more than ``k`` robust stds is given less weight, so that its
@@ -145,12 +145,14 @@ class HuberFactorizer(Factored):
     def _adopt(self, knowledge: Learned) -> None:
         self.factors_, self.scale_ = knowledge
 
-    def _pack(self) -> tuple[dict[str, Any], storage.Tensors]:
-        header, tensors = super()._pack()
+    def pack(self) -> tuple[dict[str, Any], storage.Tensors]:
+        """Return what a file keeps of this model."""
+        header, tensors = super().pack()
         return {**header, "scale": self.scale_}, tensors
 
-    def _unpack(self, path: str | Path, header: dict[str, Any], tensors: storage.Tensors) -> None:
-        super()._unpack(path, header, tensors)
+    def unpack(self, path: str | Path, header: dict[str, Any], tensors: storage.Tensors) -> None:
+        """Undo ``pack``, trusting nothing."""
+        super().unpack(path, header, tensors)
         self.scale_ = storage.take_real(path, header, "scale", above=0.0)
 
 

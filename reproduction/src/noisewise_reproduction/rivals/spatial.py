@@ -20,11 +20,10 @@ from noisewise.data.panel import Units, key_places, mode_number, n_keys, series_
 from noisewise.data.tables import take_apart
 from noisewise.engine.arrays import Moments
 from noisewise.errors import DataError, ModelFileError, SettingError
-from noisewise.filed_ids import pack_ids, unpack_ids
-from noisewise.models.base import Cells, Threads
-from noisewise.models.changing import in_one_step
+from noisewise.models.base import Cells, Threads, in_one_step
+from noisewise.models.iterative import range_of
+from noisewise.models.model_file import pack_ids, unpack_ids
 from noisewise.models.sensors import PRIOR, InTime, take_keys
-from noisewise.models.trained import range_of
 from noisewise.settings import Rule, check, either, learned, number, setting, settings, whole
 from noisewise_reproduction.rivals.engine.neighbours import Array, Ints, Nearest, Snapshots, nearest
 
@@ -199,7 +198,8 @@ class SpatialNeighbours(InTime, Threads):
         parts = (mean, noise, np.maximum(full - noise, 0.0))
         return Cells(Moments(*(part.astype(self._units.precision) for part in parts)), unseen)
 
-    def _pack(self) -> tuple[dict[str, Any], storage.Tensors]:
+    def pack(self) -> tuple[dict[str, Any], storage.Tensors]:
+        """Return what a file keeps of this model."""
         entry, tensors = pack_ids(self._places, "places")
         tensors |= {
             "position": self._snapshots.position,
@@ -216,7 +216,8 @@ class SpatialNeighbours(InTime, Threads):
         chosen = {"n_neighbours": self.n_neighbours_, "power": self.power_}
         return {"places": entry, "chosen": chosen, "seconds": self.seconds_}, tensors
 
-    def _unpack(self, path: str | Path, header: dict[str, Any], tensors: storage.Tensors) -> None:
+    def unpack(self, path: str | Path, header: dict[str, Any], tensors: storage.Tensors) -> None:
+        """Undo ``pack``, trusting nothing."""
 
         def take(name: str, dtype: str, *shape: int | None) -> npt.NDArray[Any]:
             return storage.take(path, tensors, name, dtype, *shape)

@@ -26,10 +26,9 @@ from noisewise.engine.arrays import Codes, Moments
 from noisewise.engine.series import Array, Series
 from noisewise.engine.threads import one_blas_thread
 from noisewise.errors import DataError, ModelFileError
-from noisewise.models.base import Cells
-from noisewise.models.changing import in_one_step
+from noisewise.models.base import Cells, in_one_step
+from noisewise.models.iterative import fixed_seed, hold_out, joined, range_of
 from noisewise.models.sensors import PRIOR, InTime, Typed, series_units, take_keys
-from noisewise.models.trained import fixed_seed, hold_out, joined, range_of
 from noisewise.settings import (
     check,
     either,
@@ -240,7 +239,8 @@ class TableImputer(InTime, Typed):
         unseen = np.any([code < 0 for code in codes], axis=0)
         return Cells(Moments(*(part.astype(np.float32) for part in parts)), unseen)
 
-    def _pack(self) -> tuple[dict[str, Any], storage.Tensors]:
+    def pack(self) -> tuple[dict[str, Any], storage.Tensors]:
+        """Return what a file keeps of this model."""
         filled = self._filled
         return {"seconds": self.seconds_}, {
             "table": filled.table,
@@ -253,7 +253,8 @@ class TableImputer(InTime, Typed):
             "factor": self._factor,
         }
 
-    def _unpack(self, path: str | Path, header: dict[str, Any], tensors: storage.Tensors) -> None:
+    def unpack(self, path: str | Path, header: dict[str, Any], tensors: storage.Tensors) -> None:
+        """Undo ``pack``, trusting nothing."""
 
         def take(name: str, dtype: str, *shape: int) -> npt.NDArray[Any]:
             return storage.take(path, tensors, name, dtype, *shape)

@@ -19,11 +19,9 @@ from noisewise.engine.arrays import Codes, Floats, Moments
 from noisewise.engine.series import Array, Ints
 from noisewise.engine.training import EpochInfo, train
 from noisewise.errors import ModelFileError, SettingError, brief
-from noisewise.models.base import Cells
-from noisewise.models.changing import at_one_moment
-from noisewise.models.fitting import count_rows
+from noisewise.models.base import Cells, at_one_moment
+from noisewise.models.iterative import Fit, Iterative, Plan, count_rows
 from noisewise.models.sensors import MODE, PRIOR, Typed
-from noisewise.models.trained import Fit, Plan, Trained
 from noisewise.progress import training_bar
 from noisewise.settings import Rule, learned, number, setting, settings, whole
 from noisewise_reproduction.rivals.engine import tucker_sgd as tucker
@@ -63,7 +61,7 @@ class Knowledge(NamedTuple):
 
 
 @settings
-class TuckerFactorizer(Trained, Typed):
+class TuckerFactorizer(Iterative, Typed):
     """Tucker decomposition with L2, for two modes or more.
 
     Values are centred and divided by their standard deviation within each type of sensor before
@@ -104,6 +102,8 @@ class TuckerFactorizer(Trained, Typed):
         "Penalty on the squares of rows and core, charged with every observation.",
         default=0.003,
     )
+    _any_modes = True
+
     knowledge_: Knowledge = learned()
 
     @property
@@ -210,10 +210,10 @@ class TuckerFactorizer(Trained, Typed):
         )
         return Cells(Moments(*(part.astype(units.precision) for part in parts)), unseen)
 
-    def _pack(self) -> tuple[dict[str, Any], storage.Tensors]:
-        k = self.knowledge_
-        record = {"learning_curve": self.learning_curve_, "seconds": self.seconds_}
-        return {"record": record, "epochs": self.n_epochs_}, {
+    def pack(self) -> tuple[dict[str, Any], storage.Tensors]:
+        """Return what a file keeps of this model."""
+        k, (header, tensors) = self.knowledge_, super().pack()
+        return header, tensors | {
             "rows": k.rows,
             "core": k.core,
             "known": k.known.astype(np.uint8),
@@ -223,7 +223,9 @@ class TuckerFactorizer(Trained, Typed):
             "epistemic": k.epistemic,
         }
 
-    def _unpack(self, path: str | Path, header: dict[str, Any], tensors: storage.Tensors) -> None:
+    def unpack(self, path: str | Path, header: dict[str, Any], tensors: storage.Tensors) -> None:
+        """Undo ``pack``, trusting nothing."""
+        super().unpack(path, header, tensors)
 
         def take(name: str, dtype: str, *shape: int) -> npt.NDArray[Any]:
             return storage.take(path, tensors, name, dtype, *shape)
@@ -244,10 +246,6 @@ class TuckerFactorizer(Trained, Typed):
         least = min(self.knowledge_.units.variance.min(), self.knowledge_.noise.min())
         if least <= 0 or self.knowledge_.epistemic.min() < 0:
             raise ModelFileError(f"{path} is damaged: it has a variance that is none.")
-        self.n_features_in_ = len(shape)
-        self.n_epochs_ = int(header["epochs"])
-        self.learning_curve_ = dict(header["record"]["learning_curve"])
-        self.seconds_ = float(header["record"]["seconds"])
 
 
 def _standardised(values: Floats, units: Units, types: Ints) -> Floats:

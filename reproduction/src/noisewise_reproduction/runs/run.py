@@ -114,7 +114,7 @@ def settings_of(model: Any) -> dict[str, Any]:
 
     Examples
     --------
-    >>> from noisewise.models.smoother import OUSmoother
+    >>> from noisewise.models.series import OUSmoother
     >>> settings_of(OUSmoother(time=0, n_jobs=3))["time"]
     0
     """
@@ -129,7 +129,7 @@ def defaults_of(model: Any) -> dict[str, Any]:
 
     Examples
     --------
-    >>> from noisewise.models.smoother import OUSmoother
+    >>> from noisewise.models.series import OUSmoother
     >>> defaults_of(OUSmoother(time=0))["time"]
     -1
     """

@@ -2,25 +2,24 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
+import math
 import time
 from abc import abstractmethod
 from collections.abc import Sequence
 from dataclasses import asdict, fields
-from importlib.metadata import version
 from pathlib import Path
-from typing import Any, Literal, NamedTuple, Self
+from typing import Any, ClassVar, Literal, NamedTuple, Self
 
 import numpy as np
+import numpy.typing as npt
 from sklearn.utils import check_random_state
 
 from noisewise.data import Observations, observe
+from noisewise.engine.arrays import Counts, Floats
 from noisewise.engine.training import Callback, EpochInfo, S, Step, Training, Validate, train
-from noisewise.errors import DataError, DataWarning, SettingError, warn
-from noisewise.models.base import Factorizer, Seeded
-from noisewise.models.changing import NOTHING_KEPT, in_one_step, interrupted
-from noisewise.models.checkpoints import Checkpoint, Wanted
+from noisewise.errors import DataError, DataWarning, ModelFileError, SettingError, warn
+from noisewise.models.base import NOTHING_KEPT, Factorizer, Seeded, in_one_step, interrupted
+from noisewise.models.checkpoints import Checkpoint, Wanted, checkpoints_of
 from noisewise.progress import training_bar
 from noisewise.settings import (
     check,
@@ -28,19 +27,14 @@ from noisewise.settings import (
     learned,
     number,
     one_of,
-    rules_of,
     setting,
     settings,
     whole,
 )
 from noisewise.splits import random_split
+from noisewise.storage import Tensors, finite
 
-VERSION = version("noisewise")  # of which a training is, that a checkpoint keeps
 FEWEST_HELD_OUT = 3  # fewer tell nothing: then all epochs are run, on all data
-
-NEUTRAL = {  # settings that change no bit of what is learned
-    "n_jobs", "verbose", "keep_seen",
-}  # fmt: skip
 
 
 class Plan(NamedTuple):
@@ -100,45 +94,32 @@ class Learner(Factorizer, Seeded):
         self.n_epochs_ = epochs
         self._remember(observations)
 
-    def _checkpoints(
-        self,
-        wanted: Wanted,
-        stages: Sequence[str],
-        observations: Observations,
-        n_kept: int,
-        validation: Observations | None = None,
-    ) -> dict[str, Checkpoint]:
-        """Return where each stage of training is kept; empty if it is not.
+    def pack(self) -> tuple[dict[str, Any], Tensors]:
+        """Return the record of training, for a file to keep."""
+        record = {
+            "learning_curve": self.learning_curve_,
+            "epochs": self.n_epochs_,
+            "seconds": self.seconds_,
+        }
+        header, tensors = super().pack()
+        return header | {"record": finite(record)}, tensors
 
-        Raises, before any work is done, for a file that cannot be written or belongs to others.
-        """
-        if wanted.path is None:
-            return {}
-        if not isinstance(self.random_state, int | np.integer):
-            raise SettingError("checkpoint needs random_state to be an int, to go on with it.")
-        settings = {k: v for k, v in self.get_params().items() if k not in NEUTRAL}
-        about = [VERSION, type(self).__name__, settings, n_kept]
-        digest = hashlib.sha256(json.dumps(about, default=str).encode())
-        for seen in (observations, validation):
-            arrays = () if seen is None else (*seen.codes, seen.values, seen.time)
-            for array in arrays:
-                digest.update(b"none" if array is None else f"{array.shape}".encode())
-                digest.update(b"" if array is None else np.ascontiguousarray(array).data)
-        path, kept = wanted.path, {}
-        for stage in stages:
-            own = path if stage == "fit" else path.with_name(f"{path.name}.{stage}")
-            name = f"{stage} {digest.hexdigest()}"
-            kept[stage] = Checkpoint(own, name, wanted.epochs, wanted.minutes)
-            kept[stage].check()
-        return kept
+    def unpack(self, path: str | Path, header: dict[str, Any], tensors: Tensors) -> None:
+        """Undo ``pack``, trusting nothing."""
+        super().unpack(path, header, tensors)
+        record = header["record"]
+        self.learning_curve_ = dict(record["learning_curve"])
+        self.n_epochs_, self.seconds_ = int(record["epochs"]), float(record["seconds"])
 
 
 @settings
-class Trained(Learner):
+class Iterative(Learner):
     """Base class of models that are trained in epochs on one part of the data, watching another.
 
     A model says how it learns once (``_learn``) and where it keeps what it learned (``_adopt``).
     """
+
+    _any_modes: ClassVar[bool] = False  # two id columns only, else two or more
 
     epochs: int = setting(whole(1), "How often to visit every observation, at most.", default=100)
     patience: int | None = setting(
@@ -160,6 +141,13 @@ class Trained(Learner):
         number(above=0.0, most=0.5), "Share to hold out.", default=0.1
     )
 
+    def unpack(self, path: str | Path, header: dict[str, Any], tensors: Tensors) -> None:
+        """Undo ``pack``, trusting nothing."""
+        if len(self.ids_) > 2 and not self._any_modes:
+            n = len(self.ids_)
+            raise ModelFileError(f"{path} is damaged: it must have 2 modes, but has {n}.")
+        super().unpack(path, header, tensors)
+
     @abstractmethod
     def _learn(
         self, observations: Observations, held_out: Observations | None, plan: Plan, seed: int
@@ -172,7 +160,7 @@ class Trained(Learner):
 
     def _checked(self, observations: Observations) -> Observations:
         """Raise for observations that this model cannot learn from."""
-        if observations.n_modes != 2:
+        if observations.n_modes != 2 and not self._any_modes:
             raise DataError(f"X must have 2 id columns here; got {observations.n_modes}.")
         return observations
 
@@ -230,7 +218,7 @@ class Trained(Learner):
 
         stages = ["fit", "refit"] if held_out is not None and self.refit else ["fit"]
         wanted = Wanted.checked(checkpoint, checkpoint_epochs, checkpoint_minutes)
-        checkpoints = self._checkpoints(wanted, stages, everything, len(kept))
+        checkpoints = checkpoints_of(self, wanted, stages, everything, len(kept))
         plan = Plan(
             self.epochs, self.patience, self.monitor, value_range, callbacks,
             checkpoints.get("fit"), "fit", self.verbose,
@@ -285,9 +273,6 @@ class Trained(Learner):
                 raise SettingError("validation is only used with patience; got patience=None.")
             return observations, None
         return hold_out(observations, validation, self.validation_fraction, seed)
-
-
-RULES = rules_of(Trained) | {"keep_seen": one_of(True, False)}  # of settings written by hand
 
 
 def hold_out(
@@ -351,3 +336,42 @@ def fixed_seed(random_state: Any) -> int:
     if isinstance(random_state, int | np.integer):
         return int(random_state)
     return int(check_random_state(random_state).randint(2**31 - 1))
+
+
+def count_rows(observations: Observations) -> tuple[Counts, ...]:
+    """Observations of every id of every mode."""
+    return tuple(
+        np.bincount(codes, minlength=n)
+        for codes, n in zip(observations.codes, observations.shape, strict=True)
+    )
+
+
+def mean_and_std(values: npt.NDArray[np.floating]) -> tuple[float, float]:
+    """Mean and std of values, to standardise them by; a std of 1 where all are alike."""
+    alike = values.min() == values.max()
+    std = 1.0 if alike else float(values.std(dtype=np.float64))
+    return float(values.mean(dtype=np.float64)), std
+
+
+def check_levels(values: npt.NDArray[np.floating]) -> None:
+    """Raise for levels that single precision, in which they are kept, cannot tell apart."""
+    if values.dtype == np.float64 and values.min() < values.max():
+        raise DataError(
+            f"Levels from {values.min():.15g} to {values.max():.15g} are too much alike, too small "
+            "or too large for single precision: number them 1, 2, 3 and so on."
+        )
+
+
+def judged(
+    truth: Floats,
+    mean: Floats,
+    variance: npt.NDArray[np.floating],
+    value_range: tuple[float, float] | None,
+) -> tuple[float, float]:
+    """RMSE and NLL of predictions, clipped to a range."""
+    if value_range is not None:
+        mean = np.clip(mean, *value_range)
+    squared = (truth - mean).astype(np.float64) ** 2
+    least = 1e-12 * min(1.0, float(truth.var(dtype=np.float64)) or 1.0)
+    s = np.maximum(variance.astype(np.float64), least)
+    return math.sqrt(squared.mean()), float(0.5 * np.mean(np.log(2 * math.pi * s) + squared / s))
