@@ -27,8 +27,8 @@ from noisewise.data.tables_with_holes import (
 )
 from noisewise.errors import DataError, ModelFileError, SettingError
 from noisewise.models.auto import AutoFactorizer
-from noisewise.models.base import Factorizer, Seeded
-from noisewise.models.model_file import OF_THE_MACHINE, at_one_moment, in_one_step
+from noisewise.models.base import Factorizer, Seeded, at_one_moment, in_one_step
+from noisewise.models.model_file import OF_THE_MACHINE
 from noisewise.settings import Rule, check, learned, one_of, rules_of, setting, settings
 from noisewise.standardised import StandardisedModel
 
