@@ -8,7 +8,9 @@ import os
 import subprocess
 import sys
 import warnings
+from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Annotated
 
 import numpy as np
 import pytest
@@ -19,7 +21,7 @@ import noisewise
 from noisewise import DeviationFactorizer
 from noisewise import progress as bars
 from noisewise.cli import app
-from noisewise.cli.options import parsed, writable
+from noisewise.cli.options import grouped, parsed, writable
 from noisewise.cli.output import aligned, in_options
 from noisewise.errors import DataError
 from noisewise.models import bayesian, load
@@ -370,3 +372,33 @@ def test_progress_is_asked_for_or_silenced_for_all_commands(folder, capsys):
     assert run(*words, "--set", "verbose=true") == 0
     assert "%" in capsys.readouterr().err
     assert bars.always is None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Greeting:
+    """Options that belong together."""
+
+    name: Annotated[str, typer.Option(help="Whom to greet.")]
+    word: Annotated[list[str], typer.Option("--say", help="What to say.")] = field(
+        default_factory=list
+    )
+    loud: bool = False
+
+
+def test_a_group_of_options_is_given_to_its_command_as_one_object():
+    calls = []
+
+    def greet(place: str, *, greeting: Greeting, times: int = 1) -> None:
+        """Greet somebody."""
+        calls.append((place, greeting, times))
+
+    alone = typer.Typer()
+    alone.command()(grouped(greet))
+    words = ["hall", "--name", "ann", "--say", "hi", "--say", "ho", "--loud"]
+    typer.main.get_command(alone)(words, standalone_mode=False)
+    typer.main.get_command(alone)(["x", "--name", "bo"], standalone_mode=False)
+    assert calls == [
+        ("hall", Greeting(name="ann", word=["hi", "ho"], loud=True), 1),
+        ("x", Greeting(name="bo"), 1),
+    ]
+    assert grouped(greet).__doc__ == "Greet somebody."

@@ -117,16 +117,8 @@ def top_columns(
 ) -> Iterator[Codes]:
     """Yield, row by row, the best n columns: highest mean minus ``risk`` times std, best first.
 
-    Parameters
-    ----------
-    side
-        The rows to rank for, of ``mode``.
-    std_scale
-        Factor on the std, from a calibration.
-    excluded
-        For each row, columns to leave out.
-    candidates
-        The only columns to rank; None ranks all that were trained on.
+    ``side`` has the rows of ``mode`` to rank for, and ``excluded`` for each the columns to leave
+    out. Only ``candidates`` are ranked; None ranks all that were trained on.
     """
     counts = factors.counts[1 - mode]
     allowed = counts > 0

@@ -27,18 +27,8 @@ TENTH = ("random", "paper", "user")
 def split_ratio(protocol: Any, data: dict[str, Any]) -> float:
     """Return the size of a test part over that of its training part, validation included.
 
-    Parameters
-    ----------
-    protocol : str or dict
-        As a result has it: the name of one for ratings, or one for sensors. None stands for
-        experiments on data that are drawn anew.
-    data : dict
-        Number of observations, and shape, as a result has them.
-
-    Returns
-    -------
-    float
-        0 where there is a single split, or none.
+    Protocol and data are as a result has them; None stands for experiments on data that are drawn
+    anew. 0 where there is a single split, or none.
 
     Examples
     --------

@@ -48,10 +48,8 @@ def evaluate(
     ----------
     observations : Observations
         All ratings; the protocol "time" needs them with their time.
-    name : str
-        One of ``registry.models("ratings")``.
-    settings : dict
-        Settings that differ from the model's own.
+    name, settings
+        One of ``registry.models("ratings")``, and settings that differ from its own.
     splits, seed : int
         Splits ``seed`` to ``seed + splits - 1``; each is also the model's random state.
     protocol : {"random", "paper", "time", "user"}

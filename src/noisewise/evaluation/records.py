@@ -57,12 +57,6 @@ def measure(
         Called with the result so far after every split.
     verbose : bool or None
         Show a bar of splits: True always, False never; None on a terminal and in a notebook.
-
-    Returns
-    -------
-    dict
-        JSON-ready: model, settings, protocol, data, splits, mean, interval95, and where and when it
-        ran.
     """
     rows = {} if earlier is None else {row["seed"]: dict(row) for row in earlier["splits"]}
     for part in (earlier or {}).get("rounds", ()):

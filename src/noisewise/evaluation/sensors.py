@@ -58,8 +58,8 @@ def evaluate(
 
     Parameters
     ----------
-    data : Panel
-        All observations.
+    data, name
+        All observations; and what the result calls the model, its class by default.
     build_model : callable
         Makes a new model from a seed. One whose ``fit`` takes no ``validation`` has nothing to
         choose, and is given all that is not test.
@@ -72,8 +72,6 @@ def evaluate(
         Splits ``seed`` to ``seed + repeats - 1``.
     outage : float
         For "blocks", and for nothing else: how many seconds a stretch lasts.
-    name : str
-        What the result calls the model; its class by default.
     earlier, after_split, verbose
         As for ``noisewise.evaluation.records.measure``.
 

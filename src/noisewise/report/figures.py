@@ -35,36 +35,18 @@ THEME = {INK: "currentColor", BLUE: f"var(--blue, {BLUE})", ORANGE: f"var(--oran
 LONGEST_ID = 18  # characters of an id on an axis
 
 STYLE: dict[Any, Any] = {
-    "font.size": 10.0,
-    "axes.titlesize": 11.0,
-    "axes.titlelocation": "left",
-    "axes.titlepad": 9.0,
-    "axes.titlecolor": INK,
-    "axes.labelcolor": INK,
-    "axes.edgecolor": INK,
-    "axes.facecolor": "none",
-    "axes.linewidth": 0.7,
-    "axes.spines.top": False,
-    "axes.spines.right": False,
-    "axes.grid": True,
-    "axes.axisbelow": True,
-    "figure.facecolor": "none",
-    "grid.color": INK,
-    "grid.alpha": 0.13,
-    "grid.linewidth": 0.7,
-    "legend.frameon": False,
-    "legend.handlelength": 2.4,
-    "lines.linewidth": 2.0,
-    "text.color": INK,
+    "font.size": 10.0, "text.color": INK, "lines.linewidth": 2.0,
+    "axes.titlesize": 11.0, "axes.titlelocation": "left", "axes.titlepad": 9.0,
+    "axes.titlecolor": INK, "axes.labelcolor": INK, "axes.edgecolor": INK,
+    "axes.facecolor": "none", "axes.linewidth": 0.7, "axes.axisbelow": True,
+    "axes.spines.top": False, "axes.spines.right": False,
+    "axes.grid": True, "grid.color": INK, "grid.alpha": 0.13, "grid.linewidth": 0.7,
+    "figure.facecolor": "none", "legend.frameon": False, "legend.handlelength": 2.4,
     "text.parse_math": False,  # an id with two dollar signs is no formula
-    "xtick.color": INK,
-    "xtick.major.pad": 6.0,
-    "xtick.major.size": 0.0,
-    "ytick.color": INK,
-    "ytick.major.size": 0.0,
-    "svg.fonttype": "none",
-    "svg.hashsalt": "noisewise",
-}
+    "xtick.color": INK, "xtick.major.pad": 6.0, "xtick.major.size": 0.0,
+    "ytick.color": INK, "ytick.major.size": 0.0,
+    "svg.fonttype": "none", "svg.hashsalt": "noisewise",
+}  # fmt: skip
 
 
 @dataclass(frozen=True)
