@@ -37,8 +37,6 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from noisewise import DataError, FitInterrupted, Observations, SettingError, load, observe, storage
 from noisewise.errors import UnknownIdsWarning
 
-LIBRARIES = pytest.mark.parametrize("library", [pd, pl], ids=lambda library: library.__name__)
-
 
 @dataclass(frozen=True)
 class Table:
@@ -114,7 +112,6 @@ class Case:
     model: Any
     source: Callable[[], Table]
     rmse: tuple[float, float]  # of a quarter that is held out
-    random: bool = True  # another seed gives another model
     is_honest: bool = False  # its std is right without anything held out
     needs: str | None = None  # a package
 
@@ -136,6 +133,10 @@ class Case:
 
     def has(self, *settings: str) -> bool:
         return set(settings) <= self.model.get_params().keys()
+
+    @property
+    def is_random(self) -> bool:
+        return self.has("random_state")
 
     @property
     def in_epochs(self) -> bool:
@@ -183,6 +184,16 @@ def uncalibrated() -> Iterator[None]:
         yield
 
 
+def only(trait: str) -> Callable[[Any], Any]:
+    """Ask a test of those cases alone that have a property."""
+
+    def mark(test: Any) -> Any:
+        test.only = trait
+        return test
+
+    return mark
+
+
 class Killed(Exception):
     """What a test throws where a kill would come."""
 
@@ -194,8 +205,9 @@ class Battery:
     cases: ClassVar[dict[str, Case]]
 
     def pytest_generate_tests(self, metafunc: Any) -> None:
-        if "case" in metafunc.fixturenames:
-            metafunc.parametrize("case", self.cases.values(), ids=self.cases, scope="class")
+        trait = getattr(metafunc.function, "only", None)
+        asked = {k: v for k, v in self.cases.items() if trait is None or getattr(v, trait)}
+        metafunc.parametrize("case", asked.values(), ids=asked, scope="class")
 
     @pytest.fixture
     def table(self, case):
@@ -235,15 +247,16 @@ class Battery:
         low, high = case.rmse
         assert low < np.sqrt(np.mean((test.y - mean) ** 2)) < high
 
-    @LIBRARIES
-    def test_cross_validation_and_search_work_with_frames(self, case, table, library):
-        frame, y = table.frame(library), library.Series(table.y)
-        scores = cross_validate(case.fresh(), frame, y, cv=3, scoring="neg_root_mean_squared_error")
+    def test_cross_validation_works_with_frames_of_pandas(self, case, table):
+        scoring = "neg_root_mean_squared_error"
+        scores = cross_validate(case.fresh(), table.frame(pd), table.y, cv=3, scoring=scoring)
         assert scores["test_score"].shape == (3,)
         assert -scores["test_score"].mean() < case.rmse[1] * 1.15  # with fewer cells to learn from
-        grid = {"value_range": [None, (0.0, 0.1)]}
-        search = GridSearchCV(case.fresh(), grid, cv=2).fit(frame, y)
-        assert search.best_params_ == dict.fromkeys(grid)
+
+    def test_grid_search_works_with_frames_of_polars(self, case, table):
+        frame, grid = table.frame(pl), {"value_range": [None, (0.0, 0.1)]}
+        search = GridSearchCV(case.fresh(), grid, cv=2).fit(frame, pl.Series(table.y))
+        assert search.best_params_ == {"value_range": None}
         assert search.predict(frame[:3]).shape == (3,)
 
     def test_arrays_frames_lists_and_observations_are_all_the_same(self, case, table):
@@ -329,13 +342,11 @@ class Battery:
         honest = fitted.calibration_ is not None or case.is_honest
         assert len(told) == 0 if honest else "call calibrate(X, y)" in str(told[0].message)
 
+    @only("has_rows")
     @pytest.mark.parametrize("mode", [0, 1])
     def test_a_folded_row_tells_parts_and_intervals_as_its_model_does(
         self, case, fitted, table, mode
     ):
-        if not case.has_rows:
-            assert not hasattr(fitted, "recommend")
-            return
         X, y = table.X, table.y
         mine = X[:, mode] == X[0, mode]
         others = X[mine, 1 - mode].tolist()
@@ -437,13 +448,11 @@ class Battery:
             again.set_params(n_jobs=2)
         assert_same(fitted, again.fit(table.X, table.y), table, tmp_path)
 
-    def test_another_seed_gives_another_model_where_there_is_chance(self, case, fitted, table):
-        if not case.has("random_state"):
-            assert not case.random
-            return
+    @only("is_random")
+    def test_another_seed_gives_another_model(self, case, fitted, table):
         other = case.fresh().set_params(random_state=1).fit(table.X, table.y)
         one, another = (model.predict(table.X, return_std=True) for model in (fitted, other))
-        assert np.array_equal(one, another) is not case.random
+        assert not np.array_equal(one, another)
 
     def test_a_second_fit_forgets_the_first(self, case, table):
         n = len(table.X) // 2
@@ -472,6 +481,7 @@ class Battery:
                 model.fit(second.X, second.y, callbacks=[fail])
             np.testing.assert_array_equal(model.predict(table.X, return_std=True), before)
 
+    @only("in_epochs")
     def test_an_interrupted_fit_is_the_best_model_so_far(self, case, table, tmp_path):
         last = 12 if case.is_sampled else 2  # a posterior needs a few draws
 
@@ -479,8 +489,6 @@ class Battery:
             if info.epoch == last:
                 raise KeyboardInterrupt
 
-        if not case.in_epochs:
-            return
         model = case.fresh()
         if case.is_sampled:
             model.set_params(burn_in=0)
@@ -496,9 +504,8 @@ class Battery:
             short = case.fresh().set_params(epochs=last, refit=False).fit(table.X, table.y)
             assert_same(short, model, table, tmp_path)
 
+    @only("in_epochs")
     def test_a_killed_fit_goes_on_with_the_same_bits(self, case, table, tmp_path):
-        if not case.in_epochs:
-            return
         X, y = table.X[:1500], table.y[:1500]
         moments = []
 

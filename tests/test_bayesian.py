@@ -9,7 +9,7 @@ import pandas as pd
 import pytest
 
 from noisewise import BayesianFactorizer, DataError, ModelFileError, SettingError, load, storage
-from noisewise.data import Observations, observe
+from noisewise.data import observe
 from noisewise.models import bayesian
 
 pytestmark = pytest.mark.filterwarnings("ignore:Predictions have not settled")
@@ -159,7 +159,6 @@ def test_times_may_come_with_observations_or_as_a_numbered_column(stars):
     frame, y = stars
     named = make_model(time="when").fit(frame, y)
     observations = observe(frame[["user", "item"]], y, time=frame["when"])
-    assert isinstance(observations, Observations)
     given = make_model(time="when").fit(observations)
     np.testing.assert_array_equal(given.predict(observations), named.predict(frame))
     numbered = make_model(time=2).fit(frame.to_numpy(), y)

@@ -20,7 +20,7 @@ from noisewise.models.residual import TypeMean
 SEED = {"random_state": 0, "n_jobs": 1}
 EPOCHS = SEED | {"rank": 4, "epochs": 15, "warmup": 2}
 SWEEPS = SEED | {"rank": 4, "sweeps": 30, "burn_in": 10}
-QUICK = {"rank": 2, "sweeps": 20, "burn_in": 5}
+QUICK = {"rank": 2, "sweeps": 14, "burn_in": 4}
 
 CASES = {
     "deviation": Case(DeviationFactorizer(deviation_rank=2, **EPOCHS), ratings, (0.9, 1.08)),
@@ -52,11 +52,9 @@ CASES = {
         readings,
         (3.0, 3.9),
     ),
-    "ou": Case(OUSmoother(n_jobs=1), readings, (1.9, 2.3), random=False, is_honest=True),
-    "linear": Case(
-        LinearInterpolator(n_jobs=1), readings, (2.1, 2.6), random=False, is_honest=True
-    ),
-    "mean of a sensor": Case(TypeMean(), readings, (5.5, 6.3), random=False),
+    "ou": Case(OUSmoother(n_jobs=1), readings, (1.9, 2.3), is_honest=True),
+    "linear": Case(LinearInterpolator(n_jobs=1), readings, (2.1, 2.6), is_honest=True),
+    "mean of a sensor": Case(TypeMean(), readings, (5.5, 6.3)),
     "auto": Case(AutoFactorizer(("linear", "ou"), **SEED), readings, (1.9, 2.6)),
 }
 

@@ -115,7 +115,6 @@ def test_the_page_says_how_the_method_was_chosen(folder):
     page = folder / "auto.html"
     settings = {"candidates": ("linear", "ou")}
     report = fill_file(folder / "long.csv", folder / "out.csv", settings=settings, page=page)
-    assert report["chosen"] in ("linear", "ou")
     assert f"filled by &#x27;{report['chosen']}&#x27;" in page.read_text()
     assert {"single readings", "outages"} <= set(Elements(page.read_text()).texts)
 

@@ -15,7 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from sklearn.exceptions import DataConversionWarning
 
-from noisewise.data import Ids, Observations, encode_ids, id_columns, observe
+from noisewise.data import Ids, encode_ids, id_columns, observe
 from noisewise.errors import DataError
 
 TRIPLES = [("ann", "Alien", 5.0), ("bob", "Alien", 3.5), ("ann", "Brazil", 0.0)]
@@ -596,4 +596,4 @@ def test_ids_of_two_dimensions_are_an_error():
 def test_observations_cannot_be_changed_by_accident():
     with pytest.raises(AttributeError):
         observe(TRIPLES).values = np.zeros(3)
-    assert isinstance(pickle.loads(pickle.dumps(observe(TRIPLES))), Observations)
+    assert same(pickle.loads(pickle.dumps(observe(TRIPLES))), observe(TRIPLES))

@@ -47,9 +47,7 @@ CASES = {
         needs="torch",
     ),
     "tucker": Case(TuckerFactorizer(2, epochs=10, **SEED), readings, (1.9, 2.6)),
-    "spatial": Case(
-        SpatialNeighbours(PLACES, n_jobs=1), readings, (2.8, 3.6), random=False, is_honest=True
-    ),
+    "spatial": Case(SpatialNeighbours(PLACES, n_jobs=1), readings, (2.8, 3.6), is_honest=True),
     "knn imputer": Case(TableImputer(random_state=0), readings, (1.8, 2.3)),
     "iterative imputer": Case(
         TableImputer("iterative", iterations=2, random_state=0), readings, (1.4, 1.9)
