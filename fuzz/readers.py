@@ -37,7 +37,8 @@ from fuzz.mutating import (
 from noisewise.cli import app
 from noisewise.cli.impute import fill_file
 from noisewise.data import Ids, files
-from noisewise.data.files import read_cells
+from noisewise.data.cells import read_cells
+from noisewise.data.npz import read_panel
 from noisewise.errors import NoisewiseError
 from noisewise.evaluation import comparison
 from noisewise.evaluation.records import read_results
@@ -312,7 +313,7 @@ def read_intel_places(path: Path) -> None:
     """Read the lab, with coordinates that may be wrong."""
     _beside(path, "mote_locs.txt")
     path.with_name("data.txt").write_text(LAB)
-    files.read_panel(path.with_name("data.txt"))
+    read_panel(path.with_name("data.txt"))
 
 
 def read_laqn(path: Path) -> None:
@@ -331,7 +332,7 @@ def read_laqn_sites(path: Path) -> None:
     folder.mkdir()
     shutil.copyfile(path, folder / "sites.csv")
     (folder / "MY1.csv").write_text(LONDON)
-    files.read_panel(folder)
+    read_panel(folder)
 
 
 def read_stars(path: Path) -> None:
@@ -343,7 +344,7 @@ def read_stars(path: Path) -> None:
 
 def read_sensors(path: Path) -> None:
     """Read arrays of sensors."""
-    files.read_panel(path, repeats="last").elapsed()
+    read_panel(path, repeats="last").elapsed()
 
 
 def use_cells(path: Path) -> None:

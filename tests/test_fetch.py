@@ -16,8 +16,9 @@ from functools import partial
 import pytest
 
 from noisewise.cli import main
-from noisewise.data import fetch, files
+from noisewise.data import fetch
 from noisewise.data.files import read
+from noisewise.data.npz import read_panel
 from noisewise.errors import DataError, MissingExtraError, SettingError
 
 pytest.importorskip("pooch")
@@ -146,7 +147,7 @@ def test_what_is_there_is_not_downloaded_again_and_may_be_put_there_by_hand(
 def test_files_of_the_lab_are_put_where_the_reader_looks(local, tmp_path):
     source = local("intel-lab", gzip.compress(LAB.encode()), b"1 21.5 23\n2 24.5 20\n")
     fetch.fetch(source, tmp_path, agree=yes)
-    lab = files.read_panel(tmp_path / source.read)
+    lab = read_panel(tmp_path / source.read)
     assert len(lab.observations) == 8
     assert lab.coordinates == {1: (21.5, 23.0), 2: (24.5, 20.0)}
 
@@ -155,7 +156,7 @@ def test_london_has_two_files_for_every_site(local, server, tmp_path):
     bodies = [SITE.format(site="MY1", species=species).encode() for species in ("NO2", "SO2")]
     source = local("laqn", *bodies).at(["MY1"])
     fetch.fetch(source, tmp_path, agree=yes)
-    seen = files.read_panel(tmp_path / source.read).observations
+    seen = read_panel(tmp_path / source.read).observations
     assert set(seen.decode()) == {
         ("MY1", kind, day) for kind in ("NO2", "SO2") for day in (11879, 11880)
     }

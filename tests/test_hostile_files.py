@@ -14,9 +14,11 @@ import pytest
 from noisewise_reproduction.datasets import intel, laqn
 
 from noisewise.cli.impute import fill_file
-from noisewise.data import Ids, files
-from noisewise.data.files import read, read_cells
+from noisewise.data import Ids
+from noisewise.data.cells import read_cells
+from noisewise.data.files import read
 from noisewise.data.gapped import read_gapped
+from noisewise.data.npz import read_panel
 from noisewise.data.reader import SETTING
 from noisewise.errors import DataError, SettingError, listed
 from noisewise.evaluation.records import read_results
@@ -232,7 +234,7 @@ def test_a_small_parquet_that_unpacks_to_much_is_refused_before(tmp_path, repeat
 def test_arrays_of_sensors_that_do_not_fit_are_a_sentence(tmp_path, change, message):
     path = npz(tmp_path / "s.npz", SENSORS | change)
     with pytest.raises(DataError, match=message):
-        files.read_panel(path)
+        read_panel(path)
 
 
 @pytest.mark.parametrize(
@@ -247,7 +249,7 @@ def test_arrays_of_sensors_that_do_not_fit_are_a_sentence(tmp_path, change, mess
 def test_origins_and_places_of_sensors_are_checked(tmp_path, change, message):
     arrays = {k: v for k, v in (SENSORS | change).items() if k != "epoch0" and v is not None}
     with pytest.raises(DataError, match=message):
-        files.read_panel(npz(tmp_path / "s.npz", arrays))
+        read_panel(npz(tmp_path / "s.npz", arrays))
 
 
 def test_lengths_of_time_are_ids(tmp_path):

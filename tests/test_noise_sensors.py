@@ -3,7 +3,8 @@
 import numpy as np
 import pytest
 
-from noisewise.data import Observations, files, observe
+from noisewise.data import Observations, observe
+from noisewise.data.npz import named_panel
 from noisewise.errors import SettingError
 from noisewise.noise import noise_model, noisy_places, noisy_series, unusual
 
@@ -135,7 +136,7 @@ def test_types_of_few_series_are_compared_with_all():
 
 @pytest.fixture(scope="module")
 def intel(data_folder):
-    return files.named_panel("intel-2epoch", data_folder / "intel_lab_5days.npz").observations
+    return named_panel("intel-2epoch", data_folder / "intel_lab_5days.npz").observations
 
 
 def test_the_failing_mote_and_the_noisy_ones_are_found_in_the_intel_lab(intel):

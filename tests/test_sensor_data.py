@@ -6,8 +6,9 @@ import numpy as np
 import pytest
 from noisewise_reproduction.datasets import intel, laqn
 
-from noisewise.data import files, observe
+from noisewise.data import observe
 from noisewise.data.files import read
+from noisewise.data.npz import named_panel, read_panel
 from noisewise.data.panel import Panel
 from noisewise.errors import DataError, NoisewiseError
 
@@ -59,7 +60,7 @@ def london(tmp_path):
 
 
 def test_readings_of_the_lab_are_found_among_broken_lines(lab):
-    data = files.read_panel(lab)
+    data = read_panel(lab)
     assert data.observations.names == ("location", "sensor", "time")
     rows = dict(zip(data.observations.decode(), data.observations.values.tolist(), strict=True))
     assert len(rows) == 5 * 4
@@ -78,21 +79,21 @@ def test_readings_of_the_lab_are_found_among_broken_lines(lab):
 
 def test_a_reading_that_is_missing_does_not_move_the_next_one(tmp_path):
     (tmp_path / "data.txt").write_text("2004-02-28 01:03:16.33393 11 1 19.3024 38.4629  2.68742\n")
-    seen = files.read_panel(tmp_path).observations
+    seen = read_panel(tmp_path).observations
     assert [cell[1] for cell in seen.decode()] == ["temperature", "humidity", "voltage"]
     assert seen.values[2] == np.float32(2.68742)
 
 
 def test_motes_stand_where_mote_locs_puts_them(lab):
-    assert files.read_panel(lab).coordinates == {1: (21.5, 23.0), 2: (24.5, 20.0), 3: (19.5, 19.0)}
+    assert read_panel(lab).coordinates == {1: (21.5, 23.0), 2: (24.5, 20.0), 3: (19.5, 19.0)}
     (lab / "mote_locs.txt").unlink()
-    assert files.read_panel(lab).coordinates is None
+    assert read_panel(lab).coordinates is None
 
 
 def test_a_broken_line_of_mote_locs_is_an_error(lab):
     (lab / "mote_locs.txt").write_text("1 21.5 23\n2 24.5\n")
     with pytest.raises(DataError, match=r"mote_locs\.txt, line 2: expected moteid x y"):
-        files.read_panel(lab)
+        read_panel(lab)
 
 
 def test_days_keep_to_a_part_of_the_file(lab):
@@ -102,20 +103,20 @@ def test_days_keep_to_a_part_of_the_file(lab):
 
 
 def test_elapsed_time_comes_from_epochs(lab):
-    data = files.read_panel(lab)
+    data = read_panel(lab)
     assert data.observations.ids[2].labels.tolist() == [2, 3, 11, 17, 35]
     assert data.elapsed().tolist() == [0.0, 30.0, 270.0, 450.0, 990.0]
 
 
 def test_a_compressed_file_is_read_alike(lab):
-    plain = files.read_panel(lab)
+    plain = read_panel(lab)
     (lab / "data.txt.gz").write_bytes(gzip.compress((lab / "data.txt").read_bytes()))
     (lab / "data.txt").unlink()
-    assert files.read_panel(lab).observations.decode() == plain.observations.decode()
+    assert read_panel(lab).observations.decode() == plain.observations.decode()
 
 
 def test_readings_of_london_are_found_among_broken_lines(london):
-    data = files.read_panel(london)
+    data = read_panel(london)
     rows = dict(zip(data.observations.decode(), data.observations.values.tolist(), strict=True))
     assert rows == {
         ("BX1", "PM10", 11881): 20.5,
@@ -134,30 +135,30 @@ def test_readings_of_london_are_found_among_broken_lines(london):
 
 
 def test_sites_and_species_are_in_alphabetical_order(london):
-    ids = files.read_panel(london).observations.ids
+    ids = read_panel(london).observations.ids
     assert ids[0].labels.tolist() == ["BX1", "MY1"]
     assert ids[1].labels.tolist() == ["CO", "NO2", "PM10"]
 
 
 def test_sites_stand_where_the_list_of_sites_puts_them(london):
-    places = files.read_panel(london).coordinates
+    places = read_panel(london).coordinates
     assert list(places) == ["MY1"]
     x, y = places["MY1"]
     assert (x, y) == pytest.approx((-1854, 1683), abs=2)
     (london / "sites.csv").unlink()
-    assert files.read_panel(london).coordinates is None
+    assert read_panel(london).coordinates is None
 
 
 def test_a_site_is_not_at_a_place_without_numbers(london):
     (london / "sites.csv").write_text("SiteCode,Latitude,Longitude\nMY1,north,0.1\n")
     with pytest.raises(DataError, match=r"sites\.csv: expected degrees for MY1; got 'north'"):
-        files.read_panel(london)
+        read_panel(london)
 
 
 def test_hours_are_counted_where_readings_are_hourly(tmp_path):
     rows = "MY1,NO2,11/07/2002 00:00,96,ug m-3,R\nMY1,NO2,11/07/2002 05:00,90,ug m-3,R\n"
     (tmp_path / "MY1.csv").write_text(HEADER + rows)
-    data = files.read_panel(tmp_path)
+    data = read_panel(tmp_path)
     assert data.observations.ids[2].labels.tolist() == [11879 * 24, 11879 * 24 + 5]
     assert data.elapsed().tolist() == [0.0, 5 * 3600.0]
 
@@ -165,12 +166,12 @@ def test_hours_are_counted_where_readings_are_hourly(tmp_path):
 def test_the_way_to_settle_repeated_readings_can_be_chosen(london):
     at = ("MY1", "CO", 11879)
     for repeats, expected in [("first", 1.4), ("last", 9.9), ("mean", 5.65)]:
-        seen = files.read_panel(london, repeats=repeats).observations
+        seen = read_panel(london, repeats=repeats).observations
         assert seen.values[seen.decode().index(at)] == pytest.approx(expected)
     with pytest.raises(DataError, match="1 cell is given more than once"):
-        files.read_panel(london, repeats="error")
+        read_panel(london, repeats="error")
     with pytest.raises(ValueError, match="got 'median'"):
-        files.read_panel(london, repeats="median")
+        read_panel(london, repeats="median")
 
 
 def test_the_general_reader_knows_files_and_folders_of_sensors(lab, london):
@@ -211,7 +212,7 @@ def test_an_archive_of_days_counts_them_from_1970(tmp_path):
         coords_latlon=np.array([[51.5074, -0.1278], [np.nan, np.nan]]),
         time_origin="2002-07-11 (days)",
     )
-    data = files.read_panel(path)
+    data = read_panel(path)
     assert data.observations.ids[2].labels.tolist() == [11879, 11880, 11881]
     assert data.coordinates == {"BX1": (0.0, 0.0)}
     assert data.seconds == 86_400
@@ -225,7 +226,7 @@ def test_an_archive_of_the_lab_counts_epochs(tmp_path):
         epoch0=14284,
         time_origin="epoch 14284 = 2004-03-04 00:00",
     )
-    data = files.read_panel(path)
+    data = read_panel(path)
     assert data.observations.ids[2].labels.tolist() == [14284, 14285, 14286]
     assert data.coordinates == {4: (1.0, 2.0), 7: (3.0, 4.5)}
     assert data.seconds == 30
@@ -233,13 +234,13 @@ def test_an_archive_of_the_lab_counts_epochs(tmp_path):
 
 def test_an_archive_must_say_how_long_a_step_is(tmp_path):
     with pytest.raises(DataError, match="needs an array time_origin such as"):
-        files.read_panel(npz(tmp_path / "t.npz"))
+        read_panel(npz(tmp_path / "t.npz"))
 
 
 def test_an_archive_of_ratings_is_no_archive_of_sensors(tmp_path):
     np.savez(tmp_path / "t.npz", user=[0, 1], item=[0, 1], rating=[1.0, 2.0])
     with pytest.raises(DataError, match="Expected sensors; got observations of user, item"):
-        files.read_panel(tmp_path / "t.npz")
+        read_panel(tmp_path / "t.npz")
 
 
 @pytest.mark.parametrize(
@@ -254,7 +255,7 @@ def test_an_archive_of_ratings_is_no_archive_of_sensors(tmp_path):
 def test_a_file_without_readings_is_an_error(tmp_path, name, content, message):
     (tmp_path / name).write_text(content)
     with pytest.raises(DataError, match=message):
-        files.read_panel(tmp_path)
+        read_panel(tmp_path)
 
 
 def test_readers_refuse_what_is_not_theirs(tmp_path):
@@ -289,7 +290,7 @@ def test_two_epochs_of_the_lab_make_a_bin(tmp_path):
         line(4, 0, 14290, 5, 6, "46.0"),  # a mote that is silent in these days
     ]
     (tmp_path / "data.txt").write_text("".join(lines) + "2004-03-31 00:00:00 14284 1 9 9 9 9\n")
-    data = files.named_panel("intel-2epoch", tmp_path, exact=False)
+    data = named_panel("intel-2epoch", tmp_path, exact=False)
     seen = data.observations
     rows = dict(zip(seen.decode(), seen.values.tolist(), strict=True))
     assert seen.shape == (52, 4, 7200)
@@ -302,11 +303,9 @@ def test_two_epochs_of_the_lab_make_a_bin(tmp_path):
 
 
 def test_london_of_paper_size_has_all_days_and_species(london):
-    data = files.named_panel("london-paper-size", london, exact=False)
+    data = named_panel("london-paper-size", london, exact=False)
     assert data.observations.shape == (15, 19, 7479)
-    assert sorted(data.observations.decode()) == sorted(
-        files.read_panel(london).observations.decode()
-    )
+    assert sorted(data.observations.decode()) == sorted(read_panel(london).observations.decode())
     assert data.coordinates.keys() == {"MY1"}
     cells = np.ravel_multi_index(data.observations.codes, data.observations.shape)
     assert np.all(np.diff(cells) > 0)
@@ -314,7 +313,7 @@ def test_london_of_paper_size_has_all_days_and_species(london):
 
 def test_a_name_stands_for_an_exact_number_of_cells(london):
     with pytest.raises(DataError, match=r"has 476,614 observed cells, but this copy gives 4;"):
-        files.named_panel("london-paper-size", london)
+        named_panel("london-paper-size", london)
 
 
 @pytest.mark.parametrize(
@@ -326,18 +325,18 @@ def test_a_name_stands_for_an_exact_number_of_cells(london):
 )
 def test_a_name_needs_its_own_data(london, name, message):
     with pytest.raises(NoisewiseError, match=message):
-        files.named_panel(name, london)
+        named_panel(name, london)
 
 
 def test_a_name_refuses_readings_of_other_days(tmp_path):
     rows = "MY1,NO2,11/07/1999 00:00,96,ug m-3,R\nMY1,NO2,12/07/1999 00:00,9,ug m-3,R\n"
     (tmp_path / "MY1.csv").write_text(HEADER + rows)
     with pytest.raises(DataError, match="none of its readings is of the locations and days"):
-        files.named_panel("london-paper-size", tmp_path)
+        named_panel("london-paper-size", tmp_path)
 
 
 def test_london_of_paper_size_has_its_published_count(data_folder):
-    data = files.named_panel("london-paper-size", data_folder / "london_laqn_daily.npz")
+    data = named_panel("london-paper-size", data_folder / "london_laqn_daily.npz")
     assert (
         repr(data.observations) == "Observations(476,614 of 15 location x 19 sensor x 7,479 time)"
     )
@@ -350,7 +349,7 @@ def test_london_of_paper_size_has_its_published_count(data_folder):
 
 
 def test_two_epochs_of_the_lab_have_their_published_count(data_folder):
-    data = files.named_panel("intel-2epoch", data_folder / "intel_lab_5days.npz")
+    data = named_panel("intel-2epoch", data_folder / "intel_lab_5days.npz")
     assert (
         repr(data.observations) == "Observations(1,236,999 of 52 location x 4 sensor x 7,200 time)"
     )
@@ -360,7 +359,7 @@ def test_two_epochs_of_the_lab_have_their_published_count(data_folder):
 
 def test_the_lab_survives_the_way_through_data_txt(data_folder, tmp_path):
     archive = data_folder / "intel_lab_5days.npz"
-    seen = files.read_panel(archive).observations
+    seen = read_panel(archive).observations
     few = seen.take((seen.codes[0] < 3) & (seen.codes[2] < 600))
     lines = {}
     for (mote, sensor, epoch), value in zip(few.decode(), few.values.tolist(), strict=True):
@@ -369,8 +368,8 @@ def test_the_lab_survives_the_way_through_data_txt(data_folder, tmp_path):
         for (mote, epoch), row in lines.items():
             fields = " ".join(row.get(sensor, "") for sensor in intel.SENSORS)
             file.write(f"2004-03-04 00:00:00.0 {epoch} {mote} {fields}\n")
-    text = files.named_panel("intel-2epoch", tmp_path, exact=False).observations
-    whole = files.named_panel("intel-2epoch", archive).observations
+    text = named_panel("intel-2epoch", tmp_path, exact=False).observations
+    whole = named_panel("intel-2epoch", archive).observations
     part = whole.take((whole.codes[0] < 3) & (whole.codes[2] < 300))
     assert text.decode() == part.decode()
     assert np.array_equal(text.values, part.values)

@@ -24,9 +24,10 @@ from noisewise.cli.options import (
     to_write,
 )
 from noisewise.cli.output import aligned, records, say, tell
-from noisewise.data import Observations, files
+from noisewise.data import Observations
 from noisewise.data.files import FORMATS
 from noisewise.data.gapped import KINDS
+from noisewise.data.npz import is_panel, named_panel
 from noisewise.errors import SettingError
 from noisewise.models import load
 from noisewise.models.auto import AutoFactorizer
@@ -86,9 +87,9 @@ class Readings(Layout):
         """Read sensors, time as the last id; and say which mode is the sensor."""
         if self.dataset is not None:
             refuse("is not for a named dataset, whose columns are known", **self.layout)
-            return files.named_panel(self.dataset, path).observations, "auto"
+            return named_panel(self.dataset, path).observations, "auto"
         suffix = Path(path.name.removesuffix(".gz")).suffix.lower()
-        published = path.is_dir() or (path.is_file() and files.is_panel(path))
+        published = path.is_dir() or (path.is_file() and is_panel(path))
         if self.id or self.format is not None or published or suffix not in KINDS:
             words = "is not for readings with --id, nor for files whose columns are known"
             refuse(words, **self.layout)

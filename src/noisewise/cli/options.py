@@ -21,6 +21,7 @@ from noisewise import registry, storage
 from noisewise.cli.output import check_ending
 from noisewise.data import Observations, files
 from noisewise.data.files import FORMATS
+from noisewise.data.npz import is_panel, named_panel, read_panel
 from noisewise.data.panel import Panel
 from noisewise.errors import SettingError
 from noisewise.evaluation.tuning import best_settings
@@ -207,10 +208,10 @@ class Columns:
     def readings(self, path: Path, dataset: str | None) -> Panel:
         """Read sensors: a named dataset, files as published, or any table of three ids."""
         if dataset is not None:
-            return files.named_panel(dataset, path)
+            return named_panel(dataset, path)
         named = self.id or self.value is not None
-        if not named and (path.suffix == ".npz" or files.is_panel(path)):
-            return files.read_panel(path)
+        if not named and (path.suffix == ".npz" or is_panel(path)):
+            return read_panel(path)
         return Panel.of(self.read(path))
 
 

@@ -23,8 +23,7 @@ from noisewise.cli.options import (
     to_write,
 )
 from noisewise.cli.output import Stopped, as_text, records, say, tell, write_table
-from noisewise.data.files import read_cells
-from noisewise.data.text import typed
+from noisewise.data.cells import read_cells, typed
 from noisewise.errors import FitInterrupted, SettingError, printable
 from noisewise.evaluation.demo import run_demo
 from noisewise.models import load

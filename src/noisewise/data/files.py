@@ -1,42 +1,55 @@
 """Files of any known format: delimited text, Parquet, npz; public datasets as they come.
 
-``read`` goes by the name of a file and checks that the content is what the name says; `read_cells`
-reads ids without values, and `read_panel` readings of sensors. MovieLens comes in three layouts:
-
-===============  =============  ==================================================
-file             releases       a line
-===============  =============  ==================================================
-``u.data``       100K           user, movie, rating, timestamp, with tabs between
-``ratings.dat``  1M, 10M        ``user::movie::rating::timestamp``
-``ratings.csv``  20M and later  ``user,movie,rating,timestamp``, below a header
-===============  =============  ==================================================
-
-Ratings are stars from 1 to 5, in newer releases from 0.5 in steps of one half; timestamps are unix
-seconds.
+``read`` goes by the name of a file and checks that the content is what the name says. Text is read
+as a stream, its fields turned into row numbers block by block, so that memory stays near the 12
+bytes an observation needs; every error names the line.
 """
 
 from __future__ import annotations
 
+import itertools
 import re
 from collections.abc import Callable, Sequence
+from functools import partial
 from os import PathLike
 from pathlib import Path
 from typing import Any, Literal, NamedTuple, TypeAlias, get_args
 
+import numpy as np
+from numpy.typing import NDArray
+
 from noisewise import registry
-from noisewise.data.columns import choose_columns, find_ids
-from noisewise.data.ids import Ids
-from noisewise.data.npz import read_npz, read_npz_panel
-from noisewise.data.observations import Duplicates, Observations, check_duplicates, observe
-from noisewise.data.panel import Panel
+from noisewise.data.columns import choose_columns
+from noisewise.data.ids import Codes, Ids
+from noisewise.data.npz import read_npz
+from noisewise.data.observations import (
+    Duplicates,
+    Observations,
+    assemble,
+    check_duplicates,
+    observe,
+)
 from noisewise.data.parquet import read_parquet
-from noisewise.data.reader import named_errors, text_lines
-from noisewise.data.text import Cells, read_text, read_text_cells, typed
-from noisewise.data.timestamps import check_seconds
-from noisewise.errors import DataError, SettingError, listed
+from noisewise.data.reader import (
+    INTEGER,
+    Block,
+    TextTable,
+    check_content,
+    join,
+    named_errors,
+    text_lines,
+    to_float,
+    to_floats,
+)
+from noisewise.data.tables import fitting
+from noisewise.data.timestamps import to_seconds
+from noisewise.errors import DataError, SettingError
+from noisewise.progress import progress
 
 Format: TypeAlias = Literal["csv", "tsv", "text", "parquet", "npz"]
-Repeats: TypeAlias = Duplicates | Literal["first"]
+
+_LARGEST = float(np.finfo(np.float32).max)
+_UNIX_1973 = 10**8
 
 FORMATS: dict[str, Format] = {
     ".csv": "csv",
@@ -48,21 +61,6 @@ FORMATS: dict[str, Format] = {
     ".npz": "npz",
 }
 DELIMITERS = {"csv": [",", ";", "\t"], "tsv": ["\t"], "text": ["\t", ",", ";", "::"]}
-_TEXT, _GZIP, _PARQUET = "text", "a gzip file", "Parquet"
-_ZIP = "a zip archive, as .npz and .xlsx are"
-_MAGIC = {
-    b"PAR1": _PARQUET,
-    b"PK\x03\x04": _ZIP,
-    b"\x1f\x8b": _GZIP,
-    b"\xff\xfe": "UTF-16 text",
-    b"\xfe\xff": "UTF-16 text",
-    b"\x93NUMPY": "a single numpy array, as .npy is",
-    b"ARROW1": "Arrow (Feather)",
-    b"\x89HDF": "HDF5",
-    b"SQLite": "an SQLite database",
-    b"<!": "a web page",
-    b"<html": "a web page",
-}
 
 
 class _MovieLens(NamedTuple):
@@ -133,7 +131,7 @@ def read(
         path = _find_movielens(path)
     format = _format_of(path, format)
     with named_errors(path):
-        _check_content(path, format)
+        check_content(path, format)
         if format == "parquet":
             return _read_parquet(path, columns, duplicates)
         if format == "npz":
@@ -142,70 +140,6 @@ def read(
         if published is None:
             return read_text(path, delimiters=DELIMITERS[format], **columns, duplicates=duplicates)
     return published()
-
-
-def read_cells(path: str | Path, ids: Sequence[Ids], time: str | None = None) -> Cells:
-    """Read the id columns of a CSV, TSV or Parquet file, one list per mode, and times if any.
-
-    Text is read as ``noisewise.read`` does: delimiters, quotes and blanks may be any that it knows.
-    Columns are found by the names of the modes in the first line. A file without such a header has
-    its ids in the first columns, and at least one id of its first line must be known: else it
-    could be a header with other names.
-
-    Ids are numbers where those of the model are. ``time`` names a column of times to read too, as
-    unix seconds or dates, where the file has it.
-    """
-    path = Path(path)
-    if not path.is_file():
-        raise DataError(f"There is no file {path}.")
-    with named_errors(path):
-        if path.suffix.lower() == ".parquet":
-            return _parquet_cells(path, ids, time)
-        suffix = Path(_unpacked_name(path)).suffix.lower()
-        delimiters = DELIMITERS.get(FORMATS.get(suffix, ""), DELIMITERS["text"])
-        return read_text_cells(path, ids, time, delimiters)
-
-
-def read_panel(path: str | PathLike[str], *, repeats: Repeats = "first") -> Panel:
-    """Read readings of sensors: an npz file of them, or what an installed package knows.
-
-    ``repeats`` says what to do about a cell that was read more than once. An npz file should have
-    none, so there "first" raises like "error".
-    """
-    if repeats != "first":
-        check_duplicates(repeats)
-    path = Path(path)
-    if path.suffix == ".npz":
-        with named_errors(path):
-            return read_npz_panel(path, "error" if repeats == "first" else repeats)
-    found = registry.recognised("sensors", path)
-    if found is None:
-        known = " or ".join(["an npz file of sensors", *registry.formats("sensors")])
-        raise DataError(f"{path}: expected {known}.")
-    panel: Panel = found(path, repeats=repeats)
-    return panel
-
-
-def is_panel(path: Path) -> bool:
-    """Tell whether a text file or a folder holds readings that an installed package knows."""
-    return registry.recognised("sensors", path) is not None
-
-
-def named_panel(name: str, path: str | PathLike[str], *, exact: bool = True) -> Panel:
-    """Make one of ``registry.tensors()``, which results are reported on, from a copy of its data.
-
-    Every id of its shape is there, observed or not; rows are sorted by location, sensor and time.
-    If ``exact``, a copy must have as many observed cells as the tensor is known to have.
-    """
-    known = registry.tensor(name)
-    panel: Panel = registry.make_tensor(name, Path(path))
-    if exact and len(panel.observations) != known.observed:
-        raise DataError(
-            f"{path}: {name} has {known.observed:,} observed cells, but this copy gives "
-            f"{len(panel.observations):,}; get another one, or pass exact=False to take it as it "
-            "is."
-        )
-    return panel
 
 
 def read_movielens(
@@ -263,20 +197,13 @@ def _published(
     if columns["ids"] is not None or columns["value"] is not None:
         return None
     time = columns["time"]
-    if time is None and is_panel(path):
-        return lambda: read_panel(path, repeats=duplicates).observations
-    found = registry.recognised("ratings", path)
-    if found is None and path.is_file() and _is_movielens(path):
-        found = read_movielens
-    if found is None:
-        return None
-    reader = found
-
-    def read_ratings() -> Observations:
-        ratings: Observations = reader(path, time=time, duplicates=duplicates)
-        return ratings
-
-    return read_ratings
+    panel = registry.recognised("sensors", path) if time is None else None
+    if panel is not None:
+        return lambda: panel(path, repeats=duplicates).observations
+    ratings = registry.recognised("ratings", path)
+    if ratings is None and path.is_file() and _is_movielens(path):
+        ratings = read_movielens
+    return ratings and partial(ratings, path, time=time, duplicates=duplicates)
 
 
 def _format_of(path: Path, format: Format | None) -> Format:
@@ -290,21 +217,6 @@ def _format_of(path: Path, format: Format | None) -> Format:
     if format not in get_args(Format):
         raise SettingError(f"format must be one of {', '.join(get_args(Format))}; got {format!r}.")
     return format
-
-
-def _check_content(path: Path, format: Format) -> None:
-    """Raise unless the first bytes are those of the format."""
-    with path.open("rb") as file:
-        head = file.read(512)
-    if not head:
-        raise DataError("The file is empty: it has 0 bytes.")
-    expected = {"parquet": _PARQUET, "npz": _ZIP}.get(format, _TEXT)
-    if expected == _TEXT and path.suffix == ".gz":
-        expected = _GZIP
-    kind = "binary data" if b"\0" in head else _TEXT
-    found = next((kind for magic, kind in _MAGIC.items() if head.startswith(magic)), kind)
-    if found != expected:
-        raise DataError(f"Expected {expected}, but it looks like {found}; rename or convert it.")
 
 
 def _read_parquet(path: Path, columns: dict[str, Any], duplicates: Duplicates) -> Observations:
@@ -322,19 +234,163 @@ def _read_parquet(path: Path, columns: dict[str, Any], duplicates: Duplicates) -
     return observe(table.select(chosen), duplicates=duplicates, time=time)
 
 
-def _parquet_cells(path: Path, ids: Sequence[Ids], time: str | None) -> Cells:
-    names = [mode.name for mode in ids]
+def read_text(
+    path: Path,
+    *,
+    delimiters: Sequence[str],
+    names: list[str] | None = None,
+    ids: Sequence[str | int] | None = None,
+    value: str | int | None = None,
+    time: str | int | None = None,
+    duplicates: Duplicates = "error",
+) -> Observations:
+    """Read a text file in UTF-8 with one observation a line.
 
-    def choose(found: list[str]) -> list[str]:
-        places = find_ids(found, names)
-        if places is None:
-            raise DataError(f"The columns {listed(names)} are needed; it has {listed(found)}.")
-        return [found[k] for k in places] + ([time] if time is not None and time in found else [])
+    A first line with a number in it is an observation, else it names the columns. Without names,
+    three columns are user, item and value, and a fourth may be the unix time. Blanks around a field
+    and empty lines do not count. Ids are integers where all of a column are, else text.
 
-    table = read_parquet(path, choose)
-    columns = [
-        [typed(entry, mode) for entry in column.to_pylist()]
-        for column, mode in zip(table.columns, ids, strict=False)
-    ]
-    timed = table.num_columns > len(names)
-    return columns, check_seconds(table[time], table.num_rows) if timed else None
+    The file is unpacked if its name ends in ``.gz``. What stands between fields is the one of the
+    ``delimiters`` that is most frequent in the first line; ``names`` has the columns of a file that
+    is known to have no header. Columns are as for `choose_columns`: times are unix seconds or ISO
+    dates, which without a time zone are UTC.
+    """
+    table = TextTable.open(path, delimiters)
+    if table.delimiter not in table.first:
+        wanted = " or ".join(map(repr, delimiters))
+        raise DataError(f"line 1: found no {wanted} between fields, but {table.first[:60]!r}.")
+    named = names is None and not any(map(_is_number, table.fields))
+    if names is None:
+        given = None not in (ids, value)
+        names = table.fields if named else _usual_names(table.fields, given)
+    columns = TextColumns(names, *choose_columns(names, ids=ids, value=value, time=time))
+    bar = progress(desc=path.name, unit=" lines", unit_scale=True, delay=0.5, leave=False)
+    with bar:
+        for block in table.blocks(names, below=named):
+            columns.append(block)
+            bar.update(len(block.lines))
+    return columns.assemble(duplicates)
+
+
+class TextColumns:
+    """The columns that are read, growing block by block."""
+
+    def __init__(
+        self, names: list[str], ids: tuple[int, ...], value: int | None, time: int | None
+    ) -> None:
+        self.names = names
+        self.ids, self.value, self.time = ids, value, time
+        self.indexes = [_Index() for _ in ids]
+        self.codes: list[list[Codes]] = [[] for _ in ids]
+        self.values: list[NDArray[Any]] = []
+        self.times: list[NDArray[np.float64]] = []
+        self.lines: list[Sequence[int]] = []
+
+    def append(self, block: Block) -> None:
+        """Add rows."""
+        length = len(block.lines)
+        try:
+            for at, index, codes in zip(self.ids, self.indexes, self.codes, strict=True):
+                numbers = map(index.__getitem__, block.columns[at])
+                codes.append(np.fromiter(numbers, np.int32, length))
+            if self.value is not None:
+                values = to_floats(block.columns[self.value])
+                if not np.all(np.abs(values) <= _LARGEST):
+                    raise ValueError("a value is not finite")
+                self.values.append(fitting(values))
+            if self.time is not None:
+                times = map(to_seconds, block.columns[self.time])
+                self.times.append(np.fromiter(times, np.float64, length))
+        except ValueError:
+            self._blame(block)
+            raise
+        self.lines.append(block.lines)
+
+    def assemble(self, duplicates: Duplicates) -> Observations:
+        """Put observations together; ids that are all integers become integers."""
+        ids, codes = [], []
+        for at, index, parts in zip(self.ids, self.indexes, self.codes, strict=True):
+            labels: list[Any] = [text.strip() for text in index]  # Ids.encode merges equal ones
+            if all(map(INTEGER.fullmatch, labels)):
+                labels = list(map(int, labels))
+            mode, numbers = Ids.encode(labels, self.names[at])
+            ids.append(mode)
+            codes.append(numbers[join(parts, np.int32)])
+        times = None
+        if self.time is not None:
+            times = join(self.times, np.float64)
+            if np.all(times == np.floor(times)):
+                times = times.astype(np.int64)
+        values = join(self.values, np.float32)
+        return assemble(codes, values, ids, times, duplicates=duplicates, place=self._place)
+
+    def _place(self, first: int, second: int) -> str:
+        return f"lines {self._line(first)} and {self._line(second)}"
+
+    def _line(self, observation: int) -> int:
+        return next(itertools.islice(itertools.chain.from_iterable(self.lines), observation, None))
+
+    def _blame(self, block: Block) -> None:
+        """Raise for the first field that is wrong."""
+        checks: list[tuple[int | None, Callable[[str], str | None]]] = [
+            *((at, _id_fault) for at in self.ids),
+            (self.value, _value_fault),
+            (self.time, _time_fault),
+        ]
+        for line, row in zip(block.lines, zip(*block.columns, strict=True), strict=True):
+            for at, fault_of in checks:
+                fault = None if at is None else fault_of(row[at])
+                if at is not None and fault:
+                    found = f"{self.names[at]} {row[at][:60]!r}"
+                    raise DataError(f"line {line}: {found} {fault}; mend or remove the line.")
+
+
+class _Index(dict[str, int]):
+    """Numbers by the text of an id; a new text gets the next one."""
+
+    def __missing__(self, text: str) -> int:
+        fault = _id_fault(text)
+        if fault:
+            raise ValueError(fault)
+        code = self[text] = len(self)
+        return code
+
+
+def _usual_names(fields: list[str], columns_are_given: bool) -> list[str]:
+    """Name the columns of a file without names."""
+    if columns_are_given:
+        return [f"column {k}" for k in range(len(fields))]
+    has_time = len(fields) == 4 and INTEGER.fullmatch(fields[3]) and int(fields[3]) > _UNIX_1973
+    if len(fields) == 3 or has_time:
+        return ["user", "item", "value", "time"][: len(fields)]
+    raise DataError(
+        f"line 1: found no column names and {len(fields)} columns; say which are ids and which is "
+        "the value by position, such as ids=[0, 1], value=2."
+    )
+
+
+def _id_fault(text: str) -> str | None:
+    if not text.strip():
+        return "is empty"
+    return "has a NUL byte" if "\0" in text else None
+
+
+def _value_fault(text: str) -> str | None:
+    try:
+        number = to_float(text)
+    except ValueError:
+        return "is not a number"
+    return None if abs(number) <= _LARGEST else "is not finite as float32"
+
+
+def _time_fault(text: str) -> str | None:
+    try:
+        to_seconds(text)
+    except ValueError:
+        far = "is more than 2**53 seconds from 1970"
+        return far if _is_number(text) else "is neither unix seconds nor an ISO date"
+    return None
+
+
+def _is_number(text: str) -> bool:
+    return _value_fault(text) is None

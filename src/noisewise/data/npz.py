@@ -21,20 +21,24 @@ import zipfile
 import zlib
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from os import PathLike
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
+from noisewise import registry
 from noisewise.data.columns import choose_columns
 from noisewise.data.ids import Codes, Ids
-from noisewise.data.observations import Duplicates, Observations, assemble
+from noisewise.data.observations import Duplicates, Observations, assemble, check_duplicates
 from noisewise.data.panel import Coordinates, Panel
-from noisewise.data.reader import check_unpacked, most_unpacked
+from noisewise.data.reader import check_unpacked, most_unpacked, named_errors
 from noisewise.data.tables import check_values
 from noisewise.data.timestamps import check_seconds, to_seconds
 from noisewise.errors import DataError, listed, shortened
+
+Repeats: TypeAlias = Duplicates | Literal["first"]
 
 _EARTH = 6_371_000.0  # metres
 _CHARING_CROSS = 51.5074, -0.1278  # where distances in London are measured from
@@ -286,7 +290,49 @@ def _scaled(values: NDArray[Any], layout: _Arrays, scale: Any) -> NDArray[Any]:
         return np.asarray(values * scale)
 
 
-def read_npz_panel(path: Path, duplicates: Duplicates) -> Panel:
+def read_panel(path: str | PathLike[str], *, repeats: Repeats = "first") -> Panel:
+    """Read readings of sensors: an npz file of them, or what an installed package knows.
+
+    ``repeats`` says what to do about a cell that was read more than once. An npz file should have
+    none, so there "first" raises like "error".
+    """
+    if repeats != "first":
+        check_duplicates(repeats)
+    path = Path(path)
+    if path.suffix == ".npz":
+        with named_errors(path):
+            return _npz_panel(path, "error" if repeats == "first" else repeats)
+    found = registry.recognised("sensors", path)
+    if found is None:
+        known = " or ".join(["an npz file of sensors", *registry.formats("sensors")])
+        raise DataError(f"{path}: expected {known}.")
+    panel: Panel = found(path, repeats=repeats)
+    return panel
+
+
+def is_panel(path: Path) -> bool:
+    """Tell whether a text file or a folder holds readings that an installed package knows."""
+    return registry.recognised("sensors", path) is not None
+
+
+def named_panel(name: str, path: str | PathLike[str], *, exact: bool = True) -> Panel:
+    """Make one of ``registry.tensors()``, which results are reported on, from a copy of its data.
+
+    Every id of its shape is there, observed or not; rows are sorted by location, sensor and time.
+    If ``exact``, a copy must have as many observed cells as the tensor is known to have.
+    """
+    known = registry.tensor(name)
+    panel: Panel = registry.make_tensor(name, Path(path))
+    if exact and len(panel.observations) != known.observed:
+        raise DataError(
+            f"{path}: {name} has {known.observed:,} observed cells, but this copy gives "
+            f"{len(panel.observations):,}; get another one, or pass exact=False to take it as it "
+            "is."
+        )
+    return panel
+
+
+def _npz_panel(path: Path, duplicates: Duplicates) -> Panel:
     """Read an npz file of sensors."""
     seen = read_npz(path, duplicates=duplicates)
     if seen.names != ("location", "sensor", "time"):

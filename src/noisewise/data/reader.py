@@ -39,6 +39,21 @@ _RATIO = 100
 _LETTERS = 2**17  # in a block; the fields of more would not stay in the cache
 _ROWS = 512  # in a block; more lists at a time would keep the garbage collector busy
 _FIELDS = 2**18  # in a block of rows
+_TEXT, _GZIP, _PARQUET = "text", "a gzip file", "Parquet"
+_ZIP = "a zip archive, as .npz and .xlsx are"
+_MAGIC = {
+    b"PAR1": _PARQUET,
+    b"PK\x03\x04": _ZIP,
+    b"\x1f\x8b": _GZIP,
+    b"\xff\xfe": "UTF-16 text",
+    b"\xfe\xff": "UTF-16 text",
+    b"\x93NUMPY": "a single numpy array, as .npy is",
+    b"ARROW1": "Arrow (Feather)",
+    b"\x89HDF": "HDF5",
+    b"SQLite": "an SQLite database",
+    b"<!": "a web page",
+    b"<html": "a web page",
+}
 _DAMAGED = (EOFError, zlib.error, gzip.BadGzipFile)  # what unpacking raises
 
 
@@ -346,3 +361,18 @@ def require_pyarrow(purpose: str) -> Any:
     except ImportError:
         raise MissingExtraError(purpose, "parquet") from None
     return pyarrow
+
+
+def check_content(path: Path, format: str) -> None:
+    """Raise unless the first bytes are those of the format."""
+    with path.open("rb") as file:
+        head = file.read(512)
+    if not head:
+        raise DataError("The file is empty: it has 0 bytes.")
+    expected = {"parquet": _PARQUET, "npz": _ZIP}.get(format, _TEXT)
+    if expected == _TEXT and path.suffix == ".gz":
+        expected = _GZIP
+    kind = "binary data" if b"\0" in head else _TEXT
+    found = next((kind for magic, kind in _MAGIC.items() if head.startswith(magic)), kind)
+    if found != expected:
+        raise DataError(f"Expected {expected}, but it looks like {found}; rename or convert it.")

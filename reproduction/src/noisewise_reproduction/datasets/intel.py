@@ -24,8 +24,8 @@ from pathlib import Path
 
 import numpy as np
 
-from noisewise.data.files import Repeats
 from noisewise.data.ids import Ids
+from noisewise.data.npz import Repeats
 from noisewise.data.panel import Coordinates, Panel
 from noisewise.data.reader import named_errors, text_lines, to_float
 from noisewise.errors import DataError

@@ -24,9 +24,8 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from noisewise.data.files import Repeats
 from noisewise.data.ids import Codes, Ids
-from noisewise.data.npz import from_degrees
+from noisewise.data.npz import Repeats, from_degrees
 from noisewise.data.panel import Coordinates, Panel
 from noisewise.data.reader import csv_rows, named_errors, text_lines, to_float
 from noisewise.errors import DataError, shortened

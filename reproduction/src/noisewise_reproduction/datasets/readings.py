@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from noisewise.data.files import Repeats
 from noisewise.data.ids import Codes, Ids, group_cells
+from noisewise.data.npz import Repeats
 from noisewise.data.observations import Observations, assemble, check_duplicates
 from noisewise.data.reader import to_float
 from noisewise.data.tables import check_values

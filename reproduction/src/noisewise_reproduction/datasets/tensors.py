@@ -10,7 +10,7 @@ name                   shape                 observed    what
 =====================  ====================  ==========  ========================================
 
 The London one has the size and the density of the tensor in the paper, which names neither sites
-nor days. ``noisewise.data.files.named_panel`` makes either by its name.
+nor days. ``noisewise.data.named_panel`` makes either by its name.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from noisewise.data.files import read_panel
 from noisewise.data.ids import Ids
+from noisewise.data.npz import read_panel
 from noisewise.data.observations import Observations
 from noisewise.data.panel import LOCATION, TIME, Panel
 from noisewise.errors import DataError

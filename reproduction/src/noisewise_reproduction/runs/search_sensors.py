@@ -26,7 +26,7 @@ import numpy as np
 
 from noisewise import storage
 from noisewise.data import Observations
-from noisewise.data.files import named_panel
+from noisewise.data.npz import named_panel
 from noisewise.data.panel import SENSOR, Panel, Units
 from noisewise.errors import DivergedError
 from noisewise.evaluation.records import as_json, where_and_when

@@ -21,7 +21,8 @@ from unittest import mock
 import numpy as np
 
 from noisewise import storage
-from noisewise.data import Observations, files
+from noisewise.data import Observations
+from noisewise.data.npz import named_panel
 from noisewise.evaluation.records import as_json, where_and_when
 from noisewise.progress import progress
 from noisewise.splits import share_split
@@ -80,7 +81,7 @@ def main() -> None:
     parser.add_argument("--trials", type=int, default=6)
     parser.add_argument("--json", type=Path, required=True)
     given = parser.parse_args()
-    observations = files.named_panel(DATA, given.data).observations
+    observations = named_panel(DATA, given.data).observations
     trials: list[Trial] = (
         json.loads(given.json.read_text())["trials"] if given.json.exists() else []
     )

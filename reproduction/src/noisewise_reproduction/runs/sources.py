@@ -10,7 +10,7 @@ from typing import Any, Literal
 import numpy as np
 
 from noisewise.data import Ids, Observations, files
-from noisewise.data.files import named_panel
+from noisewise.data.npz import named_panel
 from noisewise.data.panel import TIME, Panel
 from noisewise.errors import DataError
 

@@ -1,0 +1,111 @@
+"""Ids without values: the cells to predict, from text or Parquet."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from noisewise.data.columns import find_ids
+from noisewise.data.files import DELIMITERS, FORMATS, TextColumns
+from noisewise.data.ids import Ids
+from noisewise.data.parquet import read_parquet
+from noisewise.data.reader import INTEGER, TextTable, join, named_errors
+from noisewise.data.timestamps import check_seconds
+from noisewise.errors import DataError, listed
+
+Cells: TypeAlias = tuple[list[list[Any]], NDArray[Any] | None]
+
+
+def read_cells(path: str | Path, ids: Sequence[Ids], time: str | None = None) -> Cells:
+    """Read the id columns of a CSV, TSV or Parquet file, one list per mode, and times if any.
+
+    Text is read as ``noisewise.read`` does: delimiters, quotes and blanks may be any that it knows.
+    Columns are found by the names of the modes in the first line. A file without such a header has
+    its ids in the first columns, and at least one id of its first line must be known: else it
+    could be a header with other names.
+
+    Ids are numbers where those of the model are. ``time`` names a column of times to read too, as
+    unix seconds or dates, where the file has it.
+    """
+    path = Path(path)
+    if not path.is_file():
+        raise DataError(f"There is no file {path}.")
+    with named_errors(path):
+        if path.suffix.lower() == ".parquet":
+            return _parquet_cells(path, ids, time)
+        suffix = Path(path.name.removesuffix(".gz")).suffix.lower()
+        delimiters = DELIMITERS.get(FORMATS.get(suffix, ""), DELIMITERS["text"])
+        return _text_cells(path, ids, time, delimiters)
+
+
+def typed(entry: Any, ids: Ids) -> Any:
+    """Turn the text of an id into a number where the known ids are numbers and it is one.
+
+    Examples
+    --------
+    >>> numbers, _ = Ids.encode([7, 9], "user")
+    >>> typed("7", numbers), typed("ann", numbers)
+    (7, 'ann')
+    """
+    if isinstance(entry, str) and ids.labels.dtype.kind == "i" and INTEGER.fullmatch(entry.strip()):
+        return int(entry)
+    return entry
+
+
+def _text_cells(
+    path: Path, ids: Sequence[Ids], time: str | None, delimiters: Sequence[str]
+) -> Cells:
+    """Read ids without values; the model's own say which columns, and whether they are numbers.
+
+    Without a header the ids are in the first columns, and at least one id of the first line must be
+    known: else it could be a header with other names.
+    """
+    names = [mode.name for mode in ids]
+    table = TextTable.open(path, delimiters)
+    head = table.fields
+    if len(head) < len(ids):
+        raise DataError(
+            f"{len(ids)} id columns ({listed(names)}) are needed; line 1 has {listed(head)}."
+        )
+    found = find_ids(head, names)
+    places = tuple(range(len(ids))) if found is None else found
+    asked = [(typed(head[k], mode), mode) for k, mode in zip(places, ids, strict=True)]
+    if found is None and all(mode.lookup([entry])[0] < 0 for entry, mode in asked):
+        raise DataError(
+            f"line 1 names no column {listed(names)} and holds no known id (it is {listed(head)}); "
+            f"put a header {','.join(names)} above the ids."
+        )
+    timed = head.index(time) if found is not None and time in head else None
+    called = dict(zip(places, names, strict=True))
+    columns = TextColumns(
+        [called.get(k, field) for k, field in enumerate(head)], places, None, timed
+    )
+    for block in table.blocks(head, below=found is not None):
+        columns.append(block)
+    entries = []
+    for mode, index, parts in zip(ids, columns.indexes, columns.codes, strict=True):
+        labels = [typed(text.strip(), mode) for text in index]
+        entries.append([labels[code] for code in join(parts, np.int32).tolist()])
+    return entries, None if timed is None else join(columns.times, np.float64)
+
+
+def _parquet_cells(path: Path, ids: Sequence[Ids], time: str | None) -> Cells:
+    names = [mode.name for mode in ids]
+
+    def choose(found: list[str]) -> list[str]:
+        places = find_ids(found, names)
+        if places is None:
+            raise DataError(f"The columns {listed(names)} are needed; it has {listed(found)}.")
+        return [found[k] for k in places] + ([time] if time is not None and time in found else [])
+
+    table = read_parquet(path, choose)
+    columns = [
+        [typed(entry, mode) for entry in column.to_pylist()]
+        for column, mode in zip(table.columns, ids, strict=False)
+    ]
+    timed = table.num_columns > len(names)
+    return columns, check_seconds(table[time], table.num_rows) if timed else None
