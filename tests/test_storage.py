@@ -286,7 +286,15 @@ def test_a_header_that_is_no_header_is_refused(document, tmp_path):
         load(path)
 
 
-@pytest.mark.parametrize("version", [2, 999, "1.5", None])
+@pytest.mark.parametrize("version", [1, 0, -5])
+def test_a_file_of_an_older_format_is_refused_in_a_sentence(tmp_path, version):
+    document = json.dumps({"version": version, "kind": "model"})
+    save_file({"weight": np.zeros(3)}, tmp_path / "old", metadata={"noisewise": document})
+    with pytest.raises(ModelFileError, match=r"older noisewise .*: fit and save it again"):
+        load(tmp_path / "old")
+
+
+@pytest.mark.parametrize("version", [3, 999, "1.5", None])
 def test_a_newer_format_asks_for_an_upgrade(version, tmp_path):
     path = tmp_path / "model"
     document = json.dumps({"version": version, "kind": "model"})
@@ -298,7 +306,7 @@ def test_a_newer_format_asks_for_an_upgrade(version, tmp_path):
 @pytest.mark.parametrize("kind", ["BF16", "F8_E4M3", "I16", "BOOL"])
 def test_numbers_of_a_type_that_noisewise_never_writes_are_refused(kind, tmp_path):
     size = {"BF16": 2, "I16": 2}.get(kind, 1)
-    document = json.dumps({"version": 1, "kind": "model", "model": "DeviationFactorizer"})
+    document = json.dumps({"version": 2, "kind": "model", "model": "DeviationFactorizer"})
     tensor = {"dtype": kind, "shape": [1], "data_offsets": [0, size]}
     header = json.dumps({"__metadata__": {"noisewise": document}, "weight": tensor}).encode()
     path = tmp_path / "model"
@@ -513,7 +521,7 @@ def test_text_ids_whose_lengths_overflow_are_refused():
 
 def test_a_header_of_nothing_but_brackets_is_refused_before_it_is_read(tmp_path):
     path = tmp_path / "model"
-    document = json.dumps({"version": 1, "kind": "model", "more": [{}] * 200_000})
+    document = json.dumps({"version": 2, "kind": "model", "more": [{}] * 200_000})
     save_file({"weight": np.zeros(3)}, path, metadata={"noisewise": document})
     with pytest.raises(ModelFileError, match="200,002 brackets in its header"):
         load(path)
@@ -531,7 +539,7 @@ def test_a_long_header_is_refused_before_it_is_read(tmp_path, monkeypatch):
 @pytest.mark.parametrize("number", ["NaN", "-Infinity", "1e999"])
 def test_a_header_with_numbers_that_are_not_finite_is_refused(number, tmp_path):
     path = tmp_path / "model"
-    document = f'{{"version": 1, "kind": "model", "more": {number}}}'
+    document = f'{{"version": 2, "kind": "model", "more": {number}}}'
     save_file({"weight": np.zeros(3)}, path, metadata={"noisewise": document})
     with pytest.raises(ModelFileError, match=r"its header cannot be read.*not a finite number"):
         load(path)

@@ -30,7 +30,7 @@ from safetensors.numpy import save
 
 from noisewise.errors import DataError, ModelFileError, NoisewiseError
 
-FORMAT_VERSION = 1
+FORMAT_VERSION = 2
 MAX_HEADER_BYTES = 16 * 2**20  # of JSON; ids are tensors, so an honest header is far smaller
 MAX_BRACKETS = 100_000  # lists and dicts in a header, each of which takes 30 times its own size
 MAX_DEPTH = 50  # of lists and dicts within each other
@@ -127,22 +127,12 @@ def read(path: str | Path, kind: str) -> tuple[dict[str, Any], Tensors]:
 
 @dataclass(frozen=True)
 class Source:
-    """A part of a file that is not trusted: what is taken from it is checked first.
+    """A part of a file that is not trusted: what is taken from it is checked first."""
 
-    Attributes
-    ----------
-    path
-        The file, for errors to name it.
-    header, file
-        Numbers and text; all tensors of the file.
-    prefix
-        What the names of the tensors of this part begin with.
-    """
-
-    path: str | Path
+    path: str | Path  # for errors to name it
     header: dict[str, Any]
-    file: Tensors
-    prefix: str = ""
+    file: Tensors  # all of them
+    prefix: str = ""  # what the names of the tensors of this part begin with
 
     @property
     def tensors(self) -> Tensors:
@@ -358,6 +348,11 @@ def _header(path: str | Path, document: str | None, kind: str) -> dict[str, Any]
         ) from error
     if _is_deep(header):
         raise ModelFileError(f"{path} has more than {MAX_DEPTH} brackets within each other.")
+    if type(version) is int and version < FORMAT_VERSION:
+        raise ModelFileError(
+            f"{path} was written by an older noisewise (format {shown(version)}; this one reads "
+            f"{FORMAT_VERSION}): fit and save it again."
+        )
     if not isinstance(version, int) or version > FORMAT_VERSION:
         raise ModelFileError(
             f"{path} was written by a newer noisewise (format {shown(version)}; this one reads up "
