@@ -18,8 +18,7 @@ import typer
 from test_cli import QUICK, run
 
 import noisewise
-from noisewise import DeviationFactorizer
-from noisewise import progress as bars
+from noisewise import DeviationFactorizer, errors
 from noisewise.cli import app
 from noisewise.cli.options import grouped, parsed, writable
 from noisewise.cli.output import aligned, in_options
@@ -366,12 +365,12 @@ def test_progress_is_asked_for_or_silenced_for_all_commands(folder, capsys):
     words = ["fit", folder / "ratings.csv", "--out", folder / "bars.nw", *QUICK]
     assert run("--progress", *words) == 0
     assert "%" in capsys.readouterr().err
-    assert bars.always is True
+    assert errors.show_progress is True
     assert run("--no-progress", *words) == 0
     assert capsys.readouterr().err == ""
     assert run(*words, "--set", "verbose=true") == 0
     assert "%" in capsys.readouterr().err
-    assert bars.always is None
+    assert errors.show_progress is None
 
 
 @dataclass(frozen=True, kw_only=True)

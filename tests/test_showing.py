@@ -14,12 +14,10 @@ from noisewise_reproduction.rivals.tucker import TuckerFactorizer
 from sklearn.base import BaseEstimator, clone
 
 import noisewise
-from noisewise import DataError, DeviationFactorizer, observe
-from noisewise import progress as bars_of
+from noisewise import DataError, DeviationFactorizer, errors, observe
 from noisewise.calibration import Calibration
-from noisewise.errors import brief, printable
+from noisewise.errors import brief, printable, progress
 from noisewise.models.residual import ResidualFactorizer
-from noisewise.progress import progress
 from noisewise.report.page import Section, Table, page
 
 NASTY = "\x1b[31mred\x07\u202eevil\u2066\x9b2J\r\n\ud800"
@@ -202,7 +200,7 @@ def bars(monkeypatch, *, stream, kernel=False, asked=None, told=None):
     fake = types.SimpleNamespace(get_ipython=lambda: shell)
     monkeypatch.setitem(sys.modules, "IPython", fake)
     monkeypatch.setattr(sys, "stderr", stream)
-    monkeypatch.setattr(bars_of, "always", told)
+    monkeypatch.setattr(errors, "show_progress", told)
     if "TQDM_DISABLE" in os.environ:
         pytest.skip("TQDM_DISABLE silences bars.")
     for _ in progress(range(2), desc="\x1b[2Jwork", verbose=asked):

@@ -1,4 +1,4 @@
-"""The exceptions noisewise raises on purpose, its warnings, and text that is safe to show.
+"""Exceptions that noisewise raises on purpose, warnings, text that is safe to show, progress bars.
 
 .. code-block:: text
 
@@ -21,7 +21,7 @@ An interrupt is no error: it passes ``except Exception``, and ends whatever loop
 import re
 import sys
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import fields, is_dataclass
@@ -32,6 +32,8 @@ import numpy as np
 PACKAGES = ("noisewise.", "noisewise_")  # this one, and those that add to it
 COARSE = 1e-4  # of the std: what may be lost in rounding
 SMALLEST, LARGEST = 1e-15, 1e15  # stds whose squares, and parts of these, single precision can hold
+
+show_progress: bool | None = None  # what the command line was told: True, False, or nothing
 
 # Control characters, with them the start of every escape code; surrogates, which cannot be
 # printed; separators of lines; and what turns the direction of text.
@@ -207,7 +209,7 @@ def brief(thing: Any) -> str:
 
     Examples
     --------
-    >>> from noisewise.recommend import Seen
+    >>> from noisewise.data.ids import Seen
     >>> Seen(np.array([0, 1, 3]), np.array([4, 2, 7], dtype=np.int32))
     Seen(starts=<3 int64>, columns=<3 int32>)
     """
@@ -226,3 +228,65 @@ def _entry(value: Any) -> str:
         return f"({inside})" if isinstance(value, tuple) else f"[{inside}]"
     text = printable(repr(value))
     return text if len(text) <= _LONGEST else f"<{type(value).__name__}>"
+
+
+def progress(
+    iterable: Iterable[Any] | None = None,
+    *,
+    verbose: bool | None = None,
+    desc: str = "",
+    **options: Any,
+) -> Any:
+    """Return a progress bar of tqdm, around an iterable or to be updated.
+
+    Parameters
+    ----------
+    verbose : bool or None
+        True always shows it, False never does; None shows it on a terminal and in a notebook,
+        unless ``--no-progress`` or ``TQDM_DISABLE`` says otherwise.
+    desc : str
+        Stands before the bar.
+    **options
+        As for ``tqdm``.
+    """
+    from tqdm.auto import tqdm  # which takes a while to import
+
+    shown = is_shown(verbose)
+    if shown is not None:
+        options["disable"] = not shown
+    if shown:
+        options["delay"] = 0.0
+    return tqdm(iterable, desc=printable(desc), **options)
+
+
+def training_bar(
+    desc: str, *, unit: str = "epoch", verbose: bool | None = None
+) -> Callable[..., Any]:
+    """Return what the training loop makes its progress bar with."""
+
+    def make(total: int, initial: int) -> Any:
+        shown = progress(
+            total=total, initial=initial, desc=desc, unit=unit, verbose=verbose,
+            delay=0.5, leave=False, dynamic_ncols=True,
+        )  # fmt: skip
+        shown.unit = unit  # which a bar that is not shown would forget
+        return shown
+
+    return make
+
+
+def is_shown(verbose: bool | None = None) -> bool | None:
+    """Tell whether a bar is shown: always, never, or (None) as tqdm's own settings have it."""
+    chosen = show_progress if verbose is None else verbose
+    if chosen is None and not (_is_terminal() or _is_notebook()):
+        return False
+    return chosen
+
+
+def _is_terminal() -> bool:
+    return sys.stderr is not None and sys.stderr.isatty()
+
+
+def _is_notebook() -> bool:
+    shell = getattr(sys.modules.get("IPython"), "get_ipython", lambda: None)()
+    return hasattr(shell, "kernel")

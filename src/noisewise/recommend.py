@@ -6,15 +6,12 @@ The table of all users with all items is never built: a chunk of it is, and what
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any, NamedTuple, Protocol, Self
+from typing import Any, Protocol, Self
 
 import numpy as np
 import numpy.typing as npt
-import scipy.sparse
 
 from noisewise.engine.arrays import Codes, Floats, Moments
-from noisewise.errors import brief
-from noisewise.storage import Tensors, check_codes, take, take_starts
 
 CHUNK_CELLS = 4_000_000
 
@@ -59,49 +56,6 @@ class RowFactors(Protocol):
 
     def noise_by_row(self, mode: int) -> npt.NDArray[np.float64]:
         """Variance of the noise of every row, averaged over the other mode."""
-
-
-class Seen(NamedTuple):
-    """Which cells were observed: columns of row i are ``columns[starts[i]:starts[i + 1]]``."""
-
-    starts: npt.NDArray[np.int64]
-    columns: Codes
-
-    def __repr__(self) -> str:
-        return brief(self)
-
-    @classmethod
-    def of(cls, codes: tuple[Codes, ...], shape: tuple[int, ...]) -> Seen:
-        """Remember cells by their codes; four bytes a cell."""
-        ones = np.ones(len(codes[0]), dtype=np.int8)
-        matrix = scipy.sparse.csr_array((ones, codes), shape=shape)
-        matrix.sum_duplicates()
-        return cls(matrix.indptr.astype(np.int64), matrix.indices.astype(np.int32))
-
-    def pack(self) -> Tensors:
-        """Tensors of a file."""
-        return {"seen.starts": self.starts, "seen.columns": self.columns}
-
-    @classmethod
-    def unpack(cls, path: Any, tensors: Tensors, shape: tuple[int, ...]) -> Seen | None:
-        """Undo ``pack``; None if the file remembers nothing. It is not trusted."""
-        if "seen.starts" not in tensors:
-            return None
-        starts = take_starts(path, tensors, "seen.starts", shape[0])
-        columns = take(path, tensors, "seen.columns", "int32", int(starts[-1]))
-        check_codes(path, "seen.columns", columns, shape[1])
-        return cls(starts, columns)
-
-    def cells(self) -> tuple[Codes, Codes]:
-        """Codes of every cell."""
-        rows = np.repeat(np.arange(len(self.starts) - 1, dtype=np.int32), np.diff(self.starts))
-        return rows, self.columns
-
-    def of_row(self, row: int) -> Codes:
-        """Columns seen with a row; a row beyond the end has none."""
-        if not 0 <= row < len(self.starts) - 1:
-            return np.empty(0, dtype=np.int32)
-        return self.columns[self.starts[row] : self.starts[row + 1]]
 
 
 def top_columns(

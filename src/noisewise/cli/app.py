@@ -14,8 +14,7 @@ from typing import Annotated, Any, Literal
 import typer
 from typer.core import TyperGroup
 
-from noisewise import progress as bars
-from noisewise import registry
+from noisewise import errors, registry
 from noisewise.cli.evaluate import compare, evaluate
 from noisewise.cli.impute import impute
 from noisewise.cli.noise import noise
@@ -119,7 +118,7 @@ def _common(
         ),
     ] = None,
 ) -> None:
-    bars.always = progress
+    errors.show_progress = progress
     if show:
         print(version("noisewise"))
         raise typer.Exit

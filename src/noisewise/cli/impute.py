@@ -28,11 +28,10 @@ from noisewise.data.gapped import kind_of, read_gapped
 from noisewise.data.panel import Units
 from noisewise.data.tables import check_values
 from noisewise.data.tables_with_holes import Floats, LabelledArray, Roles
-from noisewise.errors import DataError, SettingError
+from noisewise.errors import DataError, SettingError, progress
 from noisewise.imputer import DeviationImputer, methods
 from noisewise.models.auto import AutoFactorizer
 from noisewise.noise import noise_model, noisy_series
-from noisewise.progress import progress
 from noisewise.report.figures import require_matplotlib
 from noisewise.report.page import Table
 from noisewise.report.series import NoisySeries, Trace, check_most, series_page

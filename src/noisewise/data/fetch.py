@@ -17,8 +17,7 @@ from pathlib import Path, PurePosixPath
 from typing import IO, Any, Literal
 
 from noisewise import registry
-from noisewise.errors import DataError, MissingExtraError, SettingError
-from noisewise.progress import is_shown
+from noisewise.errors import DataError, MissingExtraError, SettingError, is_shown
 
 SECONDS = 30  # to wait for a server that says nothing
 _PIECE = 2**16

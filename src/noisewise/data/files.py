@@ -43,8 +43,7 @@ from noisewise.data.reader import (
 )
 from noisewise.data.tables import fitting
 from noisewise.data.timestamps import to_seconds
-from noisewise.errors import DataError, SettingError
-from noisewise.progress import progress
+from noisewise.errors import DataError, SettingError, progress
 
 Format: TypeAlias = Literal["csv", "tsv", "text", "parquet", "npz"]
 

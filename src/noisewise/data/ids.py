@@ -1,7 +1,8 @@
 """Ids of any hashable type, and the row numbers they stand for.
 
 The ids of one mode (all users, all items, all sensors) are numbered 0, 1, 2, ... once. Learning
-works on these numbers; people only ever see the ids. A cell is one row number per mode.
+works on these numbers; people only ever see the ids. A cell is one row number per mode, and Seen
+has the cells that were observed.
 """
 
 from __future__ import annotations
@@ -12,10 +13,12 @@ from itertools import repeat
 from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
+import scipy.sparse
 from numpy.typing import NDArray
 
 from noisewise.data.tables import check_ids
-from noisewise.errors import printable
+from noisewise.errors import brief, printable
+from noisewise.storage import Tensors, check_codes, take, take_starts
 
 Codes: TypeAlias = NDArray[np.int32]
 
@@ -200,3 +203,46 @@ def _number_cells(codes: Sequence[NDArray[np.int32]], shape: Sequence[int]) -> N
         cells = cells * length + more
         size *= length
     return cells
+
+
+class Seen(NamedTuple):
+    """Which cells were observed: columns of row i are ``columns[starts[i]:starts[i + 1]]``."""
+
+    starts: NDArray[np.int64]
+    columns: Codes
+
+    def __repr__(self) -> str:
+        return brief(self)
+
+    @classmethod
+    def of(cls, codes: tuple[Codes, ...], shape: tuple[int, ...]) -> Seen:
+        """Remember cells by their codes; four bytes a cell."""
+        ones = np.ones(len(codes[0]), dtype=np.int8)
+        matrix = scipy.sparse.csr_array((ones, codes), shape=shape)
+        matrix.sum_duplicates()
+        return cls(matrix.indptr.astype(np.int64), matrix.indices.astype(np.int32))
+
+    def pack(self) -> Tensors:
+        """Tensors of a file."""
+        return {"seen.starts": self.starts, "seen.columns": self.columns}
+
+    @classmethod
+    def unpack(cls, path: Any, tensors: Tensors, shape: tuple[int, ...]) -> Seen | None:
+        """Undo ``pack``; None if the file remembers nothing. It is not trusted."""
+        if "seen.starts" not in tensors:
+            return None
+        starts = take_starts(path, tensors, "seen.starts", shape[0])
+        columns = take(path, tensors, "seen.columns", "int32", int(starts[-1]))
+        check_codes(path, "seen.columns", columns, shape[1])
+        return cls(starts, columns)
+
+    def cells(self) -> tuple[Codes, Codes]:
+        """Codes of every cell."""
+        rows = np.repeat(np.arange(len(self.starts) - 1, dtype=np.int32), np.diff(self.starts))
+        return rows, self.columns
+
+    def of_row(self, row: int) -> Codes:
+        """Columns seen with a row; a row beyond the end has none."""
+        if not 0 <= row < len(self.starts) - 1:
+            return np.empty(0, dtype=np.int32)
+        return self.columns[self.starts[row] : self.starts[row + 1]]

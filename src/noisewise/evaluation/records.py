@@ -18,9 +18,8 @@ from pathlib import Path
 from typing import Any
 
 from noisewise.data import Observations
-from noisewise.errors import DataError, shortened
+from noisewise.errors import DataError, progress, shortened
 from noisewise.evaluation.comparison import Result, split_ratio, summarise
-from noisewise.progress import progress
 from noisewise.storage import write_bytes
 
 _WHOLE = {"model", "settings", "protocol", "data", "splits"}

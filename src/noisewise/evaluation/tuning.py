@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from noisewise.errors import DataError, SettingError, listed, shortened
+from noisewise.errors import DataError, SettingError, listed, progress, shortened
 from noisewise.evaluation.comparison import Result
 from noisewise.evaluation.records import (
     as_json,
@@ -39,7 +39,6 @@ from noisewise.evaluation.trials import (
     space_of,
     suggest,
 )
-from noisewise.progress import progress
 from noisewise.storage import write_bytes
 
 METHODS = ("random", "bayes")

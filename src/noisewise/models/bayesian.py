@@ -35,14 +35,13 @@ from noisewise.engine.gibbs.rating_posterior import RatingPosterior, Side
 from noisewise.engine.gibbs.sampler import RatingSampler
 from noisewise.engine.threads import one_blas_thread
 from noisewise.engine.training import Callback, EpochInfo, Training, standardised, train
-from noisewise.errors import DataError, SettingError, warn
+from noisewise.errors import DataError, SettingError, training_bar, warn
 from noisewise.models.base import Cells, at_one_moment, in_one_step, interrupted
 from noisewise.models.checkpoints import Checkpoint, Wanted, checkpoints_of
 from noisewise.models.iterative import Learner, fixed_seed, range_of, warn_if_alike, with_ids
 from noisewise.models.rows import Rows
 from noisewise.models.sampled import FEWEST_DRAWS, check_draws, draws_worth, is_scale, prepare
 from noisewise.models.sampled_storage import pack, unpack
-from noisewise.progress import training_bar
 from noisewise.settings import (
     Rule,
     check,

@@ -22,6 +22,7 @@ import numpy as np
 import numpy.typing as npt
 
 from noisewise.data import Observations, observe
+from noisewise.data.ids import Seen
 from noisewise.engine.arrays import Codes, Counts, Floats
 from noisewise.engine.sgd import strata
 from noisewise.engine.sgd.factors import Factors
@@ -30,7 +31,6 @@ from noisewise.engine.training import EpochInfo, Training, mean_in_units, standa
 from noisewise.models.base import in_one_step, interrupted
 from noisewise.models.iterative import Fit, Iterative, Plan, count_rows, judged, mean_and_std
 from noisewise.models.rows import FactorRows
-from noisewise.recommend import Seen
 from noisewise.settings import check, number, one_of, setting, settings, whole
 
 ADVICE = (

@@ -17,10 +17,16 @@ from sklearn.utils import check_random_state
 from noisewise.data import Observations, observe
 from noisewise.engine.arrays import Counts, Floats
 from noisewise.engine.training import Callback, EpochInfo, S, Step, Training, Validate, train
-from noisewise.errors import DataError, DataWarning, ModelFileError, SettingError, warn
+from noisewise.errors import (
+    DataError,
+    DataWarning,
+    ModelFileError,
+    SettingError,
+    training_bar,
+    warn,
+)
 from noisewise.models.base import NOTHING_KEPT, Factorizer, Seeded, in_one_step, interrupted
 from noisewise.models.checkpoints import Checkpoint, Wanted, checkpoints_of
-from noisewise.progress import training_bar
 from noisewise.settings import (
     check,
     either,

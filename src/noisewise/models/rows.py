@@ -13,6 +13,7 @@ import numpy.typing as npt
 from sklearn.utils.validation import check_is_fitted
 
 from noisewise.data import Ids, Observations, encode_ids, warn_of_types
+from noisewise.data.ids import Seen
 from noisewise.data.tables import check_values
 from noisewise.engine.arrays import Codes, Floats, Moments
 from noisewise.engine.sgd import factors
@@ -20,7 +21,7 @@ from noisewise.engine.sgd.fold_in import fold_in
 from noisewise.engine.sgd.layout import Params
 from noisewise.errors import DataError, DivergedError, printable
 from noisewise.models.base import Cells, Factorizer, Threads, at_one_moment
-from noisewise.recommend import RowFactors, Seen, Side, similar_rows, top_columns
+from noisewise.recommend import RowFactors, Side, similar_rows, top_columns
 from noisewise.settings import learned, one_of, setting, settings
 from noisewise.storage import Source, Tensors, take_seed
 

@@ -28,14 +28,13 @@ from noisewise.engine.gibbs.posterior import SeriesPosterior
 from noisewise.engine.gibbs.sampler import SeriesSampler
 from noisewise.engine.threads import one_blas_thread
 from noisewise.engine.training import Callback, EpochInfo, Training, train
-from noisewise.errors import SettingError, warn
+from noisewise.errors import SettingError, training_bar, warn
 from noisewise.models.base import Cells, at_one_moment, in_one_step, interrupted
 from noisewise.models.checkpoints import Checkpoint, Wanted, checkpoints_of
 from noisewise.models.iterative import Learner, fixed_seed, joined, range_of, with_ids
 from noisewise.models.sampled import SensorEncoder, check_draws, draws_worth
 from noisewise.models.sampled_storage import pack_series, unpack_series
 from noisewise.models.sensors import InTime, Typed
-from noisewise.progress import training_bar
 from noisewise.settings import (
     check,
     either,

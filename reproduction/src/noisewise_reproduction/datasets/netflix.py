@@ -32,8 +32,7 @@ from noisewise.data.columns import choose_columns
 from noisewise.data.ids import Codes, Ids
 from noisewise.data.observations import Duplicates, Observations, assemble
 from noisewise.data.reader import join, named_errors
-from noisewise.errors import DataError
-from noisewise.progress import progress
+from noisewise.errors import DataError, progress
 
 DAY = 86_400
 

@@ -18,11 +18,10 @@ from noisewise.data.panel import Units, sensor_modes
 from noisewise.engine.arrays import Codes, Floats, Moments
 from noisewise.engine.series import Array, Ints
 from noisewise.engine.training import EpochInfo, train
-from noisewise.errors import ModelFileError, SettingError, brief
+from noisewise.errors import ModelFileError, SettingError, brief, training_bar
 from noisewise.models.base import Cells, at_one_moment
 from noisewise.models.iterative import Fit, Iterative, Plan, count_rows
 from noisewise.models.sensors import MODE, PRIOR, Typed
-from noisewise.progress import training_bar
 from noisewise.settings import Rule, learned, number, setting, settings, whole
 from noisewise_reproduction.rivals.engine import tucker_sgd as tucker
 from noisewise_reproduction.rivals.engine.tucker_sgd import Params, State, first_places, places_of

@@ -12,9 +12,8 @@ from multiprocessing import active_children, get_context
 from typing import Any
 
 from noisewise.engine.threads import one_blas_thread
-from noisewise.errors import MissingExtraError, SettingError
+from noisewise.errors import MissingExtraError, SettingError, progress
 from noisewise.evaluation.records import where_and_when
-from noisewise.progress import progress
 from noisewise_reproduction.runs.run import Run, Store
 
 ALL_CORES = -1

@@ -21,10 +21,9 @@ import numpy as np
 
 from noisewise import registry, storage
 from noisewise.data import Observations, files
-from noisewise.errors import NoisewiseError, SettingError
+from noisewise.errors import NoisewiseError, SettingError, progress
 from noisewise.evaluation.records import as_json, where_and_when
 from noisewise.evaluation.trials import same_settings
-from noisewise.progress import progress
 from noisewise.splits import rating_split
 
 Space = dict[str, Any]  # a pair is drawn log-uniformly, a list evenly, all else is fixed

@@ -28,10 +28,9 @@ from noisewise import storage
 from noisewise.data import Observations
 from noisewise.data.npz import named_panel
 from noisewise.data.panel import SENSOR, Panel, Units
-from noisewise.errors import DivergedError
+from noisewise.errors import DivergedError, progress
 from noisewise.evaluation.records import as_json, where_and_when
 from noisewise.models.deviation import DTF, PTF, DeviationFactorizer
-from noisewise.progress import progress
 from noisewise.splits import share_split
 from noisewise_reproduction.runs.search import Space, Trial, draw
 

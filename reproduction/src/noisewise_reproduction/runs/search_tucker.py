@@ -23,8 +23,8 @@ import numpy as np
 from noisewise import storage
 from noisewise.data import Observations
 from noisewise.data.npz import named_panel
+from noisewise.errors import progress
 from noisewise.evaluation.records import as_json, where_and_when
-from noisewise.progress import progress
 from noisewise.splits import share_split
 from noisewise_reproduction.declared import SHARES
 from noisewise_reproduction.rivals.engine import tucker_sgd as tucker

@@ -16,10 +16,10 @@ from typing import Any
 
 from noisewise import registry, storage
 from noisewise.data import Observations, files
+from noisewise.errors import progress
 from noisewise.evaluation import comparison
 from noisewise.evaluation.comparison import split_ratio
 from noisewise.evaluation.records import as_json, where_and_when
-from noisewise.progress import progress
 from noisewise.splits import rating_split
 
 MODELS = ("biased-mf", "dmf", "dmf-paper")
