@@ -32,15 +32,21 @@ from noisewise.engine.gibbs.chain import Chain, EvenSchedule, convergence
 from noisewise.engine.gibbs.data import Spec
 from noisewise.engine.gibbs.fold_in import fold_in
 from noisewise.engine.gibbs.rating_posterior import RatingPosterior, Side
-from noisewise.engine.gibbs.sampler import RatingSampler
-from noisewise.engine.threads import one_blas_thread
-from noisewise.engine.training import Callback, EpochInfo, Training, standardised, train
-from noisewise.errors import DataError, SettingError, training_bar, warn
+from noisewise.engine.training import Callback, Training, standardised
+from noisewise.errors import DataError, SettingError, warn
 from noisewise.models.base import Cells, at_one_moment, in_one_step, interrupted
 from noisewise.models.checkpoints import Checkpoint, Wanted, checkpoints_of
 from noisewise.models.iterative import Learner, fixed_seed, range_of, warn_if_alike, with_ids
 from noisewise.models.rows import Rows
-from noisewise.models.sampled import FEWEST_DRAWS, check_draws, draws_worth, is_scale, prepare
+from noisewise.models.sampled import (
+    FEWEST_DRAWS,
+    check_draws,
+    check_schedule,
+    draws_worth,
+    is_scale,
+    prepare,
+    run_chain,
+)
 from noisewise.models.sampled_storage import pack, unpack
 from noisewise.settings import (
     Rule,
@@ -199,47 +205,16 @@ class BayesianFactorizer(Learner, Rows):
             none: it is a plain ``KeyboardInterrupt`` then, and the model is as it was.
         """
         started = clock.perf_counter()
-        check(self)
-        self._check_schedule()
-        observations = self._checked(X, y)
-        warn_if_alike(observations)
-        if validation is not None:
-            validation = observe(validation, ids=observations.ids)
-            observations = with_ids(observations, validation)
-        seed = fixed_seed(self.random_state)
-        value_range = None
-        if self.value_range != "auto" or is_scale(observations.values):
-            value_range = range_of(self.value_range, observations)
-        stages = [_stage(chain) for chain in range(self.chains)]
+        observations, validation = self._given(X, y, validation)
         wanted = Wanted.checked(checkpoint, checkpoint_epochs, checkpoint_minutes)
+        stages = [_stage(chain) for chain in range(self.chains)]
         checkpoints = checkpoints_of(
             self, wanted, stages, observations, len(observations), validation
         )
-        schedule = EvenSchedule(self.sweeps, self.burn_in, -(-self.samples // self.chains))
-        done: list[Training[Chain[Any]]] = []
-        for chain in range(self.chains):
-            sampling = prepare(
-                self._spec(observations.n_modes, seed, chain), observations, validation,
-                value_range, schedule, self._threads(),
-            )  # fmt: skip
-            kept = checkpoints.get(_stage(chain))
-            done.append(self._sampled(sampling, chain, kept, callbacks))
-            if done[-1].interrupted:
-                break
-        check_draws(done, self.burn_in)
-        chains = [run.state for run in done if run.state.n_kept]  # one cut short may have none
-        self.factors_ = sampling.posterior(chains)
-        self.ids_, self.value_range_, self.calibration_ = observations.ids, value_range, None
-        names = list(sampling.summaries(chains[0].draw))
-        self.convergence_ = convergence(chains, names, self.burn_in)
-        curve = [info for training in done for info in training.curve]
-        self._describe(observations, curve, len(curve))
+        done = self._draw(observations, validation, checkpoints, callbacks)
         self._note_columns(X)
         self.seconds_ = clock.perf_counter() - started
-        if done[-1].interrupted:
-            many = self.chains * schedule.room
-            interrupted(self, draws_worth(done, self.chains * self.sweeps, many))
-        self._warn_unless_converged()
+        self._warn_unless_converged(done)
         for kept in checkpoints.values():
             kept.remove()
         return self
@@ -279,11 +254,54 @@ class BayesianFactorizer(Learner, Rows):
         """The levels that values have, in order; of ``likelihood="ordinal"``."""
         return self.factors_.scale.levels
 
-    def _check_schedule(self) -> None:
-        if self.burn_in >= self.sweeps:
-            raise SettingError(
-                f"sweeps must be more than burn_in; got {self.sweeps} and {self.burn_in}."
-            )
+    def _given(
+        self, X: Any, y: Any, validation: Observations | None
+    ) -> tuple[Observations, Observations | None]:
+        """Check settings, and observe what to learn from and what to watch."""
+        check(self)
+        check_schedule(self)
+        observations = self._checked(X, y)
+        warn_if_alike(observations)
+        if validation is not None:
+            validation = observe(validation, ids=observations.ids)
+            observations = with_ids(observations, validation)
+        return observations, validation
+
+    def _draw(
+        self,
+        observations: Observations,
+        validation: Observations | None,
+        checkpoints: dict[str, Checkpoint],
+        callbacks: Sequence[Callback],
+    ) -> list[Training[Chain[Any]]]:
+        """Run all chains, and take over what they have come to."""
+        seed, value_range = fixed_seed(self.random_state), None
+        if self.value_range != "auto" or is_scale(observations.values):
+            value_range = range_of(self.value_range, observations)
+        done: list[Training[Chain[Any]]] = []
+        for chain in range(self.chains):
+            sampler = prepare(
+                self._spec(observations.n_modes, seed, chain), observations, validation,
+                value_range, self._schedule, self._threads(),
+            )  # fmt: skip
+            label = "sample" if self.chains == 1 else f"chain {chain + 1} of {self.chains}"
+            kept = checkpoints.get(_stage(chain))
+            done.append(run_chain(self, sampler, kept, callbacks, label=label, fewest=FEWEST_DRAWS))
+            if done[-1].interrupted:
+                break
+        check_draws(done, self.burn_in)
+        chains = [run.state for run in done if run.state.n_kept]  # one cut short may have none
+        self.factors_ = sampler.posterior(chains)
+        self.ids_, self.value_range_, self.calibration_ = observations.ids, value_range, None
+        names = list(sampler.summaries(chains[0].draw))
+        self.convergence_ = convergence(chains, names, self.burn_in)
+        curve = [info for training in done for info in training.curve]
+        self._describe(observations, curve, len(curve))
+        return done
+
+    @property
+    def _schedule(self) -> EvenSchedule:
+        return EvenSchedule(self.sweeps, self.burn_in, -(-self.samples // self.chains))
 
     def _checked(self, X: Any, y: Any) -> Observations:
         time = None if isinstance(X, Observations) else self.time
@@ -308,35 +326,11 @@ class BayesianFactorizer(Learner, Rows):
         implicit = n_modes == 2 if self.implicit == "auto" else bool(self.implicit)
         return Spec(self.rank, rank, self.likelihood, implicit, self.time is not None, seed, chain)
 
-    def _sampled(
-        self,
-        sampling: RatingSampler,
-        chain: int,
-        checkpoint: Checkpoint | None,
-        callbacks: Sequence[Callback],
-    ) -> Training[Chain[Any]]:
-        """Run one chain."""
-
-        def settled(info: EpochInfo, state: Chain[Any]) -> bool:
-            if self.tolerance is None or state.n_kept < FEWEST_DRAWS:
-                return False
-            return sampling.mean_error(state) < self.tolerance
-
-        label = "sample" if self.chains == 1 else f"chain {chain + 1} of {self.chains}"
-        with one_blas_thread():
-            return train(
-                sampling.start(),
-                sampling.step,
-                epochs=self.sweeps,
-                validate=None if sampling.query is None else sampling.validate,
-                keep_best=False,
-                callbacks=(settled, *callbacks),
-                checkpoint=checkpoint,
-                bar=training_bar(label, unit="sweep", verbose=self.verbose),
-                advice="Values far from all others may be errors: look at them.",
-            )
-
-    def _warn_unless_converged(self) -> None:
+    def _warn_unless_converged(self, done: list[Training[Chain[Any]]]) -> None:
+        """Tell of sampling that was interrupted, or that should have run for longer."""
+        if done[-1].interrupted:
+            many = self.chains * self._schedule.room
+            interrupted(self, draws_worth(done, self.chains * self.sweeps, many))
         found = self.convergence_["predictions (median)"]
         if found["rhat"] > WORST_RHAT:
             warn(

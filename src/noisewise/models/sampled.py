@@ -20,11 +20,13 @@ from noisewise.engine.arrays import Codes, Counts, Floats, Moments
 from noisewise.engine.gibbs.chain import Chain, EvenSchedule
 from noisewise.engine.gibbs.data import Data, Scale, SeriesData, Spec, Timeline
 from noisewise.engine.gibbs.posterior import Asked, SeriesPosterior
-from noisewise.engine.gibbs.sampler import RatingSampler
+from noisewise.engine.gibbs.sampler import RatingSampler, SeriesSampler
 from noisewise.engine.gibbs.steps.ou import Timescales
 from noisewise.engine.series import Array
-from noisewise.engine.training import Training, standardised
-from noisewise.errors import DataError, ModelFileError, SettingError
+from noisewise.engine.threads import one_blas_thread
+from noisewise.engine.training import Callback, EpochInfo, Training, standardised, train
+from noisewise.errors import DataError, ModelFileError, SettingError, training_bar
+from noisewise.models.checkpoints import Checkpoint
 from noisewise.models.iterative import check_levels, count_rows
 
 MOST_LEVELS = 50  # more distinct values are no levels
@@ -53,6 +55,59 @@ def prepare(
         codes = tuple(_known(code, count) for code, count in pairs)
         held_out = codes, validation.time if spec.time else None, validation.values
     return RatingSampler(spec, data, scale, counts, timeline, schedule, held_out, n_jobs)
+
+
+def check_schedule(model: Any) -> None:
+    """Raise if all sweeps that a sampled model is to run would be forgotten."""
+    if model.burn_in >= model.sweeps:
+        raise SettingError(
+            f"sweeps must be more than burn_in; got {model.sweeps} and {model.burn_in}."
+        )
+
+
+def run_chain(
+    model: Any,
+    sampler: RatingSampler | SeriesSampler,
+    checkpoint: Checkpoint | None,
+    callbacks: Sequence[Callback],
+    *,
+    label: str = "sample",
+    fewest: int = 0,
+) -> Training[Chain[Any]]:
+    """Run one chain of a model, until predictions are known to its tolerance.
+
+    Parameters
+    ----------
+    model
+        With the settings ``sweeps``, ``tolerance`` and ``verbose``.
+    sampler
+        What to run.
+    checkpoint, callbacks
+        As for ``train``.
+    label
+        Stands before the bar.
+    fewest
+        Draws that must have been kept before the chain may end early.
+    """
+    source: Any = sampler
+
+    def converged(info: EpochInfo, state: Chain[Any]) -> bool:
+        if model.tolerance is None or state.n_kept < fewest:
+            return False
+        return bool(source.mean_error(state) < model.tolerance)
+
+    with one_blas_thread():
+        return train(
+            source.start(),
+            source.step,
+            epochs=model.sweeps,
+            validate=source.validate if getattr(source, "query", None) is not None else None,
+            keep_best=False,
+            callbacks=(converged, *callbacks),
+            checkpoint=checkpoint,
+            bar=training_bar(label, unit="sweep", verbose=model.verbose),
+            advice="Values far from all others may be errors: look at them.",
+        )
 
 
 def check_draws(runs: Sequence[Training[Chain[Any]]], burn_in: int) -> None:

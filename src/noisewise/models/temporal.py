@@ -26,13 +26,18 @@ from noisewise.engine.gibbs.chain import Chain, LaterHalf, convergence
 from noisewise.engine.gibbs.data import Spec
 from noisewise.engine.gibbs.posterior import SeriesPosterior
 from noisewise.engine.gibbs.sampler import SeriesSampler
-from noisewise.engine.threads import one_blas_thread
-from noisewise.engine.training import Callback, EpochInfo, Training, train
-from noisewise.errors import SettingError, training_bar, warn
+from noisewise.engine.training import Callback, Training
+from noisewise.errors import warn
 from noisewise.models.base import Cells, at_one_moment, in_one_step, interrupted
 from noisewise.models.checkpoints import Checkpoint, Wanted, checkpoints_of
 from noisewise.models.iterative import Learner, fixed_seed, joined, range_of, with_ids
-from noisewise.models.sampled import SensorEncoder, check_draws, draws_worth
+from noisewise.models.sampled import (
+    SensorEncoder,
+    check_draws,
+    check_schedule,
+    draws_worth,
+    run_chain,
+)
 from noisewise.models.sampled_storage import pack_series, unpack_series
 from noisewise.models.sensors import InTime, Typed
 from noisewise.settings import (
@@ -150,43 +155,16 @@ class TemporalFactorizer(Learner, InTime, Typed):
             model is as it was.
         """
         started = clock.perf_counter()
-        check(self)
-        if self.burn_in >= self.sweeps:
-            raise SettingError(
-                f"sweeps must be more than burn_in; got {self.sweeps} and {self.burn_in}."
-            )
-        seen, calibration = observe(X, y, duplicates=self.duplicates), None
-        everything, held_out = seen, None
-        if validation is not None:
-            held_out = observe(validation, ids=seen.ids)
-            seen = with_ids(seen, held_out)
-            everything = joined(seen, held_out)
+        seen, held_out = self._given(X, y, validation)
+        everything = seen if held_out is None else joined(seen, held_out)
         wanted = Wanted.checked(checkpoint, checkpoint_epochs, checkpoint_minutes)
         checkpoints = checkpoints_of(self, wanted, ["fit"], everything, len(seen))
-        if held_out is not None:
-            calibration = self._judged(seen, held_out)
-            seen = everything
-        encoder = SensorEncoder.of(seen, self.time, self.sensor)
-        data = encoder.series_data(seen)
-        sampling = SeriesSampler(
-            self._spec(fixed_seed(self.random_state)), data, encoder.timescales(data),
-            LaterHalf(self.sweeps, self.burn_in, self.samples), self._threads(),
-        )  # fmt: skip
-        training = self._sampled(sampling, checkpoints.get("fit"), callbacks)
-        check_draws([training], self.burn_in)
-        chain = training.state
-        self.posterior_, self.encoder_ = sampling.posterior(chain), encoder
-        self.ids_, self.calibration_ = seen.ids, calibration
-        self.value_range_ = range_of(self.value_range, seen)
-        names, first = list(sampling.summaries(chain.draw)), sampling.schedule.first(chain.epoch)
-        self.convergence_ = convergence([chain], names, first)
-        self._describe(seen, training.curve, chain.epoch)
+        calibration = None if held_out is None else self._judged(seen, held_out)
+        sampler, run = self._draw(everything, checkpoints.get("fit"), callbacks)
+        self.calibration_ = calibration
         self._note_columns(X)
         self.seconds_ = clock.perf_counter() - started
-        if training.interrupted:
-            many = len(sampling.schedule.kept_by(self.sweeps))
-            interrupted(self, draws_worth([training], self.sweeps, many))
-        self._warn_unless_settled(sampling.mean_error(chain))
+        self._warn_unless_converged(sampler, run)
         for kept in checkpoints.values():
             kept.remove()
         return self
@@ -227,30 +205,47 @@ class TemporalFactorizer(Learner, InTime, Typed):
         noise_rank = self.deviation_rank if self.noise == "lowrank" else 0
         return Spec(self.rank, noise_rank, "gaussian", implicit=False, time=False, seed=seed)
 
-    def _sampled(
-        self, sampling: SeriesSampler, checkpoint: Checkpoint | None, callbacks: Sequence[Callback]
-    ) -> Training[Chain[Any]]:
-        """Run the chain."""
+    def _given(
+        self, X: Any, y: Any, validation: Observations | None
+    ) -> tuple[Observations, Observations | None]:
+        """Check settings, and observe what to learn from and what to judge by."""
+        check(self)
+        check_schedule(self)
+        seen = observe(X, y, duplicates=self.duplicates)
+        if validation is None:
+            return seen, None
+        held_out = observe(validation, ids=seen.ids)
+        return with_ids(seen, held_out), held_out
 
-        def settled(info: EpochInfo, state: Chain[Any]) -> bool:
-            return self.tolerance is not None and sampling.mean_error(state) < self.tolerance
+    def _draw(
+        self, seen: Observations, checkpoint: Checkpoint | None, callbacks: Sequence[Callback]
+    ) -> tuple[SeriesSampler, Training[Chain[Any]]]:
+        """Run the chain, and take over what it has come to."""
+        encoder = SensorEncoder.of(seen, self.time, self.sensor)
+        data = encoder.series_data(seen)
+        sampler = SeriesSampler(
+            self._spec(fixed_seed(self.random_state)), data, encoder.timescales(data),
+            LaterHalf(self.sweeps, self.burn_in, self.samples), self._threads(),
+        )  # fmt: skip
+        run = run_chain(self, sampler, checkpoint, callbacks)
+        check_draws([run], self.burn_in)
+        chain = run.state
+        self.posterior_, self.encoder_, self.ids_ = sampler.posterior(chain), encoder, seen.ids
+        self.value_range_ = range_of(self.value_range, seen)
+        names, first = list(sampler.summaries(chain.draw)), sampler.schedule.first(chain.epoch)
+        self.convergence_ = convergence([chain], names, first)
+        self._describe(seen, run.curve, chain.epoch)
+        return sampler, run
 
-        with one_blas_thread():
-            return train(
-                sampling.start(),
-                sampling.step,
-                epochs=self.sweeps,
-                keep_best=False,
-                callbacks=(settled, *callbacks),
-                checkpoint=checkpoint,
-                bar=training_bar("sample", unit="sweep", verbose=self.verbose),
-                advice="Values far from all others may be errors: look at them.",
-            )
-
-    def _warn_unless_settled(self, unsettled: float) -> None:
-        if self.tolerance is not None and not unsettled < self.tolerance:
-            told = f"the mean of a typical one may be off by {unsettled:.2f} of its std"
-            if unsettled == math.inf:
+    def _warn_unless_converged(self, sampler: SeriesSampler, run: Training[Chain[Any]]) -> None:
+        """Tell of sampling that was interrupted, or that should have run for longer."""
+        if run.interrupted:
+            many = len(sampler.schedule.kept_by(self.sweeps))
+            interrupted(self, draws_worth([run], self.sweeps, many))
+        error = sampler.mean_error(run.state)
+        if self.tolerance is not None and not error < self.tolerance:
+            told = f"the mean of a typical one may be off by {error:.2f} of its std"
+            if error == math.inf:
                 told = "so few do not tell how far off they are"
             warn(
                 f"Predictions have not settled after {self.n_epochs_} sweeps: {told}, and "
