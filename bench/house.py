@@ -60,7 +60,7 @@ def measure(source: Path) -> dict[str, Measure]:
             where = f"{_shown(path)}:{function.lineno} {function.name}"
             see("lines of a function", _length(function), where)
             see("arguments of a function", _n_arguments(function), where)
-    for name, depth in _depths(source, trees).items():
+    for name, depth in _depths(source).items():
         see("depth of a class", depth, name)
     names = Counter(path.name for path in paths if path.name != "__init__.py")
     for name, count in names.items():
@@ -121,27 +121,14 @@ def _n_arguments(function: ast.FunctionDef | ast.AsyncFunctionDef) -> int:
     )
 
 
-def _depths(source: Path, trees: dict[Path, ast.Module]) -> dict[str, int]:
-    """Return how many of our own classes stand in line, for every class with its module."""
-    bases = {}
-    for path, tree in trees.items():
-        parts = path.relative_to(source).with_suffix("").parts
-        module = ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
-        known = {}
-        for node in ast.walk(tree):
-            if isinstance(node, ast.ImportFrom):
-                known |= {a.asname or a.name: f"{node.module}.{a.name}" for a in node.names}
-            elif isinstance(node, ast.ClassDef):
-                known[node.name] = f"{module}.{node.name}"
-        for node in ast.walk(tree):
-            if isinstance(node, ast.ClassDef):
-                plain = [
-                    base.value if isinstance(base, ast.Subscript) else base for base in node.bases
-                ]
-                said = [ast.unparse(base).split(".", 1) for base in plain]
-                bases[f"{module}.{node.name}"] = [
-                    ".".join([known.get(first, first), *rest]) for first, *rest in said
-                ]
+def _depths(source: Path) -> dict[str, int]:
+    """Return how many of our own classes stand in line, for every class of a folder."""
+    bases, own = {}, set()
+    for folder in {*PARTS.values(), source}:
+        for path in sorted(folder.rglob("*.py")):
+            found = _bases(path.relative_to(folder), ast.parse(path.read_text()))
+            bases |= found
+            own |= found.keys() if folder == source else set()
     # A name that a package passes on is the class of that name below it.
     below = {(name.split(".")[0], name.rsplit(".", 1)[1]): name for name in bases}
 
@@ -150,7 +137,27 @@ def _depths(source: Path, trees: dict[Path, ast.Module]) -> dict[str, int]:
             name = below.get((name.split(".")[0], name.rsplit(".", 1)[-1]), "")
         return 1 + max(map(depth, bases[name]), default=0) if name in bases else 0
 
-    return {name: depth(name) for name in bases}
+    return {name: depth(name) for name in own}
+
+
+def _bases(path: Path, tree: ast.Module) -> dict[str, list[str]]:
+    """Return the classes of a file and what each inherits from, with their modules."""
+    parts = path.with_suffix("").parts
+    module = ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+    known, bases = {}, {}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.ImportFrom):
+            known |= {a.asname or a.name: f"{node.module}.{a.name}" for a in node.names}
+        elif isinstance(node, ast.ClassDef):
+            known[node.name] = f"{module}.{node.name}"
+    for node in ast.walk(tree):
+        if isinstance(node, ast.ClassDef):
+            plain = [base.value if isinstance(base, ast.Subscript) else base for base in node.bases]
+            said = [ast.unparse(base).split(".", 1) for base in plain]
+            bases[f"{module}.{node.name}"] = [
+                ".".join([known.get(first, first), *rest]) for first, *rest in said
+            ]
+    return bases
 
 
 def main() -> int:
