@@ -27,7 +27,7 @@ from noisewise.data.tables_with_holes import (
 )
 from noisewise.errors import DataError, ModelFileError, SettingError
 from noisewise.models.auto import AutoFactorizer
-from noisewise.models.base import Factorizer, Seeded, at_one_moment, in_one_step
+from noisewise.models.base import Factorizer, Seeded, Threads, at_one_moment, in_one_step
 from noisewise.models.model_file import OF_THE_MACHINE
 from noisewise.settings import Rule, check, learned, one_of, rules_of, setting, settings
 from noisewise.standardised import StandardisedModel
@@ -46,7 +46,13 @@ def methods() -> list[str]:
 
 
 @settings
-class DeviationImputer(Seeded, OneToOneFeatureMixin, TransformerMixin, BaseEstimator):  # type: ignore[misc]
+class DeviationImputer(
+    Seeded,
+    Threads,
+    OneToOneFeatureMixin,  # type: ignore[misc]
+    TransformerMixin,  # type: ignore[misc]
+    BaseEstimator,  # type: ignore[misc]
+):
     """Fill the holes of a table of sensors, with a std for every hole.
 
     A hole is NaN, null, None or NA. What comes back is of the same kind as what went in: the same

@@ -21,7 +21,7 @@ from noisewise.data.panel import Units, sensor_modes, series_keys
 from noisewise.data.timestamps import checked_stamps
 from noisewise.engine.series import Array, Ints, Series
 from noisewise.errors import ModelFileError, SettingError, unsaid
-from noisewise.models.base import Cells, Factorizer, Seeded, clone_with, in_one_step, shown
+from noisewise.models.base import Cells, Factorizer, Seeded, Threads, clone_with, in_one_step, shown
 from noisewise.models.iterative import FEWEST_HELD_OUT, fixed_seed, range_of
 from noisewise.models.model_file import pack_part, unpack_part
 from noisewise.models.residual import fast
@@ -59,7 +59,7 @@ class Gaps(NamedTuple):
 
 
 @settings
-class AutoFactorizer(InTime, Typed, Seeded):
+class AutoFactorizer(InTime, Typed, Seeded, Threads):
     """Choose among models of sensors by what they predict of readings that were held out.
 
     Half of the held-out cells are single ones, half are stretches of single series. How long a

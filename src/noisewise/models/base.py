@@ -145,7 +145,7 @@ class Threads:
 
 
 @settings
-class Seeded(Threads):
+class Seeded:
     """Base class of models that draw random numbers, and take so long that a bar is shown."""
 
     random_state: int | np.random.RandomState | None = setting(

@@ -25,18 +25,16 @@ from noisewise.errors import (
     training_bar,
     warn,
 )
-from noisewise.models.base import NOTHING_KEPT, Factorizer, Seeded, in_one_step, interrupted
-from noisewise.models.checkpoints import Checkpoint, Wanted, checkpoints_of
-from noisewise.settings import (
-    check,
-    either,
-    learned,
-    number,
-    one_of,
-    setting,
-    settings,
-    whole,
+from noisewise.models.base import (
+    NOTHING_KEPT,
+    Factorizer,
+    Seeded,
+    Threads,
+    in_one_step,
+    interrupted,
 )
+from noisewise.models.checkpoints import Checkpoint, Wanted, checkpoints_of
+from noisewise.settings import check, either, learned, number, one_of, setting, settings, whole
 from noisewise.splits import random_split
 from noisewise.storage import Tensors, finite
 
@@ -86,7 +84,7 @@ class Fit(NamedTuple):
 
 
 @settings
-class Learner(Factorizer, Seeded):
+class Learner(Factorizer, Seeded, Threads):
     """Base class of models that learn in the one loop, and can be stopped and taken up again."""
 
     learning_curve_: dict[str, list[Any]] = learned(
@@ -211,6 +209,19 @@ class Iterative(Learner):
             At Ctrl-C, after the epoch is finished: a ``KeyboardInterrupt`` that ends loops around
             the fit. The model has learned what its message says.
         """
+        wanted = Wanted.checked(checkpoint, checkpoint_epochs, checkpoint_minutes)
+        self._run(X, y, validation, callbacks, wanted)
+        return self
+
+    def _run(
+        self,
+        X: Any,
+        y: Any,
+        validation: Observations | None,
+        callbacks: Sequence[Callback],
+        wanted: Wanted,
+    ) -> None:
+        """Fit, as ``fit`` says; what was learned is in place when this returns or raises."""
         started = time.perf_counter()
         check(self)
         observations = self._checked(observe(X, y, duplicates=self.duplicates))
@@ -223,7 +234,6 @@ class Iterative(Learner):
         value_range = range_of(self.value_range, everything)
 
         stages = ["fit", "refit"] if held_out is not None and self.refit else ["fit"]
-        wanted = Wanted.checked(checkpoint, checkpoint_epochs, checkpoint_minutes)
         checkpoints = checkpoints_of(self, wanted, stages, everything, len(kept))
         plan = Plan(
             self.epochs, self.patience, self.monitor, value_range, callbacks,
@@ -258,7 +268,6 @@ class Iterative(Learner):
             interrupted(self, worth)
         for finished in checkpoints.values():
             finished.remove()
-        return self
 
     def _worth(self, fitted: Fit, judged: bool) -> str:
         """Say what a model is worth whose training was interrupted."""

@@ -21,7 +21,7 @@ from noisewise.data import Observations, encode_ids, observe
 from noisewise.data.panel import Grouping, Units, sensor_modes
 from noisewise.engine.arrays import Moments
 from noisewise.errors import ModelFileError, unsaid
-from noisewise.models.base import Cells, Factorizer, Seeded, clone_with, in_one_step, shown
+from noisewise.models.base import Cells, Factorizer, Seeded, Threads, clone_with, in_one_step, shown
 from noisewise.models.bayesian import BayesianFactorizer
 from noisewise.models.iterative import Iterative, fixed_seed, hold_out, joined, range_of
 from noisewise.models.model_file import pack_part, unpack_part
@@ -142,7 +142,7 @@ class Layer(NamedTuple):
 
 
 @settings
-class ResidualFactorizer(InTime, Typed, Seeded):
+class ResidualFactorizer(InTime, Typed, Seeded, Threads):
     """Factorize what a simple model of each series leaves unexplained.
 
     The base predicts every training cell from the others, with a std; a factorization is trained on

@@ -38,11 +38,8 @@ from noisewise.settings import (
     either,
     learned,
     number,
-    one_of,
     setting,
     settings,
-    span,
-    threads,
 )
 
 PRIOR = 5.0  # observations that what a type has in common is worth
@@ -51,12 +48,6 @@ MODE = Rule(
     "the name or the number of a mode",
     lambda v: isinstance(v, str | int | np.integer) and type(v) is not bool,
 )
-SHARED: dict[str, Rule] = {
-    "value_range": either(span(), "auto", None),
-    "unknown": either(number(), "default"),
-    "duplicates": one_of("error", "last", "mean"),
-    "n_jobs": threads(),
-}
 
 
 @settings
