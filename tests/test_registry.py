@@ -15,7 +15,7 @@ GOOD = """
 from noisewise.registry import Datasets, Format, Model, Models, Tensor
 MODELS = Models(
     models=(
-        Model("lines", "sensors", "extra_models:lines", {"group": None}, about="lines"),
+        Model("lines", "sensors", "extra_models:lines", {"sensor": None}, about="lines"),
         Model("bayes", "sensors", "extra_models:nothing", about="a name that is taken"),
         Model("lost", "ratings", "extra_models:lost"),
     ),
@@ -134,7 +134,7 @@ def test_a_model_of_a_package_is_built_filed_and_loaded_like_any_other(extra, tm
     assert registry.models("sensors")["lines"].about == "lines"
     model = registry.build("sensors", "lines", time=1, n_jobs=1).fit(READINGS)
     assert type(model).__name__ == "Lines"
-    assert model.group is None
+    assert model.sensor is None
     model.save(tmp_path / "lines.nw")
     again = load(tmp_path / "lines.nw")
     assert type(again) is type(model)

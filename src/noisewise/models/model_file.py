@@ -126,7 +126,7 @@ def _value_range(path: str | Path, entry: Any) -> tuple[float, float] | None:
 def model_class(path: str | Path, name: Any) -> Any:
     """Return the class that a file names, if noisewise or an installed package declares it."""
     kind = registry.class_named(name)
-    if kind is not None:
+    if hasattr(kind, "load"):  # else the package declares what is no model
         return kind
     raise ModelFileError(f"{path} holds a model that no installed package has: {shown(name)}.")
 
