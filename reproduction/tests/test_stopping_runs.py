@@ -54,6 +54,8 @@ def at_once(n_jobs):
 
 def for_ever(folder, n_jobs):
     (folder / str(os.getpid())).touch()
+    while not any((folder / "runs").glob("*.json")):  # the run that ends at once is kept first
+        time.sleep(0.01)
     (folder / "ready").touch()
     time.sleep(3600)
 
