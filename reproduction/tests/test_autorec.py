@@ -270,7 +270,7 @@ def test_a_gpu_learns_the_same_model(split):
 
 def test_without_torch_the_error_says_what_to_install(small_world, monkeypatch):
     monkeypatch.setitem(sys.modules, "torch", None)
-    with pytest.raises(MissingExtraError, match=r"AutoRec needs.*noisewise\[neural\]"):
+    with pytest.raises(MissingExtraError, match=r"AutoRec needs.*noisewise-reproduction\[neural\]"):
         make_model().fit(small_world.X, small_world.y)
 
 

@@ -309,5 +309,5 @@ def test_a_gpu_learns_as_well(split):
 
 def test_without_torch_the_error_says_what_to_install(small, monkeypatch):
     monkeypatch.setitem(sys.modules, "torch", None)
-    with pytest.raises(MissingExtraError, match=r"RBM needs.*noisewise\[neural\]"):
+    with pytest.raises(MissingExtraError, match=r"RBM needs.*noisewise-reproduction\[neural\]"):
         make_model().fit(*small)
