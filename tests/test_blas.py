@@ -1,5 +1,8 @@
 """One thread for linear algebra, and as many as before when nobody needs that any more."""
 
+import os
+import subprocess
+import sys
 import threading
 
 import numpy as np
@@ -107,3 +110,25 @@ def test_fits_that_overlap_in_threads_leave_blas_as_it_was(three):
     first_is_out.set()
     threads[1].join()
     assert blas_threads() == {3}
+
+
+LATER = """
+from threadpoolctl import ThreadpoolController
+
+def threads():
+    return {one["num_threads"] for one in ThreadpoolController().select(user_api="blas").info()}
+
+from noisewise.engine.threads import one_blas_thread
+
+with one_blas_thread():
+    import scipy.linalg  # as a kernel does when it is compiled
+    print(threads() or {1})
+"""
+
+
+def test_blas_that_is_loaded_later_has_one_thread_too():
+    many = {f"{name}_NUM_THREADS": "3" for name in ("OPENBLAS", "MKL", "BLIS", "OMP")}
+    done = subprocess.run(
+        [sys.executable, "-c", LATER], env=os.environ | many, capture_output=True, text=True
+    )
+    assert done.stdout.strip() == "{1}", done.stderr

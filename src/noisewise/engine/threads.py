@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import importlib
 import signal
 import sys
 import threading
@@ -94,7 +95,13 @@ def _let_go() -> None:
 
 @cache
 def _controller() -> Any:
-    return threadpoolctl.ThreadpoolController()  # looking for the libraries takes milliseconds
+    """Look for the BLAS libraries, which takes milliseconds.
+
+    Compiled loops call that of scipy, which must be loaded by then: one that came later would keep
+    its threads, and sums in another order.
+    """
+    importlib.import_module("scipy.linalg.cython_blas")
+    return threadpoolctl.ThreadpoolController()
 
 
 class CtrlC:
