@@ -8,9 +8,19 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from noisewise import BayesianFactorizer, DataError, ModelFileError, SettingError, load, storage
+from noisewise import (
+    BayesianFactorizer,
+    DataError,
+    DivergedError,
+    ModelFileError,
+    SettingError,
+    load,
+    storage,
+)
 from noisewise.data import observe
+from noisewise.engine.arrays import Moments
 from noisewise.models import bayesian
+from noisewise.models.base import Cells
 
 pytestmark = pytest.mark.filterwarnings("ignore:Predictions have not settled")
 
@@ -366,3 +376,11 @@ def test_sampling_goes_on_with_the_same_bits_after_being_killed(stars, tmp_path)
     sample_slowly(*stars, tmp_path, progress, 10**9)
     assert_same_bits(storage.read(tmp_path / "done", "model")[1], expected)
     assert not list(tmp_path.glob("checkpoint*"))
+
+
+def test_variances_whose_sum_is_infinite_are_refused(small_world):
+    model = make_model().fit(small_world.X, small_world.y)
+    huge = np.full(3, 3e38, dtype=np.float32)
+    cells = Cells(Moments(np.zeros(3, dtype=np.float32), huge, huge), np.zeros(3, dtype=bool))
+    with pytest.raises(DivergedError, match="not finite"):
+        model.finished(cells)

@@ -563,3 +563,9 @@ def test_scrambled_held_out_values_change_no_prediction(likelihood, small_world)
     np.testing.assert_array_equal(one, other)
     curves = [model.learning_curve_["validation_rmse"][-1] for model in models]
     assert curves[0] != curves[1]
+
+
+def test_a_jump_that_no_float_holds_is_refused():
+    rng = np.random.default_rng(0)
+    assert rescaling._newton_step(lambda at: (0.0, 1e9, -1.0), rng) == 0.0
+    assert rescaling._newton_step(lambda at: (-0.5 * at**2, -at, -1.0), rng) != 0.0

@@ -316,7 +316,9 @@ class Factorizer(RegressorMixin, BaseEstimator, ABC):  # type: ignore[misc]
         mean, variances = self._clipped(moments.mean), (moments.noise, moments.epistemic)
         noise, epistemic = (square * part for part in variances)
         sound = all((part >= 0.0).all() for part in variances)
-        if not (sound and all(np.isfinite(part).all() for part in (mean, noise, epistemic))):
+        with np.errstate(over="ignore"):
+            total = noise + epistemic
+        if not (sound and np.isfinite(mean).all() and np.isfinite(total).all()):
             raise DivergedError(
                 "The predictions of this model are not finite numbers: it was trained on values "
                 "that are too large or too small to compute with, or its file was tampered with."

@@ -27,6 +27,7 @@ from noisewise.engine.gibbs.steps.temporal import settings_prior
 from noisewise.engine.gibbs.sweep import ALL_FROM, RESCALING, Step, Workspace
 
 STEP = 0.01  # for differences of the log prior
+LONGEST_JUMP = 100.0  # of a log scale: what lies beyond no chain needs, and no float holds
 
 Look = Callable[[float], tuple[float, float, float]]  # value, slope and curvature at a log scale
 
@@ -104,6 +105,8 @@ def _newton_step(look: Look, rng: np.random.Generator) -> float:
     if not (math.isfinite(centre) and variance > 0.0):
         return 0.0
     jump = centre + math.sqrt(variance) * float(rng.standard_normal())
+    if abs(jump) > LONGEST_JUMP:
+        return 0.0
     new_value, *new_shape = look(jump)
     new_centre, new_variance = proposal(*new_shape)
     if not (math.isfinite(new_centre) and new_variance > 0.0):
