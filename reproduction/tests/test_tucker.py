@@ -273,7 +273,7 @@ def test_the_search_tries_settings_on_two_shares_and_goes_on_where_it_was(
         asked.append(name)
         return Panel(seen, None, 1.0)
 
-    monkeypatch.setattr(search_tucker.sensors, "named", named)
+    monkeypatch.setattr(search_tucker, "named_panel", named)
     before = tucker.SHRINK
     for trials in (1, 2):
         monkeypatch.setattr("sys.argv", [*words, str(trials)])

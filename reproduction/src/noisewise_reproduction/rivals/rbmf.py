@@ -46,6 +46,7 @@ class RobustBayesianFactorizer(Iterative, FactorRows):
 
     Examples
     --------
+    >>> import numpy as np
     >>> from noisewise.data.synthetic import make_ratings
     >>> ratings = make_ratings(n_users=60, n_items=40, seed=0).observations
     >>> model = RobustBayesianFactorizer(rank=2, epochs=20, random_state=0).fit(ratings)

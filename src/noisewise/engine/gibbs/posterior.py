@@ -218,7 +218,7 @@ class Asked(NamedTuple):
     sensors: Ints
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class SeriesPosterior(Posterior):
     """Kept draws of rows and of the processes of series, with the observations they stand on.
 

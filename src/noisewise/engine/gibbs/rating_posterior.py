@@ -46,7 +46,7 @@ class Query(NamedTuple):
     gaps: list[Ints]  # of each mode, where there is a timeline
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class RatingPosterior(Posterior):
     """Kept draws of ratings.
 
