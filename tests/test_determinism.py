@@ -1,9 +1,11 @@
 """The same bits: for any number of threads, from a file, and after being killed at any moment."""
 
+import ast
 import math
 import multiprocessing
 import sys
 import time
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -12,6 +14,8 @@ from shared import assert_same_bits, tensors_of
 from noisewise import load, storage
 from noisewise.engine.sgd import strata
 from noisewise.models.deviation import DeviationFactorizer
+
+ROOT = Path(__file__).parents[1]
 
 
 def make_model(**settings):
@@ -139,3 +143,25 @@ def test_fit_has_the_same_bits_after_being_killed_at_twenty_moments(small_world,
         assert_same_bits(storage.read(folder / "done", "model")[1], expected)
         assert not (folder / "checkpoint").exists()
         assert not (folder / "checkpoint.refit").exists()
+
+
+def compiled_functions():
+    """Every function that numba compiles: its decorator, and the names that it calls."""
+    for folder in ("src", "reproduction/src"):
+        for path in (ROOT / folder).rglob("*.py"):
+            for node in ast.walk(ast.parse(path.read_text())):
+                if isinstance(node, ast.FunctionDef):
+                    by = [ast.unparse(one) for one in node.decorator_list]
+                    how = next((text for text in by if text.startswith("njit")), None)
+                    if how is not None:
+                        calls = (one.func for one in ast.walk(node) if isinstance(one, ast.Call))
+                        yield node.name, how, {f.id for f in calls if isinstance(f, ast.Name)}
+
+
+def test_what_may_be_rounded_freely_is_compiled_into_its_caller():
+    """A loop of its own is compiled once more with each caller; which one runs, chance decides."""
+    compiled = list(compiled_functions())
+    called = set().union(*(calls for _, _, calls in compiled))
+    free = {name for name, how, _ in compiled if "fastmath=True" in how and "inline" not in how}
+    assert "draw_rows" in free
+    assert not free & called

@@ -184,7 +184,7 @@ def add_products(A, h, X, gram, pull, edge, weight, shift):
     h[D] += shift
 
 
-@njit(nogil=True, fastmath=True, error_model="numpy", cache=True)
+@njit(nogil=True, fastmath=True, error_model="numpy", inline="always")
 def factorise(A, n):
     """Overwrite the upper half of A by R with R'R = A, two rows at a time (twice LAPACK's speed).
 
@@ -210,7 +210,7 @@ def factorise(A, n):
                 A[i, b] -= f * A[k, b] + g * A[l, b]
 
 
-@njit(nogil=True, fastmath=True, error_model="numpy", cache=True)
+@njit(nogil=True, fastmath=True, error_model="numpy", inline="always")
 def draw(R, h, n, state, out):
     """Draw from N(A^-1 h, A^-1), where R'R = A; h is used up."""
     for k in range(_U(0), n, _U(2)):
