@@ -1,4 +1,4 @@
-"""The demo: the noise is found, the doubts are honest, and there is something to look at."""
+"""The demo: the noise is found, intervals are calibrated, and there is something to look at."""
 
 import json
 import re

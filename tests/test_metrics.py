@@ -372,9 +372,9 @@ def test_evaluate_gives_what_the_columns_allow():
 
 @pytest.mark.parametrize("share", [0, 1, 90, float("nan")])
 def test_coverage_is_a_share(share):
-    with pytest.raises(DataError, match=f"coverage must lie between 0 and 1; got {share}"):
+    with pytest.raises(DataError, match=f"coverage must be between 0 and 1, e.g. 0.9; got {share}"):
         evaluate([1], [1], [1], coverage=share)
-    with pytest.raises(DataError, match="coverage must lie"):
+    with pytest.raises(DataError, match="coverage must be"):
         metrics.interval_score([1], [1], [1], coverage=share)
 
 

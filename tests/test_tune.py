@@ -229,8 +229,8 @@ def test_an_interrupted_trial_does_not_count(task, tmp_path, monkeypatch):
     search(task, trials=1, path=path)
     real = registry.build
 
-    def interrupting(kind, name, settings):
-        model = real(kind, name, settings)
+    def interrupting(kind, name, settings, **shared):
+        model = real(kind, name, settings, **shared)
         fit = model.fit
 
         def stop(info, state):

@@ -47,10 +47,7 @@ _unsaid: ContextVar[tuple[str, ...]] = ContextVar("unsaid", default=())
 
 
 class NoisewiseError(Exception):
-    """Anything noisewise raises on purpose.
-
-    A message may have ids and names from a file: it is shown so that a terminal cannot misread it.
-    """
+    """Anything noisewise raises on purpose; its message is shown as text that is safe to print."""
 
     def __str__(self) -> str:
         return printable(super().__str__())
@@ -100,12 +97,8 @@ class UnknownIdsWarning(DataWarning):
 class FitInterrupted(KeyboardInterrupt):
     """Ctrl-C has ended a fit that had something to keep; the message says what it is worth.
 
-    A ``KeyboardInterrupt`` that is none of these has left the model as it was before the fit.
-
-    Attributes
-    ----------
-    model : model
-        The model that was fitted, with what it had learned.
+    ``model`` is the one that was fitted, with what it had learned. A ``KeyboardInterrupt`` that is
+    none of these has left the model as it was before the fit.
     """
 
     def __init__(self, message: str, model: Any = None) -> None:
@@ -115,11 +108,8 @@ class FitInterrupted(KeyboardInterrupt):
 
 @contextmanager
 def unsaid(beginning: str) -> Iterator[None]:
-    """Give no warning of this package that begins so, for a while, in this thread alone.
-
-    The filters of Python's warnings belong to the whole process: fits in several threads would
-    leave them changed.
-    """
+    """Give no warning of this package that begins so, for a while, in this thread alone."""
+    # Filters of Python's warnings belong to the process: fits in threads would leave them changed.
     before = _unsaid.set((*_unsaid.get(), beginning))
     try:
         yield
@@ -152,15 +142,8 @@ def too_coarse(largest: float, std: float) -> bool:
 def printable(text: object, *, keep: str = "") -> str:
     r"""Return text with all that a terminal would obey, and not show, escaped as Python does.
 
-    Ids and names of columns come from files of others: on a terminal they must not move the
-    cursor, change what was printed before, or read in another order than they are stored in.
-
-    Parameters
-    ----------
-    text : object
-        What to show.
-    keep : str
-        Characters to leave as they are: line ends, where the text is one of several lines.
+    Ids and names of columns come from files of others, and must not move the cursor or turn the
+    direction of text. Characters to ``keep`` are left as they are.
 
     Examples
     --------
@@ -180,8 +163,6 @@ def listed(names: Sequence[object]) -> str:
 
     Examples
     --------
-    >>> listed(["user", "item"])
-    'user, item'
     >>> listed(range(1_000_000))[-23:]
     '18, 19 and 999,980 more'
     """
@@ -191,21 +172,13 @@ def listed(names: Sequence[object]) -> str:
 
 
 def shortened(name: object) -> str:
-    """Return the beginning of a name that is too long for a message.
-
-    Examples
-    --------
-    >>> shortened("user"), len(shortened("u" * 1_000_000))
-    ('user', 63)
-    """
+    """Return a name, or the beginning of one that is too long for a message."""
     text = str(name)
     return text if len(text) <= _LONGEST else text[:_LONGEST] + "..."
 
 
 def brief(thing: Any) -> str:
-    """Return an object of fields in a line: of arrays, their shape and type.
-
-    To be used as the ``__repr__`` of a dataclass or a named tuple.
+    """Return a dataclass or named tuple in a line, as its ``__repr__``: of arrays, shape and type.
 
     Examples
     --------
@@ -239,15 +212,8 @@ def progress(
 ) -> Any:
     """Return a progress bar of tqdm, around an iterable or to be updated.
 
-    Parameters
-    ----------
-    verbose : bool or None
-        True always shows it, False never does; None shows it on a terminal and in a notebook,
-        unless ``--no-progress`` or ``TQDM_DISABLE`` says otherwise.
-    desc : str
-        Stands before the bar.
-    **options
-        As for ``tqdm``.
+    With ``verbose`` it is always shown, or never; None shows it on a terminal and in a notebook,
+    unless ``--no-progress`` or ``TQDM_DISABLE`` says otherwise. ``options`` are those of tqdm.
     """
     from tqdm.auto import tqdm  # which takes a while to import
 
@@ -278,15 +244,7 @@ def training_bar(
 def is_shown(verbose: bool | None = None) -> bool | None:
     """Tell whether a bar is shown: always, never, or (None) as tqdm's own settings have it."""
     chosen = show_progress if verbose is None else verbose
-    if chosen is None and not (_is_terminal() or _is_notebook()):
-        return False
-    return chosen
-
-
-def _is_terminal() -> bool:
-    return sys.stderr is not None and sys.stderr.isatty()
-
-
-def _is_notebook() -> bool:
+    is_terminal = sys.stderr is not None and sys.stderr.isatty()
     shell = getattr(sys.modules.get("IPython"), "get_ipython", lambda: None)()
-    return hasattr(shell, "kernel")
+    is_notebook = hasattr(shell, "kernel")
+    return False if chosen is None and not (is_terminal or is_notebook) else chosen

@@ -23,8 +23,9 @@ import numpy as np
 import sklearn.metrics
 from numpy.typing import ArrayLike, NDArray
 from scipy import stats
-from scipy.special import log_ndtr, ndtr, ndtri
+from scipy.special import log_ndtr, ndtr
 
+from noisewise.calibration import check_coverage, normal_half_width
 from noisewise.errors import DataError
 
 Floats = NDArray[np.float64]
@@ -51,10 +52,7 @@ def nll(truth: ArrayLike, mean: ArrayLike, std: ArrayLike) -> float:
 
 
 def constant_nll(truth: ArrayLike, mean: ArrayLike, residuals: ArrayLike) -> float:
-    """NLL of the same mean with one std for all, the root mean square of `residuals`.
-
-    The control a learned std must beat. Take the residuals from validation, never from test.
-    """
+    """NLL of the mean with one std for all, the root mean square of `residuals` of validation."""
     (residuals,) = columns(residuals=residuals)
     return nll(truth, mean, np.full(np.shape(mean), np.sqrt(np.mean(residuals**2))))
 
@@ -70,8 +68,8 @@ def crps(truth: ArrayLike, mean: ArrayLike, std: ArrayLike) -> float:
 def rating_log_loss(truth: ArrayLike, mean: ArrayLike, std: ArrayLike, levels: ArrayLike) -> float:
     """Log-loss of the rating given among `levels`, sorted upwards: fair to models of classes.
 
-    A level has the Gaussian's mass on its cell, divided by that on all cells. A cell ends halfway
-    to each neighbour; the outer cells reach as far out as in.
+    A level has its share of the Gaussian's mass on all cells. A cell ends halfway to each
+    neighbour; the outer ones reach as far out as in.
 
     Examples
     --------
@@ -112,16 +110,15 @@ def width(low: ArrayLike, high: ArrayLike) -> float:
 def interval_score(truth: ArrayLike, low: ArrayLike, high: ArrayLike, coverage: float) -> float:
     """Mean width, plus ``2 / (1 - coverage)`` times the distance of each miss; lower is better."""
     truth, low, high = columns(truth=truth, low=low, high=high)
+    check_coverage(coverage)
     miss = np.maximum(low - truth, 0) + np.maximum(truth - high, 0)
-    return float(np.mean(high - low + miss * 2 / (1 - _share(coverage))))
+    return float(np.mean(high - low + miss * 2 / (1 - coverage)))
 
 
 def calibration_curve(
     truth: ArrayLike, mean: ArrayLike, std: ArrayLike, levels: ArrayLike
 ) -> Floats:
-    """Share of truths at or below their own predicted quantile, for each of `levels` in 0 to 1.
-
-    An honest std gives the levels back.
+    """Share of truths at or below their own predicted quantile: `levels` again, if calibrated.
 
     Examples
     --------
@@ -146,8 +143,7 @@ def miscalibration_area(truth: ArrayLike, mean: ArrayLike, std: ArrayLike) -> fl
 def ence(truth: ArrayLike, mean: ArrayLike, std: ArrayLike, bins: int = 10) -> float:
     """Mean of ``|RMSE - RMV| / RMV`` over `bins` of equal size, sorted by std; RMV is its RMS.
 
-    The expected normalised calibration error: 0 when the std is right where it is small and where
-    it is large. With fewer rows than bins each row is a bin.
+    The expected normalised calibration error: 0 if the std is right where small and where large.
     """
     squared, std = _by_std(truth, mean, std)
     if bins < 1:
@@ -167,10 +163,7 @@ def spearman(truth: ArrayLike, mean: ArrayLike, std: ArrayLike) -> float:
 
 
 def error_auc(truth: ArrayLike, mean: ArrayLike, std: ArrayLike, threshold: float = 1.0) -> float:
-    """Chance that an error above `threshold` has a larger std than one that is not (ROC area).
-
-    0.5 for a std that knows nothing. nan when all errors, or none, are above the threshold.
-    """
+    """Chance that an error above `threshold` has a larger std than one that is not (ROC area)."""
     error, std = _errors(truth, mean, std)
     large = np.abs(error) > threshold
     if large.all() or not large.any():
@@ -254,12 +247,12 @@ def evaluate(
         scores["sharpness"] = sharpness(std)
     if (low is None) != (high is None):
         raise DataError("An interval needs low and high; got only one of them.")
-    if low is not None and high is not None:
-        return scores | _interval_scores(truth, low, high, coverage)
-    if std is not None:
-        reach = ndtri((1 + _share(coverage)) / 2) * np.asarray(std, dtype=np.float64)
-        return scores | _interval_scores(truth, mean - reach, mean + reach, coverage)
-    return scores
+    if low is None and std is not None:
+        reach = normal_half_width(coverage) * np.asarray(std, dtype=np.float64)
+        low, high = mean - reach, mean + reach
+    if low is None or high is None:
+        return scores
+    return scores | _interval_scores(truth, low, high, coverage)
 
 
 def one_column(name: str, values: ArrayLike) -> Floats:
@@ -294,13 +287,8 @@ def _refuse(bad: NDArray[np.bool_], column: Floats, rule: str) -> None:
         raise DataError(f"{rule}; got {column[row]} in row {row}.")
 
 
-def _share(coverage: float) -> float:
-    if not 0 < coverage < 1:
-        raise DataError(f"coverage must lie between 0 and 1; got {coverage}.")
-    return coverage
-
-
 def _errors(truth: ArrayLike, mean: ArrayLike, std: ArrayLike) -> tuple[Floats, Floats]:
+    """Errors of the mean, and the std beside them."""
     truth, mean, std = columns(truth=truth, mean=mean, std=std)
     return truth - mean, std
 
@@ -312,10 +300,7 @@ def _reached(truth: ArrayLike, mean: ArrayLike, std: ArrayLike) -> Floats:
 
 
 def _by_std(truth: ArrayLike, mean: ArrayLike, std: ArrayLike) -> tuple[Floats, Floats]:
-    """Squared errors and std, sorted by std; rows of equal std share their mean squared error.
-
-    So the order of the table never matters, not even for a constant std.
-    """
+    """Squared errors and std, sorted by std; rows of equal std share their mean squared error."""
     error, std = _errors(truth, mean, std)
     value, group, count = np.unique(std, return_inverse=True, return_counts=True)
     return np.repeat(np.bincount(group, error**2) / count, count), np.repeat(value, count)

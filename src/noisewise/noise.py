@@ -35,14 +35,10 @@ def noisy_ids(model: Rows, *, mode: int | str = 0, n: int | None = 20, fewest: i
 
     Parameters
     ----------
-    model : Rows
-        A fitted model.
-    mode : int or str
-        0 for users, 1 for items, or a column's name.
-    n : int or None
-        How many, the noisiest first; None gives all.
-    fewest : int
-        Leave out ids with fewer observations.
+    model, mode
+        A fitted model; 0 for users, 1 for items, or a column's name.
+    n, fewest
+        How many, the noisiest first (None gives all), of ids with so many observations at least.
 
     Returns
     -------
@@ -60,7 +56,6 @@ def noisy_ids(model: Rows, *, mode: int | str = 0, n: int | None = 20, fewest: i
     ['id', 'noise_std', 'observations', 'relative']
     """
     check_is_fitted(model)
-    _check_many(n)
     if not isinstance(model, Rows):
         raise SettingError(
             f"noisy_ids needs a model that keeps a row for every id, such as BayesianFactorizer or "
@@ -72,48 +67,34 @@ def noisy_ids(model: Rows, *, mode: int | str = 0, n: int | None = 20, fewest: i
     noise = np.sqrt(model.factors_.noise_by_row(m)) * model.std_scale_
     counts = model.factors_.counts[m]
     eligible = np.flatnonzero(counts >= max(fewest, 1))
-    order = eligible[np.argsort(-noise[eligible], kind="stable")][:n]
-    middle = np.median(noise[eligible]) if len(eligible) else np.nan
-    return {
-        "id": model.ids_[m].labels[order],
-        "noise_std": noise[order],
-        "observations": counts[order],
-        "relative": noise[order] / middle,
+    noise = noise[eligible]
+    columns = {
+        "id": model.ids_[m].labels[eligible],
+        "noise_std": noise,
+        "observations": counts[eligible],
+        "relative": noise / (np.median(noise) if len(noise) else np.nan),
     }
+    return _first(columns, by=noise, n=n)
 
 
 def noisy_observations(model: Rows, X: Any, y: Any = None, *, n: int | None = 20) -> Table:
     """Rank single observations by how far they lie from what the model expects.
 
-    Parameters
-    ----------
-    model : Rows
-        A fitted model.
-    X, y : as for ``fit``
-        The observations to look at; they may be those it was trained on.
-    n : int or None
-        How many, the most surprising first; None gives all.
-
-    Returns
-    -------
-    dict of arrays
-        One column per mode, value, predicted, std, and surprise: the error in stds.
+    X and y are as for ``fit``, and may be what the model was trained on. The table has one column
+    per mode, value, predicted, std, and surprise: the error in stds. It begins with the most
+    surprising `n`; None gives all.
     """
     check_is_fitted(model)
-    _check_many(n)
     model = as_it_is(model)
     observations = model.observed(X, y)
     mean, std = model.predict(observations, return_std=True)
     surprise = (observations.values - mean) / std
-    order = np.argsort(-np.abs(surprise), kind="stable")[:n]
     modes = zip(observations.ids, observations.codes, strict=True)
-    return {
-        **{ids.name: ids.labels[codes[order]] for ids, codes in modes},
-        "value": observations.values[order],
-        "predicted": mean[order],
-        "std": std[order],
-        "surprise": surprise[order],
-    }
+    columns = {ids.name: ids.labels[codes] for ids, codes in modes}
+    columns |= {
+        "value": observations.values, "predicted": mean, "std": std, "surprise": surprise,
+    }  # fmt: skip
+    return _first(columns, by=np.abs(surprise), n=n)
 
 
 def noise_model(
@@ -126,10 +107,9 @@ def noise_model(
     n_jobs: int | None = -1,
     verbose: bool | None = None,
 ) -> TemporalFactorizer:
-    """Fit the model by which sensors are judged.
+    """Fit the model by which sensors are judged; parameters are those of ``TemporalFactorizer``.
 
-    It has few factors: what one sensor does alone must not pass for something that all have in
-    common. Parameters are those of ``TemporalFactorizer`` and of its ``fit``.
+    It has few factors: what one sensor does alone must not pass for something that all share.
     """
     model = TemporalFactorizer(
         **JUDGE, time=time, sensor=sensor, random_state=random_state, n_jobs=n_jobs, verbose=verbose
@@ -144,21 +124,18 @@ def noisy_series(model: TemporalFactorizer, *, n: int | None = 20, fewest: int =
     noise. What of both is gone by the next reading is white noise; what stays is drift. A worn
     contact scatters; a sensor whose battery fails drifts.
 
-    Each is compared with the other series of the same sensor, as a thermometer and a light meter
-    have little in common: by how many standard deviations its logarithm lies above their median.
-    The standard deviation, too, is told by the median distance, so that bad sensors do not hide
-    each other. Sensors with fewer than 4 series are compared with all, each in units of its own
-    spread. ``noise`` is the root of the sum of both squares, what lies below the
-    median counting as 0. Above 3 or so, a sensor is not like the others.
+    Each is compared with the other series of the same sensor: by how many standard deviations its
+    logarithm lies above their median. The standard deviation, too, is told by the median distance,
+    so that bad sensors do not hide each other. Sensors with fewer than 4 series are compared with
+    all, each in units of its own spread. ``noise`` is the root of the sum of both squares, what
+    lies below the median counting as 0. Above 3 or so, a sensor is not like the others.
 
     Parameters
     ----------
-    model : TemporalFactorizer
+    model
         A fitted model, such as ``noise_model`` gives.
-    n : int or None
-        How many, the noisiest first; None gives all.
-    fewest : int
-        Leave out series with fewer observations.
+    n, fewest
+        How many, the noisiest first (None gives all), of series with so many observations at least.
 
     Returns
     -------
@@ -176,7 +153,6 @@ def noisy_series(model: TemporalFactorizer, *, n: int | None = 20, fewest: int =
     >>> table["user"][0], bool(table["white"][0] > 3), bool(table["drift"][0] < 3)
     ('room 2', True, True)
     """
-    _check_many(n)
     model = as_it_is(model)
     known = model.noise_by_series_
     eligible = np.flatnonzero(known["observations"] >= max(fewest, 1))
@@ -184,18 +160,19 @@ def noisy_series(model: TemporalFactorizer, *, n: int | None = 20, fewest: int =
     grouping, units = model.encoder_.grouping, model.encoder_.units
     sensors = grouping.types[eligible]
     names = [ids.name for mode, ids in enumerate(model.ids_) if mode != grouping.time]
-    white_std, drift_std = _white_and_drift(known, _usual_gap(model))
+    stays = np.exp(-_usual_gap(model) / known["timescale"])  # of a path, until the next reading
+    white_std = np.sqrt(known["noise_std"] ** 2 + (1.0 - stays) * known["drift_std"] ** 2)
+    drift_std = np.sqrt(stays) * known["drift_std"]
     scale = np.sqrt(units.variance[sensors])
     white, drift = (
         unusual(std / scale, sensors, known["observations"]) for std in (white_std, drift_std)
     )
     noise = np.hypot(np.maximum(white, 0.0), np.maximum(drift, 0.0))
-    order = np.argsort(-noise, kind="stable")[:n]
     columns = {name: known[name] for name in names} | {
         "noise": noise, "white": white, "drift": drift, "white_std": white_std,
         "drift_std": drift_std, "observations": known["observations"],
     }  # fmt: skip
-    return {name: column[order] for name, column in columns.items()}
+    return _first(columns, by=noise, n=n)
 
 
 def noisy_places(
@@ -204,22 +181,10 @@ def noisy_places(
     """Rank locations, or the ids of another mode, by the noise of their series.
 
     All series of a location count the same: its noise is the root mean square of theirs, and so are
-    its white noise and its drift.
-
-    Parameters
-    ----------
-    model, n, fewest
-        As for ``noisy_series``; ``fewest`` is of a series.
-    mode : int or str
-        The mode to rank, by number or name: another than time.
-
-    Returns
-    -------
-    dict of arrays
-        id, noise, white, drift, worst (the other ids of its noisiest series), series (how many) and
-        observations.
+    its white noise and its drift. ``mode`` is any but time, by number or name; all else is as for
+    ``noisy_series``. The table has id, noise, white, drift, worst (the other ids of its noisiest
+    series), series (how many) and observations.
     """
-    _check_many(n)
     model = as_it_is(model)
     table = noisy_series(model, n=None, fewest=fewest)
     ids = model.ids_[mode_number(mode, model.ids_, "mode")]
@@ -234,7 +199,6 @@ def noisy_places(
         return np.sqrt(np.bincount(which, np.maximum(table[name], 0.0) ** 2) / many)
 
     noise = together("noise")
-    order = np.argsort(-noise, kind="stable")[:n]
     worst = [" ".join(str(table[name][row]) for name in others) for row in first]
     columns = {
         "id": ids.labels[rows],
@@ -245,7 +209,7 @@ def noisy_places(
         "series": many,
         "observations": np.bincount(which, table["observations"]).astype(np.int64),
     }
-    return {name: column[order] for name, column in columns.items()}
+    return _first(columns, by=noise, n=n)
 
 
 def unusual(
@@ -278,17 +242,12 @@ def unusual(
     return out
 
 
-def _check_many(n: int | None) -> None:
-    """Raise unless so many rows can be listed; None lists all."""
+def _first(columns: Table, *, by: npt.NDArray[Any], n: int | None) -> Table:
+    """Return the `n` rows of a table with the largest numbers, those first; None gives all."""
     if n is not None and n < 1:
         raise SettingError(f"n must be 1 or more, or None for all; got {n!r}.")
-
-
-def _white_and_drift(known: Table, gap: float) -> tuple[npt.NDArray[Any], npt.NDArray[Any]]:
-    """Return the std of what is gone after a gap in time, and of what stays."""
-    stays = np.exp(-gap / known["timescale"])
-    white = np.sqrt(known["noise_std"] ** 2 + (1.0 - stays) * known["drift_std"] ** 2)
-    return white, np.sqrt(stays) * known["drift_std"]
+    order = np.argsort(-by, kind="stable")[:n]
+    return {name: column[order] for name, column in columns.items()}
 
 
 def _spread(away: npt.NDArray[Any]) -> float:

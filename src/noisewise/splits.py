@@ -7,12 +7,11 @@ Five questions, five ways to split:
 * :func:`split_by_user`: how good on people never seen?
 * :func:`share_split`: how good on single readings of sensors that are missing? As the paper has it.
 * :func:`block_split`: how good on an outage, where a sensor is silent for hours or weeks? It is
-  the harder question and the more useful one: a single missing reading has neighbours in time that
-  nearly give it away.
+  the harder question: a single missing reading has neighbours in time that nearly give it away.
 
 Of ratings ``test`` is a share of all, ``validation`` a share of what is left then, as in the paper:
-10 %, 9 % and 81 %. Splits of sensors go by the cells and not by their order in the table, so any
-copy of the data gives the same parts. Parts are row numbers: they fit arrays, frames and ids alike.
+10 %, 9 % and 81 %. Splits of sensors go by the cells and not by their order in the table. Parts are
+row numbers: they fit arrays, frames and ids alike.
 """
 
 from __future__ import annotations
@@ -61,8 +60,7 @@ def rating_split(n: int, seed: int) -> Split:
     >>> len(split.test), len(split.validation), len(split.train), len(split.fit)
     (100, 90, 810, 900)
     """
-    _require(n, 0.1, 0.1, "ratings")
-    n_test, n_validation = _sizes(n, 0.1, 0.1)
+    n_test, n_validation = _sizes(n, 0.1, 0.1, "ratings")
     order = np.random.default_rng(seed).permutation(n)
     test, validation, train = np.split(order, [n_test, n_test + n_validation])
     return Split(train, validation, test, seed)
@@ -84,8 +82,7 @@ def split_by_time(
     test, validation : float
         Share of all rows that is test; share of the earlier rest that is validation.
     users : array of integer codes, optional
-        Cut each user's own history, not the table's. A user with too few rows for a part gives it
-        none; these rows stay in train.
+        Cut each user's own history, not the table's; one of too few rows for a part gives none.
 
     Examples
     --------
@@ -102,18 +99,13 @@ def split_by_time(
     if np.isnan(when).any():
         row = int(np.isnan(when).argmax())
         raise DataError(f"time needs a value in every row; got {when[row]} in row {row}.")
-    if users is None:
-        user = np.zeros(len(when), dtype=np.int64)
-    else:
-        user = _codes(users, "users")
-        if len(user) != len(when):
-            raise DataError(f"users needs one code per row, {len(when)}; got {len(user)}.")
-
+    user = np.zeros(len(when), dtype=np.int64) if users is None else _codes(users, "users")
+    if len(user) != len(when):
+        raise DataError(f"users needs one code per row, {len(when)}; got {len(user)}.")
     order = np.lexsort((when, user))  # stable: rows of one user and one time stay in table order
     _, start, count = np.unique(user[order], return_index=True, return_counts=True)
     unit = "rows" if users is None else "rows of one user"
-    _require(int(count.max(initial=0)), test, validation, unit)
-    n_test, n_validation = _sizes(count, test, validation)
+    n_test, n_validation = _sizes(count, test, validation, unit)
     later = np.repeat(start + count, count) - np.arange(len(when))  # 1 for a user's latest row
     part = np.full(len(when), TRAIN)
     part[order[later <= np.repeat(n_test + n_validation, count)]] = VALIDATION
@@ -136,13 +128,8 @@ def split_by_user(
     (array([2, 3, 6, 7]), array([0, 1]), array([4, 5]))
     """
     codes, user = np.unique(_codes(user_codes, "user_codes"), return_inverse=True)
-    _require(len(codes), test, validation, "users")
-    n_test, n_validation = _sizes(len(codes), test, validation)
-    order = np.random.default_rng(seed).permutation(len(codes))
-    part = np.full(len(codes), TRAIN)
-    part[order[:n_test]] = TEST
-    part[order[n_test : n_test + n_validation]] = VALIDATION
-    return _from_parts(part[user], seed)
+    n_test, n_validation = _sizes(len(codes), test, validation, "users")
+    return _draw(user, len(codes), int(n_test), int(n_validation), seed)
 
 
 def random_split(n: int, fraction: float, rng: np.random.Generator) -> tuple[Rows, Rows]:
@@ -168,12 +155,11 @@ def share_split(
 ) -> Split:
     """Train on a share of all cells of a tensor, test on every other cell that was observed.
 
-    Let n be the observed cells in the order of the first mode, then the second, then the third, and
+    Let n be the observed cells in the order of the modes, and
     ``order = np.random.default_rng(seed).permutation(n)``. Of the cells in this order the first
     ``floor(share * prod(shape))`` are for training, and the first tenth of these, rounded down, for
-    validation. The rest is test, and each part is in the order it was drawn. So a smaller share of
-    the same seed is a part of a larger one. ``codes`` has for each mode the row number of every
-    observed cell, no cell twice.
+    validation; the rest is test. So a smaller share of the same seed is a part of a larger one.
+    ``codes`` has for each mode the row number of every observed cell, no cell twice.
 
     Examples
     --------
@@ -214,10 +200,9 @@ def block_split(
 
     Parameters
     ----------
-    codes : sequence of integer arrays
-        For each mode but time, the row number of every observation: they name its series.
-    time : array of numbers
-        When each observation was made: time ids, not their row numbers where ids have gaps.
+    codes, time
+        For each mode but time, the row number of every observation: they name its series; and when
+        it was made: time ids, not their row numbers where ids have gaps.
     length, share, seed
         Length of a stretch in units of ``time``; share of all blocks that is test; what draws them.
 
@@ -242,11 +227,7 @@ def block_split(
             f"A share of {share:g} of {n} blocks leaves {n_test} for test and {n_validation} for "
             f"validation; take shorter ones than {length:g} or another share."
         )
-    part_of = np.full(n, TRAIN)
-    order = np.random.default_rng(seed).permutation(n)
-    part_of[order[:n_test]] = TEST
-    part_of[order[n_test : n_test + n_validation]] = VALIDATION
-    return _from_parts(part_of[block], seed)
+    return _draw(block, n, n_test, n_validation, seed)
 
 
 def _share(n: int | Rows, fraction: float) -> Rows:
@@ -255,25 +236,23 @@ def _share(n: int | Rows, fraction: float) -> Rows:
     return share.astype(np.int64)
 
 
-def _sizes(n: int | Rows, test: float, validation: float) -> tuple[Rows, Rows]:
-    n_test = _share(n, test)
-    return n_test, _share(n - n_test, validation)
-
-
-def _require(n: int, test: float, validation: float, unit: str) -> None:
-    """Refuse an `n` that leaves a part empty, and say how many there must be."""
+def _sizes(n: int | Rows, test: float, validation: float, unit: str) -> tuple[Rows, Rows]:
+    """How many of each `n` are test and validation; refuse numbers too small for all parts."""
     _check_share(test, "test is a share and")
     _check_share(validation, "validation is a share and")
 
-    def enough(m: int) -> bool:
-        return bool(min(_sizes(m, test, validation)) >= 1)
+    def sizes(n: int | Rows) -> tuple[Rows, Rows]:
+        n_test = _share(n, test)
+        return n_test, _share(n - n_test, validation)
 
-    if not enough(n):
-        needed = bisect_left(range(2**62), True, key=enough)
+    largest = n if isinstance(n, int) else int(n.max(initial=0))
+    if min(sizes(largest)) < 1:
+        needed = bisect_left(range(2**62), True, key=lambda m: bool(min(sizes(m)) >= 1))
         raise DataError(
             f"A split with test={test} and validation={validation} needs at least {needed} {unit}; "
-            f"got {n}."
+            f"got {largest}."
         )
+    return sizes(n)
 
 
 def _check_share(share: float, subject: str) -> None:
@@ -289,6 +268,15 @@ def _codes(codes: ArrayLike, name: str) -> Rows:
             f"{array.shape}: turn ids into codes with np.unique(ids, return_inverse=True)[1]."
         )
     return array.astype(np.int64, copy=False)
+
+
+def _draw(unit: Rows, n: int, n_test: int, n_validation: int, seed: int) -> Split:
+    """Draw a part for each of `n` units; a row goes where its unit goes."""
+    order = np.random.default_rng(seed).permutation(n)
+    part = np.full(n, TRAIN)
+    part[order[:n_test]] = TEST
+    part[order[n_test : n_test + n_validation]] = VALIDATION
+    return _from_parts(part[unit], seed)
 
 
 def _from_parts(part: Rows, seed: int | None = None) -> Split:

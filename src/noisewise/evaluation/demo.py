@@ -60,7 +60,7 @@ PARTS = {
         "recovery",
         "noisiest",
     ),
-    "Its doubts are honest": (
+    "Its intervals are calibrated": (
         "A model that says 90 % should be right in 90 % of the cases: on average, and also where "
         "there is little noise, and where there is much.",
         "calibration",
@@ -72,8 +72,8 @@ CAPTIONS = {
     "recovery": "Cells kept for the test; the stronger the colour, the more of them. On the line "
     "the learned std is the true one.",
     "noisiest": "{found} of these {n} users are in truth among the noisiest fifth.",
-    "calibration": "How often the rating lies below a predicted quantile. An honest model stays on "
-    "the diagonal.",
+    "calibration": "How often the rating lies below a predicted quantile. A calibrated model stays "
+    "on the diagonal.",
     "coverage": "With one std for all, intervals are too wide for the careful and too narrow for "
     "the careless, even if the average is right.",
     "fan": "Intervals of DMF that should hold 90 % of the ratings, from the narrowest to the "
@@ -113,22 +113,22 @@ class Judged:
     low: Floats
     high: Floats
 
-
-def judge(name: str, model: Any, ratings: SyntheticRatings) -> Judged:
-    """Judge a fitted model by ratings that it has not seen."""
-    cells = ratings.observations
-    mean, std = model.predict(cells, return_std=True)
-    _, noise_std, _ = model.predict_parts(cells)
-    low, high = model.predict_interval(cells, COVERAGE)
-    columns = mean, std, noise_std, low, high
-    return _judged(name, ratings, columns, epochs=model.n_epochs_, seconds=model.seconds_)
-
-
-def judge_truth(name: str, ratings: SyntheticRatings) -> Judged:
-    """Judge the mean and std that the ratings were drawn from: the best that can be had."""
-    mean, std = ratings.true_mean, ratings.true_std
-    half = normal_half_width(COVERAGE) * std
-    return _judged(name, ratings, (mean, std, std, mean - half, mean + half))
+    @classmethod
+    def of(cls, name: str, ratings: SyntheticRatings, *columns: Floats, **trained: Any) -> Judged:
+        """Judge mean, std, noise std and interval by ratings that were not trained on."""
+        truth, true_std = ratings.observations.values, ratings.true_std
+        mean, std, noise_std, low, high = columns
+        row = Row(
+            name,
+            metrics.rmse(truth, mean),
+            metrics.nll(truth, mean, std),
+            metrics.coverage(truth, low, high),
+            metrics.width(low, high),
+            _correlation(noise_std, true_std),
+            _correlation(std, true_std),
+            **trained,
+        )
+        return cls(row, truth, true_std, *columns)
 
 
 @dataclass(frozen=True)
@@ -166,29 +166,31 @@ def run_demo(
     parts = random_split(len(ratings.observations), TEST, np.random.default_rng(seed))
     train, test = (ratings.take(part) for part in parts)
     models: dict[str, Any] = {}
-    judged = {}
+    judged: dict[str, Judged] = {}
     for name, settings in SETTINGS.items():
         say(f"Fitting {name} on {len(train.observations):,} ratings")
-        model = BayesianFactorizer if name == BAYES else DeviationFactorizer
-        models[name] = model(random_state=seed, **settings).fit(train.observations)
-        judged[name] = judge(name, models[name], test)
-    judged[TRUTH] = judge_truth(TRUTH, test)
+        kind = BayesianFactorizer if name == BAYES else DeviationFactorizer
+        model = models[name] = kind(random_state=seed, **settings).fit(train.observations)
+        mean, std = model.predict(test.observations, return_std=True)
+        _, noise_std, _ = model.predict_parts(test.observations)
+        interval = model.predict_interval(test.observations, COVERAGE)
+        trained = {"epochs": model.n_epochs_, "seconds": model.seconds_}
+        judged[name] = Judged.of(name, test, mean, std, noise_std, *interval, **trained)
+    mean, std = test.true_mean, test.true_std
+    half = normal_half_width(COVERAGE) * std
+    judged[TRUTH] = Judged.of(TRUTH, test, mean, std, std, mean - half, mean + half)
     say("Drawing")
-    noisiest = noisy_ids(models[DMF], n=NOISIEST, fewest=FEWEST)
-    true_noise = _noise_of_users(ratings)
-    listed = true_noise[models[DMF].ids_[0].lookup(noisiest["id"])]
-    drawings = _drawings(models, judged, noisiest, listed)
-    found = int((listed >= np.quantile(true_noise, 1 - CROWD)).sum())
+    rows = tuple(one.row for one in judged.values())
     report = {
         "seed": seed,
         "ratings": {"train": len(train.observations), "test": len(test.observations)},
         "settings": SETTINGS,
-        "rows": [asdict(one.row) for one in judged.values()],
+        "rows": [asdict(row) for row in rows],
     }
     folder = Path(directory)
     folder.mkdir(parents=True, exist_ok=True)
-    rows = tuple(one.row for one in judged.values())
     result = DemoResult(rows, report, *(folder / name for name in FILES))
+    drawings, found = _drawings(models, judged, ratings)
     write_bytes(result.page, _page(ratings, rows, drawings, found, seed).encode())
     together = figures.side_by_side(TITLE, list(drawings.values()))
     write_bytes(result.picture, figures.render(together, "png"))
@@ -197,15 +199,7 @@ def run_demo(
 
 
 def table(rows: Sequence[Row]) -> str:
-    """Return rows as a table of text.
-
-    Examples
-    --------
-    >>> print(table([Row("mine", 0.8, 0.9, 0.9, 2.3, None, None)]))
-    model   RMSE    NLL  90 % coverage  mean width  noise corr.
-    -----------------------------------------------------------
-    mine   0.800  0.900         90.0 %        2.30            –
-    """
+    """Return rows as a table of text."""
     cells = [COLUMNS, *map(_cells, rows)]
     widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
     lines = [
@@ -227,57 +221,31 @@ def _cells(row: Row) -> list[str]:
     ]
 
 
-def _judged(
-    name: str, ratings: SyntheticRatings, columns: tuple[Floats, ...], **trained: Any
-) -> Judged:
-    truth, true_std = ratings.observations.values, ratings.true_std
-    mean, std, noise_std, low, high = columns
-    row = Row(
-        name,
-        metrics.rmse(truth, mean),
-        metrics.nll(truth, mean, std),
-        metrics.coverage(truth, low, high),
-        metrics.width(low, high),
-        _correlation(noise_std, true_std),
-        _correlation(std, true_std),
-        **trained,
-    )
-    return Judged(row, truth, true_std, *columns)
-
-
 def _correlation(learned: Floats, true: Floats) -> float | None:
     constant = np.ptp(learned) <= 1e-6 * np.max(learned)  # up to rounding
     return None if constant else float(np.corrcoef(learned, true)[0, 1])
 
 
-def _noise_of_users(ratings: SyntheticRatings) -> NDArray[np.float64]:
-    """Root mean square of the true std over the ratings of each user."""
-    users = ratings.observations.codes[0]
-    return np.sqrt(np.bincount(users, ratings.true_std**2) / np.bincount(users))
-
-
 def _drawings(
-    models: dict[str, Any],
-    judged: dict[str, Judged],
-    noisiest: dict[str, NDArray[Any]],
-    true_noise: NDArray[np.float64],
-) -> dict[str, figures.Drawing]:
-    dmf = judged[DMF]
-    forecasts = {
-        name: figures.Forecast(judged[name].truth, judged[name].mean, judged[name].std)
-        for name in models
-    }
-    intervals = {name: (judged[name].low, judged[name].high) for name in models}
+    models: dict[str, Any], judged: dict[str, Judged], ratings: SyntheticRatings
+) -> tuple[dict[str, figures.Drawing], int]:
+    """Return all figures, and how many of the users listed as noisiest are so in truth."""
+    users, dmf = ratings.observations.codes[0], judged[DMF]
+    true_noise = np.sqrt(np.bincount(users, ratings.true_std**2) / np.bincount(users))
+    noisiest = noisy_ids(models[DMF], n=NOISIEST, fewest=FEWEST)
+    listed = true_noise[models[DMF].ids_[0].lookup(noisiest["id"])]
+    shown = {name: judged[name] for name in models}
+    forecasts = {name: figures.Forecast(o.truth, o.mean, o.std) for name, o in shown.items()}
+    intervals = {name: (one.low, one.high) for name, one in shown.items()}
+    curves = {name: models[name].learning_curve_ for name in (BIASED_MF, DMF)}
     return {
         "recovery": figures.noise_recovery(dmf.true_std, dmf.noise_std),
-        "noisiest": figures.noisy_ids(noisiest, true_std=true_noise),
+        "noisiest": figures.noisy_ids(noisiest, true_std=listed),
         "calibration": figures.calibration(forecasts),
         "coverage": figures.coverage_by_noise(dmf.truth, dmf.true_std, intervals, COVERAGE),
         "fan": figures.interval_fan(dmf.truth, dmf.mean, dmf.low, dmf.high),
-        "curves": figures.learning_curves(
-            {name: models[name].learning_curve_ for name in (BIASED_MF, DMF)}
-        ),
-    }
+        "curves": figures.learning_curves(curves),
+    }, int((listed >= np.quantile(true_noise, 1 - CROWD)).sum())
 
 
 def _page(

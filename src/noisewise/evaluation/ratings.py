@@ -9,8 +9,7 @@ same, but gives the rating 3 to a test pair whose user or item was not trained o
 from __future__ import annotations
 
 import statistics
-from collections.abc import Callable
-from typing import Any
+from typing import Any, Unpack
 
 import numpy as np
 
@@ -18,8 +17,8 @@ from noisewise import metrics, registry
 from noisewise.data import Observations
 from noisewise.errors import DataError, SettingError
 from noisewise.evaluation.comparison import Result
-from noisewise.evaluation.records import data_of, measure
-from noisewise.evaluation.trials import Settings, Task, about_task
+from noisewise.evaluation.records import RunOptions, data_of, measure
+from noisewise.evaluation.trials import Task, about_task
 from noisewise.models.base import Factorizer
 from noisewise.models.iterative import Iterative
 from noisewise.splits import Split, rating_split, split_by_time, split_by_user
@@ -38,9 +37,7 @@ def evaluate(
     splits: int = 5,
     seed: int = 0,
     protocol: str = "random",
-    verbose: bool | None = None,
-    earlier: Result | None = None,
-    after_split: Callable[[Result], object] | None = None,
+    **options: Unpack[RunOptions],
 ) -> Result:
     """Run a model over splits and report every metric for each, with the mean and its interval.
 
@@ -55,8 +52,8 @@ def evaluate(
     protocol : {"random", "paper", "time", "user"}
         Random tenths; the same, with a 3 for ids that were not trained on, as the paper has it;
         each user's later ratings; users held out whole.
-    verbose, earlier, after_split
-        As for ``noisewise.evaluation.records.measure``.
+    **options
+        See ``noisewise.evaluation.records.RunOptions``.
 
     Returns
     -------
@@ -67,7 +64,8 @@ def evaluate(
     if splits < 1:
         raise SettingError(f"splits must be 1 or more; got {splits}.")
     chosen = {**settings_under(protocol, observations), **(settings or {})}
-    levels = _levels(observations)
+    values = np.unique(observations.values)
+    levels = values if 2 <= len(values) <= MOST_LEVELS else None
 
     def measured(model: Any, k: int) -> dict[str, Any]:
         split = split_of(observations, k, protocol)
@@ -76,34 +74,28 @@ def evaluate(
         rounds = {"rounds": model.rounds_} if hasattr(model, "rounds_") else {}
         return {**scores, **rounds}
 
-    return measure(
-        lambda k: registry.build("ratings", name, {**chosen, "random_state": k}),
-        measured, range(seed, seed + splits), name=name,
-        about={"protocol": protocol, "data": data_of(observations)}, earlier=earlier,
-        after_split=after_split, verbose=verbose,
-    )  # fmt: skip
+    def build(k: int) -> Any:
+        return registry.build("ratings", name, {**chosen, "random_state": k})
+
+    about = {"protocol": protocol, "data": data_of(observations)}
+    seeds = range(seed, seed + splits)
+    return measure(build, measured, seeds, name=name, about=about, **options)
 
 
 def rating_task(observations: Observations, *, protocol: str = "random", seed: int = 0) -> Task:
     """Judge models of ratings on the validation part of a split, as ``evaluate`` makes it."""
     split = split_of(observations, seed, protocol)
     held_out = observations.take(split.validation)
-    under = settings_under(protocol, observations)
-
-    def built(name: str, settings: Settings, random_state: int, n_jobs: int) -> Factorizer:
-        own = {**under, "random_state": random_state, "n_jobs": n_jobs}
-        model: Factorizer = registry.build("ratings", name, {**own, **settings})
-        return model
 
     def judged(model: Factorizer) -> dict[str, float]:
         mean, std = model.predict(held_out, return_std=True)
         truth = held_out.values
         return {"rmse": metrics.rmse(truth, mean), "nll": metrics.nll(truth, mean, std)}
 
-    return Task(
-        "ratings", observations.take(split.train), held_out,
-        about_task("ratings", observations, {"kind": protocol}, seed), METRICS, built, judged,
-    )  # fmt: skip
+    about = about_task("ratings", observations, {"kind": protocol}, seed)
+    under = settings_under(protocol, observations)
+    train = observations.take(split.train)
+    return Task("ratings", train, held_out, about, METRICS, judged, settings=under)
 
 
 def settings_under(protocol: str, observations: Observations) -> dict[str, Any]:
@@ -132,7 +124,10 @@ def score(model: Any, test: Observations, levels: Any = None) -> dict[str, float
     mean, std = model.predict(test, return_std=True)
     low, high = model.predict_interval(test, coverage=0.9)
     measured = metrics.evaluate(test.values, mean, std, low=low, high=high, coverage=0.9)
-    one = _validation_rmse(model) if _holds_out(model) else metrics.sharpness(std)
+    if _holds_out(model):
+        one = float(model.learning_curve_["validation_rmse"][model.n_epochs_ - 1])
+    else:
+        one = metrics.sharpness(std)
     measured["constant_std"] = one
     measured["constant_nll"] = metrics.constant_nll(test.values, mean, [one])
     if levels is not None:
@@ -155,16 +150,6 @@ def _holds_out(model: Any) -> bool:
     return isinstance(model, Iterative) and model.patience is not None
 
 
-def _validation_rmse(model: Any) -> float:
-    return float(model.learning_curve_["validation_rmse"][model.n_epochs_ - 1])
-
-
-def _levels(observations: Observations) -> Any:
-    """Return the levels that ratings have; None if they have too many to be levels."""
-    levels = np.unique(observations.values)
-    return levels if 2 <= len(levels) <= MOST_LEVELS else None
-
-
 def _log_loss(model: Any, test: Observations, mean: Any, std: Any, levels: Any) -> float:
     own = getattr(model, "levels_", ())
     if len(own) == 0:
@@ -177,18 +162,12 @@ def _log_loss(model: Any, test: Observations, mean: Any, std: Any, levels: Any) 
 
 def split_of(observations: Observations, seed: int, protocol: str) -> Split:
     """Return a split of a protocol."""
-    splitters: dict[str, Callable[[], Split]] = {
-        "random": lambda: rating_split(len(observations), seed),
-        "paper": lambda: rating_split(len(observations), seed),
-        "time": lambda: split_by_time(_time(observations), users=observations.codes[0]),
-        "user": lambda: split_by_user(observations.codes[0], seed=seed),
-    }
     if protocol not in PROTOCOLS:
         raise SettingError(f"protocol must be one of {', '.join(PROTOCOLS)}; got {protocol!r}.")
-    return splitters[protocol]()
-
-
-def _time(observations: Observations) -> Any:
+    if protocol == "user":
+        return split_by_user(observations.codes[0], seed=seed)
+    if protocol != "time":
+        return rating_split(len(observations), seed)
     if observations.time is None:
         raise DataError("The protocol 'time' needs the time of each rating: name its column.")
-    return observations.time
+    return split_by_time(observations.time, users=observations.codes[0])

@@ -15,7 +15,7 @@ import sys
 from collections.abc import Callable, Iterable
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any
+from typing import Any, TypedDict, Unpack
 
 from noisewise.data import Observations
 from noisewise.errors import DataError, progress, shortened
@@ -26,6 +26,14 @@ _WHOLE = {"model", "settings", "protocol", "data", "splits"}
 UNTOLD = {"random_state", "verbose"}  # settings that a result does not name
 
 
+class RunOptions(TypedDict, total=False):
+    """How a run over splits goes on from an earlier one, and what it tells meanwhile."""
+
+    earlier: Result | None  # of the same model and data: only splits that it lacks are run
+    after_split: Callable[[Result], object]  # called with the result so far after every split
+    verbose: bool | None  # a bar of splits: always, never; None on a terminal and in a notebook
+
+
 def measure(
     build: Callable[[int], Any],
     score: Callable[[Any, int], dict[str, Any]],
@@ -33,44 +41,31 @@ def measure(
     *,
     name: str | None,
     about: dict[str, Any],
-    earlier: Result | None = None,
-    after_split: Callable[[Result], object] | None = None,
-    verbose: bool | None = None,
+    **options: Unpack[RunOptions],
 ) -> Result:
     """Run a model over splits, and return what was measured with its mean and interval.
 
-    Parameters
-    ----------
-    build, score : callable
-        The first makes a new model from the seed of a split, the second fits it to the split and
-        returns its scores. What stands under "rounds" is no score, but a list for each of several
-        names.
-    seeds : iterable of int
-        Which splits.
-    name, about
-        What the result calls the model, its class if None; protocol and data, as it has them.
-    earlier : dict, optional
-        A result of the same model, settings, protocol and data: its splits are kept, and only those
-        that it lacks are run.
-    after_split : callable, optional
-        Called with the result so far after every split.
-    verbose : bool or None
-        Show a bar of splits: True always, False never; None on a terminal and in a notebook.
+    ``build`` makes a new model from the seed of a split; ``score`` fits it to the split and returns
+    its scores. What stands under "rounds" is no score, but a list for each of several names.
+    ``about`` has protocol and data, and a model without a name is called by its class.
     """
-    rows = {} if earlier is None else {row["seed"]: dict(row) for row in earlier["splits"]}
-    for part in (earlier or {}).get("rounds", ()):
-        rows.get(part["seed"], {})["rounds"] = {key: part[key] for key in part if key != "seed"}
-    for seed in progress(seeds, desc=name or "", unit="split", verbose=verbose):
+    earlier = options.get("earlier")
+    rows = {row["seed"]: row for row in earlier["splits"]} if earlier else {}
+    rounds = {row["seed"]: row for row in earlier.get("rounds", ())} if earlier else {}
+    for seed in progress(seeds, desc=name or "", unit="split", verbose=options.get("verbose")):
         model = build(seed)
         head = {"model": name or type(model).__name__, "settings": settings_of(model), **about}
         if earlier is not None:
-            check_same(earlier, head)
+            _check_same(earlier, head)
         if seed in rows:
             continue
-        rows[seed] = {"seed": seed, **score(model, seed)}
-        if after_split is not None:
-            after_split(_result(head, rows))
-    return _result(head, rows)
+        scores = score(model, seed)
+        if "rounds" in scores:
+            rounds[seed] = {"seed": seed, **scores.pop("rounds")}
+        rows[seed] = {"seed": seed, **scores}
+        if "after_split" in options:
+            options["after_split"](_result(head, rows, rounds))
+    return _result(head, rows, rounds)
 
 
 def data_of(observations: Observations) -> dict[str, Any]:
@@ -78,7 +73,7 @@ def data_of(observations: Observations) -> dict[str, Any]:
     return {"observations": len(observations), "shape": list(observations.shape)}
 
 
-def check_same(earlier: Result, head: dict[str, Any]) -> None:
+def _check_same(earlier: Result, head: dict[str, Any]) -> None:
     """Raise unless splits of an earlier result may stand beside new ones."""
     for key, value in json.loads(as_json(head)).items():
         if earlier[key] != value:
@@ -95,7 +90,7 @@ def check_same(earlier: Result, head: dict[str, Any]) -> None:
 def settings_of(model: Any) -> dict[str, Any]:
     """Return the settings of a model and of models within it, as JSON has them, but for seeds."""
     settings = model.get_params() if hasattr(model, "get_params") else {}
-    kept = {k: _plain(v) for k, v in settings.items() if k.rpartition("__")[2] not in UNTOLD}
+    kept = {k: v for k, v in settings.items() if k.rpartition("__")[2] not in UNTOLD}
     plain: dict[str, Any] = json.loads(as_json(kept))
     return plain
 
@@ -118,7 +113,7 @@ def where_and_when() -> dict[str, Any]:
 
 def as_json(result: Result) -> str:
     """Write a result as JSON; what could not be measured is null."""
-    return json.dumps(_finite(result), indent=1, default=str) + "\n"
+    return json.dumps(_finite(result), indent=1, default=_text) + "\n"
 
 
 class Record:
@@ -173,15 +168,17 @@ def read_results(path: str | Path) -> list[Result]:
                 f"{path} holds something other than results of `noisewise evaluate`: these have "
                 f"{', '.join(sorted(_WHOLE))}."
             )
-        rows = result["splits"]
-        sound = isinstance(rows, list) and all(map(_is_split, rows))
-        check_sound(path, sound, "its splits must each have a seed, and numbers")
-        named = isinstance(result["model"], str) and _is_protocol(result["protocol"])
-        check_sound(path, named, "it does not name its model and its protocol")
-        named = isinstance(result["settings"], dict) and isinstance(result["data"], dict)
-        check_sound(path, named, "its settings and its data must have names")
-        named = isinstance(result.get("mean", {}), dict)
-        check_sound(path, named, "the means of its scores must have names")
+        rows, parts = result["splits"], (result["settings"], result["data"])
+        rules = {
+            "its splits must each have a seed, and numbers": isinstance(rows, list)
+            and all(map(_is_split, rows)),
+            "it does not name its model and its protocol": isinstance(result["model"], str)
+            and _is_protocol(result["protocol"]),
+            "its settings and its data must have names": all(isinstance(p, dict) for p in parts),
+            "the means of its scores must have names": isinstance(result.get("mean", {}), dict),
+        }
+        for words, sound in rules.items():
+            check_sound(path, sound, words)
     return results
 
 
@@ -217,39 +214,31 @@ def is_score(value: Any) -> bool:
     return value is None or is_number(value)
 
 
-def _result(head: dict[str, Any], rows: dict[int, Any]) -> Result:
-    ordered = [rows[seed] for seed in sorted(rows)]
-    splits = [{key: row[key] for key in row if key != "rounds"} for row in ordered]
+def _result(head: dict[str, Any], rows: dict[int, Any], rounds: dict[int, Any]) -> Result:
+    splits = [rows[seed] for seed in sorted(rows)]
     keys = [
         key
         for key in splits[0]
         if key != "seed" and all(is_score(row.get(key, "")) for row in splits)
     ]
     ratio = split_ratio(head["protocol"], head["data"])
-    found = {key: summarise([_number(row[key]) for row in splits], ratio) for key in keys}
-    rounds = [{"seed": row["seed"], **row["rounds"]} for row in ordered if "rounds" in row]
+    found = {  # what JSON has as null could not be measured
+        key: summarise([math.nan if row[key] is None else row[key] for row in splits], ratio)
+        for key in keys
+    }
     return {
         **head,
         "splits": splits,
         "mean": {key: summary.mean for key, summary in found.items()},
         "interval95": {key: [summary.low, summary.high] for key, summary in found.items()},
-        **({"rounds": rounds} if rounds else {}),
+        **({"rounds": [rounds[seed] for seed in sorted(rounds)]} if rounds else {}),
         **where_and_when(),
     }
 
 
-def _number(score: float | None) -> float:
-    """Return a score; what JSON has as null could not be measured."""
-    return float("nan") if score is None else score
-
-
-def _plain(value: Any) -> Any:
-    """Name models by their class; their settings stand beside them."""
-    if isinstance(value, dict):
-        return {key: _plain(part) for key, part in value.items()}
-    if isinstance(value, list | tuple):
-        return [_plain(part) for part in value]
-    return type(value).__name__ if hasattr(value, "get_params") else value
+def _text(value: Any) -> str:
+    """Name models by their class, as their settings stand beside them."""
+    return type(value).__name__ if hasattr(value, "get_params") else str(value)
 
 
 def _finite(value: Any) -> Any:
@@ -268,19 +257,14 @@ def _gpu() -> dict[str, str]:
 
 def _cpu() -> str:
     info = Path("/proc/cpuinfo")
-    if info.exists():
-        with info.open() as lines:
-            for line in lines:
-                if line.startswith("model name"):
-                    return line.split(":", 1)[1].strip()
-    return platform.processor() or "unknown"
+    lines = info.read_text().splitlines() if info.exists() else []
+    names = [line.split(":", 1)[1].strip() for line in lines if line.startswith("model name")]
+    return names[0] if names else platform.processor() or "unknown"
 
 
 def _is_split(row: Any) -> bool:
-    if not isinstance(row, dict):
-        return False
-    seed = row.get("seed")
-    return isinstance(seed, int) and is_number(seed) and all(map(is_score, row.values()))
+    sound = isinstance(row, dict) and all(map(is_score, row.values()))
+    return sound and isinstance(row.get("seed"), int)
 
 
 def _is_protocol(protocol: Any) -> bool:

@@ -1,13 +1,11 @@
 """Protocols for tensors of sensors: any model, single cells or outages, errors in fixed units.
 
-Split s of the protocol "cells" is that of the paper: a share of all cells trains, every other
-observed cell judges (`noisewise.splits.share_split`). That of "blocks" hides a share of the
-stretches of time of single series. Each is also the seed that the model is built with.
+Of split s a share of all cells trains and every other observed cell judges ("cells", as in the
+paper), or a share of the stretches of time of single series is hidden ("blocks").
 
-Errors are in units of a sensor: its mean and std over all observed cells of the dataset turn truth,
-prediction and std into z-scores. So the units are the same over splits and models, whatever a model
-standardises with inside. A few broken readings can decide a mean of squared errors, so the median
-and the mean without the largest hundredth stand beside it.
+Errors are z-scores, by mean and std of a sensor over all observed cells of the dataset: units are
+the same over splits and models. A few broken readings can decide a mean of squared errors, so the
+median and the mean without the largest hundredth stand beside it.
 """
 
 from __future__ import annotations
@@ -16,18 +14,18 @@ import dataclasses
 import inspect
 import time
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Unpack
 
 import numpy as np
 from numpy.typing import NDArray
 
-from noisewise import metrics, registry
+from noisewise import metrics
 from noisewise.data import Observations
 from noisewise.data.panel import SENSOR, TIME, Panel
 from noisewise.errors import SettingError
 from noisewise.evaluation.comparison import Result
-from noisewise.evaluation.records import data_of, measure
-from noisewise.evaluation.trials import Settings, Task, about_task
+from noisewise.evaluation.records import RunOptions, data_of, measure
+from noisewise.evaluation.trials import Task, about_task
 from noisewise.models.base import Factorizer
 from noisewise.splits import Split, block_split, share_split
 
@@ -50,9 +48,7 @@ def evaluate(
     seed: int = 0,
     outage: float | None = None,
     name: str | None = None,
-    earlier: Result | None = None,
-    after_split: Callable[[Result], object] | None = None,
-    verbose: bool | None = None,
+    **options: Unpack[RunOptions],
 ) -> Result:
     """Run a model over splits and report its errors on each, with the mean and its interval.
 
@@ -72,8 +68,8 @@ def evaluate(
         Splits ``seed`` to ``seed + repeats - 1``.
     outage : float
         For "blocks", and for nothing else: how many seconds a stretch lasts.
-    earlier, after_split, verbose
-        As for ``noisewise.evaluation.records.measure``.
+    **options
+        See ``noisewise.evaluation.records.RunOptions``.
 
     Returns
     -------
@@ -91,13 +87,12 @@ def evaluate(
         split = split_of(data, share, outage, k)
         seconds = _fit(model, observations, split)
         scores = score(model, observations.take(split.test), units)
-        return {**scores, "seconds": seconds, **_choice(model)}
+        choice = {"choice": str(model.choice_)} if hasattr(model, "choice_") else {}
+        return {**scores, "seconds": seconds, **choice}
 
     about = {"protocol": protocol_of(protocol, share, outage), "data": data_of(observations)}
-    return measure(
-        build_model, measured, range(seed, seed + repeats), name=name, about=about,
-        earlier=earlier, after_split=after_split, verbose=verbose,
-    )  # fmt: skip
+    seeds = range(seed, seed + repeats)
+    return measure(build_model, measured, seeds, name=name, about=about, **options)
 
 
 def sensor_task(
@@ -123,19 +118,13 @@ def sensor_task(
     train, held_out = seen.take(split.train), seen.take(split.validation)
     units = ZScores.of(dataclasses.replace(data, observations=train))
 
-    def built(name: str, settings: Settings, random_state: int, n_jobs: int) -> Factorizer:
-        model: Factorizer = registry.build(
-            "sensors", name, settings, time=-1, sensor=1, coordinates=data.coordinates,
-            random_state=random_state, n_jobs=n_jobs,
-        )  # fmt: skip
-        return model
-
     def judged(model: Factorizer) -> dict[str, float]:
         scores = score(model, held_out, units)
         return {name: scores[name] for name in METRICS}
 
     about = about_task("sensors", seen, chosen, seed)
-    return Task("sensors", train, held_out, about, METRICS, built, judged)
+    shared = {"time": -1, "sensor": 1, "coordinates": data.coordinates}
+    return Task("sensors", train, held_out, about, METRICS, judged, shared=shared)
 
 
 def protocol_of(kind: str, share: float, outage: float | None = None) -> dict[str, Any]:
@@ -160,17 +149,12 @@ class ZScores(NamedTuple):
         std = np.sqrt(np.bincount(sensor, (values - mean[sensor]) ** 2, minlength=size) / count)
         return cls(mean, np.where(std > 0, std, 1.0))
 
-    def of_cells(self, observations: Observations) -> tuple[Floats, Floats]:
-        """Return mean and std for each observation."""
-        sensor = observations.codes[SENSOR]
-        return self.mean[sensor], self.std[sensor]
-
 
 def score(model: Any, test: Observations, units: ZScores) -> dict[str, float]:
     """Errors of a fitted model on cells that it has not seen, in the given units."""
     mean, std = model.predict(test, return_std=True)
     low, high = model.predict_interval(test, 0.9)
-    centre, scale = units.of_cells(test)
+    centre, scale = (column[test.codes[SENSOR]] for column in units)
     truth = (test.values - centre) / scale
     mean, std = (mean - centre) / scale, std / scale
     squared = (truth - mean) ** 2
@@ -213,11 +197,6 @@ def _fit(model: Any, observations: Observations, split: Split) -> float:
     started = time.perf_counter()
     model.fit(train, **options)
     return time.perf_counter() - started
-
-
-def _choice(model: Any) -> dict[str, str]:
-    """Which of its candidates a model that chooses one took."""
-    return {"choice": str(model.choice_)} if hasattr(model, "choice_") else {}
 
 
 def check_protocol(protocol: str, outage: float | None) -> None:

@@ -106,27 +106,32 @@ class Tuned:
     def __init__(self, head: dict[str, Any], path: str | Path | None = None) -> None:
         self.head = {"tuning": FORMAT, **head}
         self.path = None if path is None else Path(path)
-        self.about: dict[str, Any] = {}
-        self.trials: dict[str, list[Trial]] = {}
+        self.models: dict[str, dict[str, Any]] = {}  # settings, ranges and trials of each
         if self.path is not None and self.path.exists():
             content = read_tuned(self.path)
             for key, value in self.head.items():
                 if content[key] != _plain(value):
                     raise self.foreign(key)
-            for model, entry in content["models"].items():
-                self.about[model] = {key: entry[key] for key in ("fixed", "ranges")}
-                self.trials[model] = entry["trials"]
+            self.models = content["models"]
 
-    def begin(self, model: str, fixed: Settings, ranges: dict[str, Any]) -> list[Trial]:
-        """Make room for a model; return the trials it has had with these settings and ranges."""
-        about = {"fixed": fixed, "ranges": ranges}
-        if _plain(self.about.setdefault(model, about)) != _plain(about):
-            raise self.foreign(f"choice of settings and ranges for {model}")
-        return self.trials.setdefault(model, [])
+    def begin(self, search: Search, method: str, seed: int) -> None:
+        """Make room for the trials of a model; raise unless those it has had are of this search."""
+        about = {"fixed": search.fixed, "ranges": as_plain(search.space)}
+        entry = self.models.setdefault(search.model, {**about, "trials": []})
+        if _plain({key: entry[key] for key in about}) != _plain(about):
+            raise self.foreign(f"choice of settings and ranges for {search.model}")
+        for k, trial in enumerate(entry["trials"] if method == "random" else []):
+            if not same_settings(trial["settings"], search.drawn(seed, k)):
+                raise self.foreign(f"draw of settings in trial {k} of {search.model}")
+
+    def trials(self, model: str) -> list[Trial]:
+        """Return the trials that a model has had."""
+        trials: list[Trial] = self.models[model]["trials"]
+        return trials
 
     def keep(self, model: str, trial: Trial) -> None:
         """Add a trial, and write the file."""
-        self.trials[model].append(trial)
+        self.trials(model).append(trial)
         if self.path is not None:
             write_bytes(self.path, as_json(self.content).encode())
 
@@ -140,13 +145,7 @@ class Tuned:
     @property
     def best(self) -> Result | None:
         """The best trial of all, with its model; None if there is none yet."""
-        found = [
-            (error(trial, self.head["metric"]), k, {"model": model, **trial})
-            for model, trials in self.trials.items()
-            for k, trial in enumerate(trials)
-        ]
-        lowest, _, best = min(found, key=lambda one: one[:2], default=(math.inf, 0, {}))
-        return best if lowest < math.inf else None
+        return _best(self.models, self.head["metric"])
 
     @property
     def content(self) -> Result:
@@ -154,13 +153,14 @@ class Tuned:
         metric = self.head["metric"]
         models = {
             model: {
-                **self.about[model],
-                "best": min(trials, key=lambda trial: error(trial, metric)),
-                "seconds": sum(trial["seconds"] for trial in trials),
-                "trials": trials,
+                "fixed": entry["fixed"],
+                "ranges": entry["ranges"],
+                "best": min(entry["trials"], key=lambda trial: error(trial, metric)),
+                "seconds": sum(trial["seconds"] for trial in entry["trials"]),
+                "trials": entry["trials"],
             }
-            for model, trials in self.trials.items()
-            if trials
+            for model, entry in self.models.items()
+            if entry["trials"]
         }
         return {**self.head, "best": self.best, "models": models, **where_and_when()}
 
@@ -183,18 +183,13 @@ def best_settings(
         raise DataError(
             f"{path} has settings for {shortened(content['task']['kind'])}, not for {kind}."
         )
-    tuned, metric = content["models"], content["metric"]
+    tuned = content["models"]
     if model is not None and model not in tuned:
         raise SettingError(f"{path} has settings of {listed(list(tuned))}; got {model!r}.")
-    found = [
-        (error(trial, metric), name, trial["settings"])
-        for name in (tuned if model is None else [model])
-        for trial in tuned[name]["trials"]
-    ]
-    lowest, name, settings = min(found, key=lambda one: one[0], default=(math.inf, "", {}))
-    if lowest == math.inf:
+    best = _best(tuned if model is None else {model: tuned[model]}, content["metric"])
+    if best is None:
         raise DataError(f"{path} has no trial that came to an end; tune with other ranges.")
-    return name, settings
+    return best["model"], best["settings"]
 
 
 def read_tuned(path: str | Path) -> Result:
@@ -267,29 +262,20 @@ def tune(
     searches = _searches(task, models, budget, fixed or {}, ranges or {}, seed)
     tuned = Tuned({"task": task.about, "method": method, "seed": seed, "metric": metric}, path)
     for search in searches:
-        _take_up(tuned, search, method, seed)
+        tuned.begin(search, method, seed)
     bar = progress(
         total=None if budget.trials is None else sum(s.budget.trials or 0 for s in searches),
-        initial=sum(len(tuned.trials[search.model]) for search in searches),
+        initial=sum(len(tuned.trials(search.model)) for search in searches),
         desc="tune", unit="trial", dynamic_ncols=True,
     )  # fmt: skip
     with bar:
         for search in _turns(searches, tuned):
             bar.set_postfix_str(f"{search.model} now; {_shown(tuned.best, metric)}")
-            done = tuned.trials[search.model]
-            settings = search.next(method, seed, metric, done)
+            settings = search.next(method, seed, metric, tuned.trials(search.model))
             tuned.keep(search.model, run_trial(task, search.model, settings, seed, n_jobs))
             bar.update()
         bar.set_postfix_str(_shown(tuned.best, metric))
     return tuned.content
-
-
-def _take_up(tuned: Tuned, search: Search, method: str, seed: int) -> None:
-    """Make room for the trials of a model; raise unless those it has had are of this search."""
-    done = tuned.begin(search.model, search.fixed, as_plain(search.space))
-    for k, trial in enumerate(done if method == "random" else []):
-        if not same_settings(trial["settings"], search.drawn(seed, k)):
-            raise tuned.foreign(f"draw of settings in trial {k} of {search.model}")
 
 
 def _searches(
@@ -329,8 +315,17 @@ def _of(model: str, named: Mapping[str, Any]) -> dict[str, Any]:
 def _turns(searches: Sequence[Search], tuned: Tuned) -> Iterator[Search]:
     """Yield models in turns, until every budget is spent."""
     going = list(searches)
-    while going := [s for s in going if not s.budget.is_spent(tuned.trials[s.model])]:
+    while going := [s for s in going if not s.budget.is_spent(tuned.trials(s.model))]:
         yield from going
+
+
+def _best(models: Mapping[str, Any], metric: str) -> Result | None:
+    """Return the trial with the lowest error, and its model; None if no trial came to an end."""
+    found = [
+        {"model": model, **trial} for model, entry in models.items() for trial in entry["trials"]
+    ]
+    best = min(found, key=lambda trial: error(trial, metric), default={})
+    return best if error(best, metric) < math.inf else None
 
 
 def _shown(best: Result | None, metric: str) -> str:
