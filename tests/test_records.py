@@ -39,6 +39,18 @@ def test_a_result_takes_the_place_of_the_one_under_its_protocol(tmp_path):
     assert again.under(result(0.3)["protocol"]) is None
 
 
+def test_the_choice_of_a_model_is_read_back_and_must_be_a_name(tmp_path):
+    path = tmp_path / "auto.json"
+    chosen = result(0.1, 0)
+    chosen["splits"][0]["choice"] = "ou"
+    Record(ABOUT, path).keep(chosen)
+    assert Record(ABOUT, path).results == [chosen]
+    chosen["splits"][0]["choice"] = 3
+    path.write_text(json.dumps(chosen))
+    with pytest.raises(DataError, match="must each have a seed"):
+        read_results(path)
+
+
 def test_without_a_file_results_stay_in_memory():
     record = Record(ABOUT)
     record.keep(result(0.1, 0))

@@ -21,21 +21,11 @@ MAX_SCORES = 2_000  # kept of a large calibration set: its quantiles, rounded aw
 
 @dataclass(frozen=True, eq=False)
 class Calibration:
-    """What held-out errors say of the predicted std.
+    """What held-out errors say of the predicted std."""
 
-    Attributes
-    ----------
-    scale
-        Factor that makes the mean squared score 1: std times scale is the calibrated std.
-    scores
-        Sorted absolute errors over calibrated std, at most ``MAX_SCORES`` of them.
-    n
-        Number of held-out observations.
-    """
-
-    scale: float
-    scores: npt.NDArray[np.float64]
-    n: int
+    scale: float  # makes the mean squared score 1: std times scale is the calibrated std
+    scores: npt.NDArray[np.float64]  # sorted absolute errors over calibrated std: ``MAX_SCORES``
+    n: int  # held-out observations
 
     __repr__ = brief
 
@@ -61,14 +51,10 @@ class Calibration:
         return cls(scale, kept / scale, len(scores))
 
     def half_width(self, coverage: float) -> float:
-        """Calibrated stds to either side of the mean that hold ``coverage`` of the cells.
-
-        Beyond what so few held-out observations can tell, the normal quantile takes over where
-        it is wider.
-        """
+        """Calibrated stds to either side of the mean that hold ``coverage`` of the cells."""
         check_coverage(coverage)
         rank = math.ceil((self.n + 1) * coverage - 1e-9)  # of 1 to n: the score that covers enough
-        if rank > self.n:
+        if rank > self.n:  # more than so few can tell
             return max(float(self.scores[-1]), normal_half_width(coverage))
         place = math.ceil((rank - 1) * (len(self.scores) - 1) / max(self.n - 1, 1))
         return float(self.scores[place])

@@ -58,7 +58,7 @@ class DeviationImputer(
     A hole is NaN, null, None or NA. What comes back is of the same kind as what went in: the same
     labels, order and types, and every reading as it was, bit for bit; a column of whole numbers
     becomes one of floats only if it had holes. The std of a hole is that of the missing reading
-    around the value filled in; the std of a reading is 0.
+    around the value filled in.
 
     What a table can be:
 
@@ -71,15 +71,6 @@ class DeviationImputer(
     - a DataArray of xarray, or a Dataset, whose variables over time are the sensors.
 
     Times may lie at any distances, in any order. Where there are none, rows count as one step each.
-
-    Attributes
-    ----------
-    model_ : Factorizer
-        What was learned, of readings in standard deviations of their sensor.
-    chosen_ : str
-        The method; for "auto", the one it took.
-    n_features_in_, feature_names_in_
-        Of an array of two dimensions or a wide frame.
 
     Examples
     --------
@@ -148,19 +139,7 @@ class DeviationImputer(
 
     @in_one_step
     def fit(self, X: Any, y: Any = None) -> Self:
-        """Learn from the readings of a table.
-
-        Parameters
-        ----------
-        X : array, frame, DataArray or Dataset
-            A table, with or without holes.
-        y : ignored
-            There for pipelines.
-
-        Returns
-        -------
-        self
-        """
+        """Learn from the readings of a table, with or without holes; y is there for pipelines."""
         self._check()
         table = self._read(X, reset=True)
         seen = table.observed(self.duplicates)
@@ -181,24 +160,12 @@ class DeviationImputer(
 
     @at_one_moment
     def transform(self, X: Any, return_std: bool = False) -> Any:
-        """Fill the holes of a table.
+        """Return a copy of a table without holes and, if asked for, the std of every cell.
 
-        Parameters
-        ----------
-        X : array, frame, DataArray or Dataset
-            The table that was fitted, or another of the same series. Times and ids tell which of
-            its cells were there in ``fit``. Rows without times are those of ``fit`` if they begin
-            with the same readings and holes; else they are what came next.
-        return_std : bool
-            Also return the std of every cell.
-
-        Returns
-        -------
-        filled : as X
-            A copy without holes, but in series of whose sensor nothing was ever read: those stay as
-            they are, with a warning.
-        std : as X, if asked for
-            Std of the holes; 0 at readings.
+        X is the table that was fitted, or another of the same series. Times and ids tell which of
+        its cells were there in ``fit``. Rows without times are those of ``fit`` if they begin with
+        the same readings and holes; else they are what came next. Series of whose sensor nothing
+        was ever read stay as they are, with a warning. The std of a reading is 0.
         """
         check_is_fitted(self)
         table = self._read(X, reset=False)

@@ -1,23 +1,14 @@
 """Metrics of predictions: error, likelihood, intervals, calibration, ranking of errors and lists.
 
-Columns in, one float out. All columns have the same length: the `truth`, the predicted `mean`, its
-`std`, or the ends `low` and `high` of an interval. A number without meaning is nan: one constant
-std ranks no errors, for instance.
-
-.. code-block:: text
-
-    the mean            rmse  mse  mae
-    the distribution    nll  constant_nll  crps  rating_log_loss  sharpness
-    an interval         coverage  width  interval_score
-    calibration         calibration_curve  miscalibration_area  ence
-    ranking of errors   spearman  error_auc  ause  rpi
-    lists               ndcg_at  recall_at
-    all at once         evaluate
+Columns in, one float out; `evaluate` gives all at once. All columns have the same length: the
+`truth`, the predicted `mean`, its `std`, or the ends `low` and `high` of an interval. A number
+without meaning is nan: one constant std ranks no errors, for instance.
 """
 
 from __future__ import annotations
 
 from collections.abc import Collection, Hashable, Sequence
+from typing import Any
 
 import numpy as np
 import sklearn.metrics
@@ -174,8 +165,8 @@ def error_auc(truth: ArrayLike, mean: ArrayLike, std: ArrayLike, threshold: floa
 def ause(truth: ArrayLike, mean: ArrayLike, std: ArrayLike) -> float:
     """Area under the sparsification error, in units of the truth: 0 ranks errors perfectly.
 
-    Drop the rows of largest std one by one and follow the RMSE of the rest; do the same by true
-    error; take the mean distance of the two curves. Rows of equal std count as dropped at random.
+    The RMSE of what is left when rows of largest std are dropped one by one, minus that when rows
+    of largest error are; in the mean. Rows of equal std count as dropped at random.
     """
     by_std, _ = _by_std(truth, mean, std)
     by_error = np.sort(_errors(truth, mean, std)[0] ** 2)
@@ -231,7 +222,7 @@ def evaluate(
     """Give every metric that the columns allow, under short names.
 
     The interval is `low` to `high`, or else that of the Gaussian; `coverage` is the share it should
-    hold, and part of the names. Without std and interval there are only rmse and mae.
+    hold, and part of the names.
 
     Examples
     --------
@@ -248,7 +239,7 @@ def evaluate(
     if (low is None) != (high is None):
         raise DataError("An interval needs low and high; got only one of them.")
     if low is None and std is not None:
-        reach = normal_half_width(coverage) * np.asarray(std, dtype=np.float64)
+        reach: Any = normal_half_width(coverage) * np.asarray(std, dtype=np.float64)
         low, high = mean - reach, mean + reach
     if low is None or high is None:
         return scores

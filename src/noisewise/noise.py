@@ -1,8 +1,7 @@
 """Ranks who is noisy: ids and single observations of ratings; series and locations of sensors.
 
 A sensor is noisy in one of two ways: its readings scatter, or it has a drift of its own. Tables are
-dicts of columns, so that ``pandas.DataFrame(table)`` or ``polars.DataFrame(table)`` take them as
-they are.
+dicts of columns, which ``pandas.DataFrame`` and ``polars.DataFrame`` take as they are.
 """
 
 from __future__ import annotations
@@ -121,21 +120,14 @@ def noisy_series(model: TemporalFactorizer, *, n: int | None = 20, fewest: int =
     """Rank series of sensors by what they do alone: scatter and drift.
 
     Beside what all sensors have in common, a series has an Ornstein-Uhlenbeck path of its own, and
-    noise. What of both is gone by the next reading is white noise; what stays is drift. A worn
-    contact scatters; a sensor whose battery fails drifts.
+    noise. What of both is gone by the next reading is white noise; what stays is drift. Each is
+    compared with the other series of the same sensor, or with all where these are fewer than 4: by
+    how many standard deviations its logarithm lies above their median. The standard deviation, too,
+    is told by the median distance, so that bad sensors do not hide each other. ``noise`` is the
+    root of the sum of both squares, what lies below the median counting as 0. Above 3 or so, a
+    sensor is not like the others.
 
-    Each is compared with the other series of the same sensor: by how many standard deviations its
-    logarithm lies above their median. The standard deviation, too, is told by the median distance,
-    so that bad sensors do not hide each other. Sensors with fewer than 4 series are compared with
-    all, each in units of its own spread. ``noise`` is the root of the sum of both squares, what
-    lies below the median counting as 0. Above 3 or so, a sensor is not like the others.
-
-    Parameters
-    ----------
-    model
-        A fitted model, such as ``noise_model`` gives.
-    n, fewest
-        How many, the noisiest first (None gives all), of series with so many observations at least.
+    The model is one such as ``noise_model`` gives; ``n`` and ``fewest`` are as for ``noisy_ids``.
 
     Returns
     -------
@@ -219,12 +211,6 @@ def unusual(
 
     Sensors borrow some of that std from all; those of very few series, all of it and the median
     too. A std that few observations told may be off by chance: that counts, too.
-
-    Examples
-    --------
-    >>> stds = np.array([1.0, 1.1, 0.9, 1.2, 5.0])
-    >>> unusual(stds, np.zeros(5, int), np.full(5, 1000)).round(1).tolist()
-    [-0.7, 0.0, -1.4, 0.6, 10.6]
     """
     if not len(stds):
         return np.empty(0)

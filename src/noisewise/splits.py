@@ -1,14 +1,5 @@
 """Splits of a table into training, validation and test rows.
 
-Five questions, five ways to split:
-
-* :func:`rating_split`: how good on ratings like those seen? The random protocol of the paper.
-* :func:`split_by_time`: how good on what comes later?
-* :func:`split_by_user`: how good on people never seen?
-* :func:`share_split`: how good on single readings of sensors that are missing? As the paper has it.
-* :func:`block_split`: how good on an outage, where a sensor is silent for hours or weeks? It is
-  the harder question: a single missing reading has neighbours in time that nearly give it away.
-
 Of ratings ``test`` is a share of all, ``validation`` a share of what is left then, as in the paper:
 10 %, 9 % and 81 %. Splits of sensors go by the cells and not by their order in the table. Parts are
 row numbers: they fit arrays, frames and ids alike.
@@ -53,12 +44,6 @@ def rating_split(n: int, seed: int) -> Split:
 
     With ``order = np.random.default_rng(seed).permutation(n)`` the first ``n // 10`` are test, the
     first tenth of the others is validation, and ``split.fit`` is ``order[n // 10:]``.
-
-    Examples
-    --------
-    >>> split = rating_split(1000, seed=0)
-    >>> len(split.test), len(split.validation), len(split.train), len(split.fit)
-    (100, 90, 810, 900)
     """
     n_test, n_validation = _sizes(n, 0.1, 0.1, "ratings")
     order = np.random.default_rng(seed).permutation(n)
@@ -75,14 +60,9 @@ def split_by_time(
 ) -> Split:
     """Train on the past, test on the future; each part in table order.
 
-    Parameters
-    ----------
-    time : array of numbers or datetime64
-        When each row was observed. Of two rows of the same time the upper one counts as earlier.
-    test, validation : float
-        Share of all rows that is test; share of the earlier rest that is validation.
-    users : array of integer codes, optional
-        Cut each user's own history, not the table's; one of too few rows for a part gives none.
+    ``time`` has a number or a datetime64 for every row. Of two rows of the same time the upper one
+    counts as earlier. With the codes of ``users``, each user's own history is cut and not the
+    table's; one of too few rows for a part gives it none.
 
     Examples
     --------
@@ -92,10 +72,8 @@ def split_by_time(
     """
     when = np.asarray(time)
     if when.ndim != 1 or when.dtype.kind not in "iufmM":
-        raise DataError(
-            "time needs one number or datetime64 per row; "
-            f"got dtype {when.dtype} and shape {when.shape}."
-        )
+        got = f"dtype {when.dtype} and shape {when.shape}"
+        raise DataError(f"time needs one number or datetime64 per row; got {got}.")
     if np.isnan(when).any():
         row = int(np.isnan(when).argmax())
         raise DataError(f"time needs a value in every row; got {when[row]} in row {row}.")
@@ -133,14 +111,7 @@ def split_by_user(
 
 
 def random_split(n: int, fraction: float, rng: np.random.Generator) -> tuple[Rows, Rows]:
-    """Hold out a random `fraction` of `n` rows, to see when learning should stop.
-
-    Examples
-    --------
-    >>> train, held_out = random_split(50, 0.1, np.random.default_rng(0))
-    >>> len(train), len(held_out)
-    (45, 5)
-    """
+    """Hold out a random `fraction` of `n` rows: those to train on, and those held out."""
     _check_share(fraction, "fraction is a share and")
     n_held_out = int(_share(n, fraction))
     if n_held_out < 1:
@@ -193,18 +164,14 @@ def block_split(
 ) -> Split:
     """Hide whole stretches of time of single series, as outages do.
 
-    Time is cut into stretches of ``length`` that begin at the earliest time of the table. A block
-    is what one series has in one stretch. Of the blocks with an observation, ordered by series and
-    stretch, a permutation drawn from the seed puts the first ``floor(share * n)`` into test and the
-    first tenth of the rest, rounded down, into validation; each part is in table order.
+    It is harder than single cells, whose neighbours in time nearly give them away. Time is cut into
+    stretches of ``length`` that begin at the earliest time of the table. A block is what one series
+    has in one stretch. Of the blocks with an observation, ordered by series and stretch, a
+    permutation drawn from the seed puts the first ``floor(share * n)`` into test and the first
+    tenth of the rest, rounded down, into validation; each part is in table order.
 
-    Parameters
-    ----------
-    codes, time
-        For each mode but time, the row number of every observation: they name its series; and when
-        it was made: time ids, not their row numbers where ids have gaps.
-    length, share, seed
-        Length of a stretch in units of ``time``; share of all blocks that is test; what draws them.
+    ``codes`` has for each mode but time the row number of every observation: they name its series;
+    ``time`` says when it was made, by ids and not by their row numbers.
 
     Examples
     --------

@@ -27,17 +27,12 @@ TENTH = ("random", "paper", "user")
 def split_ratio(protocol: Any, data: dict[str, Any]) -> float:
     """Return the size of a test part over that of its training part, validation included.
 
-    Protocol and data are as a result has them; None stands for experiments on data that are drawn
-    anew. 0 where there is a single split, or none.
+    Protocol and data are as a result has them. 0 where there is a single split, or none.
 
     Examples
     --------
-    >>> split_ratio("paper", {"observations": 1000, "shape": [60, 50]}) * 9
-    1.0
     >>> split_ratio({"kind": "cells", "share": 0.2}, {"observations": 500, "shape": [10, 100]})
     1.5
-    >>> split_ratio("time", {"observations": 1000, "shape": [60, 50]})
-    0.0
     """
     if protocol in TENTH:
         return 1 / 9
@@ -67,8 +62,7 @@ def summarise(values: ArrayLike, test_ratio: float = 0.0) -> Summary:
     independent, such as those of data drawn anew.
     """
     values = metrics.one_column("values", values)
-    mean, n = float(values.mean()), len(values)
-    reach = float("nan")
+    mean, n, reach = float(values.mean()), len(values), math.nan
     if n > 1:
         reach = float(stats.t.ppf(0.975, n - 1)) * _standard_error(values, test_ratio)
     return Summary(mean, mean - reach, mean + reach, n)
@@ -93,11 +87,9 @@ def paired_test(a: ArrayLike, b: ArrayLike, test_ratio: float = 0.0) -> PairedTe
     """Test whether a metric of method `a` differs from that of `b`, split by split (two-sided).
 
     With a `test_ratio` the t-test and its interval are those of random splits of the same data, as
-    in `summarise`; Wilcoxon's test takes splits as independent.
-
-    When all differences are 0 both p-values are 1. When they are all equal but not 0, that of the
-    t-test is 0, its limit; with one split it is nan. The signed-rank test of Wilcoxon cannot go
-    below ``2 ** (1 - n)``: .0625 for five splits. Differences of rounding size count as 0.
+    in `summarise`; Wilcoxon's test takes splits as independent, and cannot go below
+    ``2 ** (1 - n)``: .0625 for five splits. Differences of rounding size count as 0. Where nothing
+    varies p-values are those of the limit; that of the t-test is nan with one split.
 
     Examples
     --------
@@ -137,9 +129,8 @@ def usual_metric(result: Result) -> str:
 def compare(a: Result, b: Result, metric: str | None = None) -> Comparison:
     """Test whether two results differ; ``paired.difference`` is below 0 if `a` is lower.
 
-    The paper's test takes the values of both models as two independent samples of equal variance
-    (Student's t, two-sided), though both ran on the same splits. Pairs make use of that; their test
-    also knows that random splits share most of their training parts.
+    The paper's test takes both as independent samples of equal variance (Student's t, two-sided),
+    though they are of the same splits. Pairs make use of that, and of what splits share.
     """
     metric = metric or usual_metric(a)
     alike = all(a[key] == b[key] for key in ("data", "protocol"))
@@ -154,17 +145,11 @@ def compare(a: Result, b: Result, metric: str | None = None) -> Comparison:
 
 def compared(a: Sequence[float], b: Sequence[float], test_ratio: float) -> Comparison:
     """Test whether two models differ by their errors on the same splits, as ``compare`` does."""
-    first, second = np.array(a, dtype=np.float64), np.array(b, dtype=np.float64)
-    return Comparison(_unpaired(first, second), paired_test(a, b, test_ratio))
-
-
-def _unpaired(a: Floats, b: Floats) -> float:
-    """P-value of the t-test of two samples; nan for one split, its limit where nothing varies."""
-    if len(a) < 2:
-        return float("nan")
-    if np.ptp(a) == 0 and np.ptp(b) == 0:
-        return float(a[0] == b[0])
-    return float(stats.ttest_ind(a, b).pvalue)
+    unpaired = math.nan
+    if len(a) > 1:
+        constant = np.ptp(a) == 0 and np.ptp(b) == 0  # where the p-value is its limit
+        unpaired = float(a[0] == b[0]) if constant else float(stats.ttest_ind(a, b).pvalue)
+    return Comparison(unpaired, paired_test(a, b, test_ratio))
 
 
 def _standard_error(values: Floats, test_ratio: float) -> float:

@@ -1,7 +1,6 @@
 """The demo: ratings whose noise is known, three models side by side, one page to look at.
 
-Biased MF and DMF are the same model but for the deviation: the first has one std for all cells, the
-second learns one for each. The Bayesian model does so too, and averages over all it cannot tell.
+Biased MF and DMF are the same model but for the deviation: one std for all cells, or one for each.
 """
 
 from __future__ import annotations

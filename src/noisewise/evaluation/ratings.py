@@ -1,9 +1,8 @@
 """Protocols for ratings: random 90/10 splits with epochs chosen on validation data, and others.
 
-For split s a permutation drawn from s puts the first tenth into the test part and a tenth of the
-rest into validation. The number of epochs is chosen on validation, and the model is trained again
-on all 90 %. The protocol "random" measures the model that ``fit`` makes. That of the paper does the
-same, but gives the rating 3 to a test pair whose user or item was not trained on.
+The number of epochs is chosen on validation, and the model is trained again on all that is not
+test. The protocol "random" measures the model that ``fit`` makes. That of the paper does the same,
+but gives the rating 3 to a test pair whose user or item was not trained on.
 """
 
 from __future__ import annotations
@@ -115,10 +114,8 @@ def score(model: Any, test: Observations, levels: Any = None) -> dict[str, float
     """Every metric of a fitted model on ratings that it has not seen.
 
     ``constant_nll`` is the NLL of the same mean with one std for all, ``constant_std``: the error
-    on the validation part when the number of epochs was chosen; or the root mean square of its own
-    std, for a model that was shown no validation part.
-
-    With the ``levels`` that ratings can have, ``log_loss`` is that of the level: of the model's own
+    on the validation part, or the root mean square of its own std if it was shown none. With the
+    ``levels`` that ratings can have, ``log_loss`` is that of the level: of the model's own
     probabilities where it has some, else of its normal distribution.
     """
     mean, std = model.predict(test, return_std=True)

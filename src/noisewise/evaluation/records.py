@@ -75,7 +75,7 @@ def data_of(observations: Observations) -> dict[str, Any]:
 
 def _check_same(earlier: Result, head: dict[str, Any]) -> None:
     """Raise unless splits of an earlier result may stand beside new ones."""
-    for key, value in json.loads(as_json(head)).items():
+    for key, value in plain(head).items():
         if earlier[key] != value:
             there, here = earlier[key], value
             if isinstance(there, dict) and isinstance(here, dict):
@@ -90,9 +90,7 @@ def _check_same(earlier: Result, head: dict[str, Any]) -> None:
 def settings_of(model: Any) -> dict[str, Any]:
     """Return the settings of a model and of models within it, as JSON has them, but for seeds."""
     settings = model.get_params() if hasattr(model, "get_params") else {}
-    kept = {k: v for k, v in settings.items() if k.rpartition("__")[2] not in UNTOLD}
-    plain: dict[str, Any] = json.loads(as_json(kept))
-    return plain
+    return plain({k: v for k, v in settings.items() if k.rpartition("__")[2] not in UNTOLD})
 
 
 def where_and_when() -> dict[str, Any]:
@@ -114,6 +112,12 @@ def where_and_when() -> dict[str, Any]:
 def as_json(result: Result) -> str:
     """Write a result as JSON; what could not be measured is null."""
     return json.dumps(_finite(result), indent=1, default=_text) + "\n"
+
+
+def plain(value: dict[str, Any]) -> dict[str, Any]:
+    """Return what JSON makes of a value."""
+    made: dict[str, Any] = json.loads(as_json(value))
+    return made
 
 
 class Record:
@@ -263,8 +267,10 @@ def _cpu() -> str:
 
 
 def _is_split(row: Any) -> bool:
-    sound = isinstance(row, dict) and all(map(is_score, row.values()))
-    return sound and isinstance(row.get("seed"), int)
+    if not isinstance(row, dict) or not isinstance(row.get("seed"), int):
+        return False
+    scores = {key: value for key, value in row.items() if key != "choice"}
+    return all(map(is_score, scores.values())) and isinstance(row.get("choice", ""), str)
 
 
 def _is_protocol(protocol: Any) -> bool:

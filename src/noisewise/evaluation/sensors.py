@@ -61,13 +61,11 @@ def evaluate(
         choose, and is given all that is not test.
     protocol : {"cells", "blocks"}
         Hide single cells, or stretches of time of single series.
-    share : float
+    share, outage : float
         For "cells" the share of all cells that is for training; for "blocks" the share of blocks
-        that is test.
+        that is test, and how many seconds a stretch lasts.
     repeats, seed : int
         Splits ``seed`` to ``seed + repeats - 1``.
-    outage : float
-        For "blocks", and for nothing else: how many seconds a stretch lasts.
     **options
         See ``noisewise.evaluation.records.RunOptions``.
 
@@ -103,10 +101,9 @@ def sensor_task(
     outage: float | None = None,
     seed: int = 0,
 ) -> Task:
-    """Judge models of sensors on held-out cells, or on stretches of time of single series.
+    """Judge models of sensors on held-out cells or stretches of time, as for ``evaluate``.
 
-    All is as for ``evaluate``. By default nine tenths of the readings are not test, for "blocks"
-    eight.
+    By default nine tenths of the readings are not test, for "blocks" eight.
     """
     seen = data.observations
     if share is None:
@@ -168,13 +165,7 @@ def score(model: Any, test: Observations, units: ZScores) -> dict[str, float]:
 
 
 def trimmed_mean(values: Floats, share: float = TRIM) -> float:
-    """Mean without the largest values; as many as `share` of them, rounded down, are left out.
-
-    Examples
-    --------
-    >>> trimmed_mean(np.array([1.0, 2.0, 3.0, 1000.0]), share=0.25)
-    2.0
-    """
+    """Mean without the largest values; as many as `share` of them, rounded down, are left out."""
     return float(np.sort(values)[: len(values) - int(share * len(values) + 1e-6)].mean())
 
 

@@ -225,10 +225,9 @@ def about_task(
 
 
 def run_trial(task: Task, model: str, settings: Settings, seed: int, n_jobs: int = -1) -> Trial:
-    """Train with settings, and report what validation says.
+    """Train with settings, and report what validation says, or under "diverged" what went wrong.
 
-    What is trained in epochs stops on the validation part; all else is not shown it. Where training
-    diverged, there is a sentence under "diverged" in place of the metrics.
+    What is trained in epochs stops on the validation part; all else is not shown it.
     """
     fitted: Any = task.build(model, settings, seed, n_jobs)
     started = time.perf_counter()

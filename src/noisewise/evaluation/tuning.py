@@ -1,14 +1,12 @@
 """Hyperparameter search: many trials on validation data alone, of models in turns, in one file.
 
-Models take turns, and each gets the same budget, in trials or in minutes. The file is written after
-every trial, beside its name and then renamed; a search that was stopped or killed goes on from it.
-Settings of a trial depend on the seed and the number of the trial (random search), or on these and
-all trials before (Bayesian search): the search that goes on is the one that was begun.
+Each model gets the same budget, in trials or in minutes. The file is written after every trial, and
+a search that was stopped or killed goes on from it. Settings of a trial depend on seed and number
+of the trial, and in Bayesian search on all trials before: what goes on is what was begun.
 """
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -16,15 +14,8 @@ from pathlib import Path
 from typing import Any
 
 from noisewise.errors import DataError, SettingError, listed, progress, shortened
+from noisewise.evaluation import records
 from noisewise.evaluation.comparison import Result
-from noisewise.evaluation.records import (
-    as_json,
-    check_sound,
-    is_number,
-    is_score,
-    read_json,
-    where_and_when,
-)
 from noisewise.evaluation.trials import (
     Range,
     Settings,
@@ -104,48 +95,44 @@ class Tuned:
     """
 
     def __init__(self, head: dict[str, Any], path: str | Path | None = None) -> None:
-        self.head = {"tuning": FORMAT, **head}
+        self.head = records.plain({"tuning": FORMAT, **head})
         self.path = None if path is None else Path(path)
         self.models: dict[str, dict[str, Any]] = {}  # settings, ranges and trials of each
         if self.path is not None and self.path.exists():
             content = read_tuned(self.path)
-            for key, value in self.head.items():
-                if content[key] != _plain(value):
+            for key in self.head:
+                if content[key] != self.head[key]:
                     raise self.foreign(key)
             self.models = content["models"]
 
-    def begin(self, search: Search, method: str, seed: int) -> None:
-        """Make room for the trials of a model; raise unless those it has had are of this search."""
+    def begin(self, search: Search, method: str, seed: int) -> list[Trial]:
+        """Return the trials that a model has had; raise unless they are of this search."""
         about = {"fixed": search.fixed, "ranges": as_plain(search.space)}
         entry = self.models.setdefault(search.model, {**about, "trials": []})
-        if _plain({key: entry[key] for key in about}) != _plain(about):
+        if records.plain({key: entry[key] for key in about}) != records.plain(about):
             raise self.foreign(f"choice of settings and ranges for {search.model}")
-        for k, trial in enumerate(entry["trials"] if method == "random" else []):
+        done: list[Trial] = entry["trials"]
+        for k, trial in enumerate(done if method == "random" else []):
             if not same_settings(trial["settings"], search.drawn(seed, k)):
                 raise self.foreign(f"draw of settings in trial {k} of {search.model}")
-
-    def trials(self, model: str) -> list[Trial]:
-        """Return the trials that a model has had."""
-        trials: list[Trial] = self.models[model]["trials"]
-        return trials
+        return done
 
     def keep(self, model: str, trial: Trial) -> None:
         """Add a trial, and write the file."""
-        self.trials(model).append(trial)
+        self.models[model]["trials"].append(trial)
         if self.path is not None:
-            write_bytes(self.path, as_json(self.content).encode())
+            write_bytes(self.path, records.as_json(self.content).encode())
 
     def foreign(self, what: str) -> DataError:
         """Return the error that a file is of another search."""
-        return DataError(
-            f"{self.path} was begun with another {what}: write to another file, or remove the old "
-            "one."
-        )
+        advice = "write to another file, or remove the old one."
+        return DataError(f"{self.path} was begun with another {what}: {advice}")
 
     @property
     def best(self) -> Result | None:
         """The best trial of all, with its model; None if there is none yet."""
-        return _best(self.models, self.head["metric"])
+        best = _best(self.models, self.head["metric"])
+        return None if best is None else {"model": best[0], **best[1]}
 
     @property
     def content(self) -> Result:
@@ -162,7 +149,7 @@ class Tuned:
             for model, entry in self.models.items()
             if entry["trials"]
         }
-        return {**self.head, "best": self.best, "models": models, **where_and_when()}
+        return {**self.head, "best": self.best, "models": models, **records.where_and_when()}
 
 
 def error(trial: Trial, metric: str) -> float:
@@ -179,22 +166,22 @@ def best_settings(
     ``kind`` is what they must be for, "ratings" or "sensors".
     """
     content = read_tuned(path)
-    if kind not in (None, content["task"]["kind"]):
-        raise DataError(
-            f"{path} has settings for {shortened(content['task']['kind'])}, not for {kind}."
-        )
+    found = content["task"]["kind"]
+    if kind not in (None, found):
+        raise DataError(f"{path} has settings for {shortened(found)}, not for {kind}.")
     tuned = content["models"]
     if model is not None and model not in tuned:
         raise SettingError(f"{path} has settings of {listed(list(tuned))}; got {model!r}.")
     best = _best(tuned if model is None else {model: tuned[model]}, content["metric"])
     if best is None:
         raise DataError(f"{path} has no trial that came to an end; tune with other ranges.")
-    return best["model"], best["settings"]
+    name, trial = best
+    return name, trial["settings"]
 
 
 def read_tuned(path: str | Path) -> Result:
     """Read a file of tuning; a broken or foreign one is a ``DataError``."""
-    content = read_json(path, "trials")
+    content = records.read_json(path, "trials")
     if not isinstance(content, dict) or not content.keys() >= _HEAD:
         raise DataError(
             f"{path} holds something other than trials of `noisewise tune`: these have "
@@ -205,16 +192,16 @@ def read_tuned(path: str | Path) -> Result:
         raise DataError(f"{path} has format {found}; this version reads {FORMAT}.")
     models, task, metric = (content[key] for key in ("models", "task", "metric"))
     named = isinstance(models, dict) and isinstance(task, dict)
-    check_sound(path, named, "its task and its models must have names")
+    records.check_sound(path, named, "its task and its models must have names")
     told = isinstance(metric, str) and isinstance(task.get("kind"), str)
-    check_sound(path, told, "it does not name its metric and what it is for")
+    records.check_sound(path, told, "it does not name its metric and what it is for")
     for model, entry in models.items():
         whole = isinstance(entry, dict) and entry.keys() >= _OF_MODEL
-        check_sound(path, whole, f"{shortened(model)} needs {', '.join(sorted(_OF_MODEL))}")
+        records.check_sound(path, whole, f"{shortened(model)} needs {', '.join(sorted(_OF_MODEL))}")
         trials = entry["trials"]
         sound = isinstance(trials, list) and all(_is_trial(trial, metric) for trial in trials)
         words = "need settings, seconds and a number for their error"
-        check_sound(path, sound, f"trials of {shortened(model)} {words}")
+        records.check_sound(path, sound, f"trials of {shortened(model)} {words}")
         for trial in trials:
             trial["settings"] = {k: as_tuples(v) for k, v in trial["settings"].items()}
     return content
@@ -240,17 +227,14 @@ def tune(
     task, models, budget
         What settings are judged on; of which models, by their names on the command line; and what
         each gets, trials of earlier runs included. One without ranges gets a single trial.
-    method : {"random", "bayes"}
-        Settings drawn at random, or by what earlier trials say (optuna).
-    metric : str, optional
-        What to rank trials by, one of the task's; the first of them by default.
+    method, metric
+        "random" draws settings, "bayes" goes by what earlier trials say (optuna); and what trials
+        are ranked by, the first metric of the task by default.
     seed : int
         Draws settings, and is the seed of every model.
-    fixed : dict, optional
-        Settings that are not searched for. Those of one model among several are named with it, such
-        as "dmf.rank".
-    ranges : dict of ranges, optional
-        Ranges beside or in place of those in ``ranges.toml``, named in the same way.
+    fixed, ranges : dict, optional
+        Settings that are not searched for; ranges beside or in place of those in ``ranges.toml``.
+        Those of one model among several are named with it, such as "dmf.rank".
     path, n_jobs
         The file, whose trials are not run again and whose content is returned; and threads of every
         model.
@@ -261,17 +245,16 @@ def tune(
             raise SettingError(f"{name} must be one of {', '.join(known)}; got {value!r}.")
     searches = _searches(task, models, budget, fixed or {}, ranges or {}, seed)
     tuned = Tuned({"task": task.about, "method": method, "seed": seed, "metric": metric}, path)
-    for search in searches:
-        tuned.begin(search, method, seed)
+    done = {search.model: tuned.begin(search, method, seed) for search in searches}
     bar = progress(
         total=None if budget.trials is None else sum(s.budget.trials or 0 for s in searches),
-        initial=sum(len(tuned.trials(search.model)) for search in searches),
+        initial=sum(map(len, done.values())),
         desc="tune", unit="trial", dynamic_ncols=True,
     )  # fmt: skip
     with bar:
-        for search in _turns(searches, tuned):
+        for search in _turns(searches, done):
             bar.set_postfix_str(f"{search.model} now; {_shown(tuned.best, metric)}")
-            settings = search.next(method, seed, metric, tuned.trials(search.model))
+            settings = search.next(method, seed, metric, done[search.model])
             tuned.keep(search.model, run_trial(task, search.model, settings, seed, n_jobs))
             bar.update()
         bar.set_postfix_str(_shown(tuned.best, metric))
@@ -312,20 +295,17 @@ def _of(model: str, named: Mapping[str, Any]) -> dict[str, Any]:
     return {name: value for owner in ("", model) for of, _, name, value in parts if of == owner}
 
 
-def _turns(searches: Sequence[Search], tuned: Tuned) -> Iterator[Search]:
+def _turns(searches: list[Search], done: Mapping[str, Sequence[Trial]]) -> Iterator[Search]:
     """Yield models in turns, until every budget is spent."""
-    going = list(searches)
-    while going := [s for s in going if not s.budget.is_spent(tuned.trials(s.model))]:
-        yield from going
+    while searches := [s for s in searches if not s.budget.is_spent(done[s.model])]:
+        yield from searches
 
 
-def _best(models: Mapping[str, Any], metric: str) -> Result | None:
-    """Return the trial with the lowest error, and its model; None if no trial came to an end."""
-    found = [
-        {"model": model, **trial} for model, entry in models.items() for trial in entry["trials"]
-    ]
-    best = min(found, key=lambda trial: error(trial, metric), default={})
-    return best if error(best, metric) < math.inf else None
+def _best(models: Mapping[str, Any], metric: str) -> tuple[str, Trial] | None:
+    """Return the model and the trial of the lowest error; None if no trial came to an end."""
+    found = [(model, trial) for model, entry in models.items() for trial in entry["trials"]]
+    best = min(found, key=lambda one: error(one[1], metric), default=("", {}))
+    return best if error(best[1], metric) < math.inf else None
 
 
 def _shown(best: Result | None, metric: str) -> str:
@@ -336,11 +316,6 @@ def _is_trial(trial: Any, metric: str) -> bool:
     return (
         isinstance(trial, dict)
         and isinstance(trial.get("settings"), dict)
-        and is_number(trial.get("seconds"))
-        and is_score(trial.get(metric))
+        and records.is_number(trial.get("seconds"))
+        and records.is_score(trial.get(metric))
     )
-
-
-def _plain(value: Any) -> Any:
-    """Return what JSON makes of a value."""
-    return json.loads(as_json(value))
