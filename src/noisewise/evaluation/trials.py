@@ -189,7 +189,7 @@ def suggest(space: Space, seed: int, done: Sequence[Done]) -> Settings:
         study.add_trial(
             optuna.trial.create_trial(params=params, distributions=distributions, value=error)
         )
-    asked = study.ask(distributions).params
+    asked: Settings = study.ask(distributions).params
     return asked | {name: values[asked[name]] for name, values in choices.items()}
 
 

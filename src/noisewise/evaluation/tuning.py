@@ -304,7 +304,9 @@ def _turns(searches: list[Search], done: Mapping[str, Sequence[Trial]]) -> Itera
 def _best(models: Mapping[str, Any], metric: str) -> tuple[str, Trial] | None:
     """Return the model and the trial of the lowest error; None if no trial came to an end."""
     found = [(model, trial) for model, entry in models.items() for trial in entry["trials"]]
-    best = min(found, key=lambda one: error(one[1], metric), default=("", {}))
+    if not found:
+        return None
+    best = min(found, key=lambda one: error(one[1], metric))
     return best if error(best[1], metric) < math.inf else None
 
 
