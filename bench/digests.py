@@ -75,7 +75,7 @@ ELSEWHERE = {
     "sensor_model": "noisewise.registry:build",
     "make_ratings": "noisewise.data.synthetic:make_ratings",
     "draw_points": "noisewise_reproduction.runs.regression:draw_points",
-    "read_sensors": "noisewise.data.npz:read_panel",
+    "read_sensors": "noisewise.data.panel:read_panel",
     "read_gapped": "noisewise.data.gapped:read_gapped",
     "read_readings": "noisewise.cli.impute:read_readings",
     "fill_file": "noisewise.cli.impute:fill_file",

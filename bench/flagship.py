@@ -20,7 +20,7 @@ from noisewise_reproduction.declared import SHARES
 from table import Promise
 
 from noisewise.data import Observations
-from noisewise.data.npz import named_panel
+from noisewise.data.panel import named_panel
 from noisewise.evaluation.records import where_and_when
 from noisewise.models.residual import ResidualFactorizer
 from noisewise.models.temporal import TemporalFactorizer

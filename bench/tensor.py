@@ -32,7 +32,7 @@ from measure import _megabytes
 from table import Promise
 
 from noisewise import DeviationFactorizer
-from noisewise.data.npz import named_panel
+from noisewise.data.panel import named_panel
 from noisewise.evaluation.records import where_and_when
 from noisewise.splits import share_split
 

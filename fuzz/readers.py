@@ -38,7 +38,7 @@ from noisewise.cli import app
 from noisewise.cli.impute import fill_file
 from noisewise.data import Ids, files
 from noisewise.data.cells import read_cells
-from noisewise.data.npz import read_panel
+from noisewise.data.panel import read_panel
 from noisewise.errors import NoisewiseError
 from noisewise.evaluation import comparison
 from noisewise.evaluation.records import read_results

@@ -18,7 +18,7 @@ import pytest
 from noisewise.cli import main
 from noisewise.data import fetch
 from noisewise.data.files import read
-from noisewise.data.npz import read_panel
+from noisewise.data.panel import read_panel
 from noisewise.errors import DataError, MissingExtraError, SettingError
 
 pytest.importorskip("pooch")

@@ -18,7 +18,7 @@ from noisewise.data import Ids
 from noisewise.data.cells import read_cells
 from noisewise.data.files import read
 from noisewise.data.gapped import read_gapped
-from noisewise.data.npz import read_panel
+from noisewise.data.panel import read_panel
 from noisewise.data.reader import SETTING
 from noisewise.errors import DataError, SettingError, listed
 from noisewise.evaluation.records import read_results

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from noisewise.data import Observations, observe
-from noisewise.data.npz import named_panel
+from noisewise.data.panel import named_panel
 from noisewise.errors import SettingError
 from noisewise.noise import noise_model, noisy_places, noisy_series, unusual
 

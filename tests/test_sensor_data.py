@@ -8,8 +8,7 @@ from noisewise_reproduction.datasets import intel, laqn
 
 from noisewise.data import observe
 from noisewise.data.files import read
-from noisewise.data.npz import named_panel, read_panel
-from noisewise.data.panel import Panel
+from noisewise.data.panel import Panel, named_panel, read_panel
 from noisewise.errors import DataError, NoisewiseError
 
 LAB = """\

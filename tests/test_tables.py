@@ -35,7 +35,7 @@ from noisewise import (
     observe,
     read,
 )
-from noisewise.data.columns import choose_columns, choose_ids
+from noisewise.data.tables import choose_columns, choose_ids
 from noisewise.errors import DataWarning, UnknownIdsWarning
 from noisewise.models.deviation import DTF
 from noisewise.models.iterative import joined

@@ -16,13 +16,15 @@ from sklearn.base import BaseEstimator, OneToOneFeatureMixin, TransformerMixin
 from sklearn.utils.validation import check_array, check_is_fitted, validate_data
 
 from noisewise import registry, storage
-from noisewise.data import frames
+from noisewise.data.arrays import read_array, read_xarray
 from noisewise.data.tables_with_holes import (
     CLOCKS,
     Fitted,
     LabelledArray,
     Roles,
-    read_array,
+    as_frame,
+    is_xarray,
+    read_frame,
     warn_of_unread,
 )
 from noisewise.errors import DataError, ModelFileError, SettingError
@@ -222,13 +224,13 @@ class DeviationImputer(
         if reset:
             for name in ("n_features_in_", "feature_names_in_"):
                 self.__dict__.pop(name, None)
-        if frames.is_xarray(X):
-            return frames.read_xarray(X, roles)
-        frame = frames.as_frame(X)
+        if is_xarray(X):
+            return read_xarray(X, roles)
+        frame = as_frame(X)
         if frame is not None:
             if self.value is None:
                 validate_data(self, X, reset=reset, skip_check_array=True)
-            return frames.read_frame(frame, roles)
+            return read_frame(frame, roles)
         if isinstance(X, np.ma.MaskedArray):
             raise DataError("X is a masked array; pass X.filled(np.nan), with floats.")
         numbers = {"dtype": "numeric", "ensure_all_finite": False}

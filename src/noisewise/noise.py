@@ -13,7 +13,7 @@ import numpy.typing as npt
 from scipy import stats
 from sklearn.utils.validation import check_is_fitted
 
-from noisewise.data.panel import mode_number
+from noisewise.data.timestamps import mode_number
 from noisewise.errors import SettingError
 from noisewise.models.base import as_it_is
 from noisewise.models.rows import Rows
@@ -150,7 +150,7 @@ def noisy_series(model: TemporalFactorizer, *, n: int | None = 20, fewest: int =
     eligible = np.flatnonzero(known["observations"] >= max(fewest, 1))
     known = {name: column[eligible] for name, column in known.items()}
     grouping, units = model.encoder_.grouping, model.encoder_.units
-    sensors = grouping.types[eligible]
+    sensors = grouping.sensors[eligible]
     names = [ids.name for mode, ids in enumerate(model.ids_) if mode != grouping.time]
     stays = np.exp(-_usual_gap(model) / known["timescale"])  # of a path, until the next reading
     white_std = np.sqrt(known["noise_std"] ** 2 + (1.0 - stays) * known["drift_std"] ** 2)

@@ -60,7 +60,7 @@ class Models:
 class Format:
     """Files or folders as the owners of a dataset publish them.
 
-    ``recognise(path)`` tells of a text file or a folder whether it is one. ``read(path, time=...,
+    ``recognise(path)`` tells of a file or a folder whether it is one. ``read(path, time=...,
     duplicates=...)`` gives Observations of ratings, ``read(path, repeats=...)`` a Panel of sensors.
     """
 
@@ -251,7 +251,7 @@ def formats(kind: Kind) -> list[str]:
 
 
 def recognised(kind: Kind, path: Path) -> Callable[..., Any] | None:
-    """Return what reads a text file or a folder; None if no package knows it.
+    """Return what reads a file or a folder; None if no package knows it.
 
     A package that is broken is warned of and passed over.
     """

@@ -15,8 +15,7 @@ import numpy as np
 
 from noisewise import storage
 from noisewise.data import Codes, Ids, Observations, observe
-from noisewise.data.panel import Floats, Ints, Units, key_places, series_keys
-from noisewise.data.timestamps import as_integers
+from noisewise.data.timestamps import Floats, Ints, Units, as_integers, key_places, series_keys
 from noisewise.errors import ModelFileError
 from noisewise.models.auto import AutoFactorizer
 from noisewise.models.base import Factorizer, clone_with

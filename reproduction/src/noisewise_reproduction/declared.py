@@ -67,6 +67,14 @@ MODELS = Models(
 DATASETS = Datasets(
     formats=(
         Format(
+            "an npz file of sensors", "sensors",
+            f"{_DATASETS}.archives:recognise", f"{_DATASETS}.archives:read",
+        ),
+        Format(
+            "an npz file of sensors", "ratings",  # as observations, which need no times
+            f"{_DATASETS}.archives:recognise", f"{_DATASETS}.archives:read_observations",
+        ),
+        Format(
             "data.txt of the Intel lab", "sensors",
             f"{_DATASETS}.intel:recognise", f"{_DATASETS}.intel:read",
         ),

@@ -22,12 +22,13 @@ from noisewise.cli.options import (
     to_write,
 )
 from noisewise.cli.output import say, tell
-from noisewise.data import Observations, frames
-from noisewise.data.columns import find_ids
+from noisewise.data import Observations
+from noisewise.data.arrays import read_xarray
 from noisewise.data.gapped import kind_of, read_gapped
-from noisewise.data.panel import Units
-from noisewise.data.tables import check_values
-from noisewise.data.tables_with_holes import Floats, LabelledArray, Roles
+from noisewise.data.tables import find_ids
+from noisewise.data.tables_with_holes import LabelledArray, Roles, as_frame, is_xarray, read_frame
+from noisewise.data.timestamps import Floats, Units
+from noisewise.data.values import check_values
 from noisewise.errors import DataError, SettingError, progress
 from noisewise.imputer import DeviationImputer, methods
 from noisewise.models.auto import AutoFactorizer
@@ -202,9 +203,9 @@ def _check(path: Path, out: Path, page: str | Path | None, most: int) -> None:
 
 
 def _cells(table: Any, roles: Roles) -> LabelledArray:
-    if frames.is_xarray(table):
-        return frames.read_xarray(table, roles)
-    return frames.read_frame(cast(Any, frames.as_frame(table)), roles)
+    if is_xarray(table):
+        return read_xarray(table, roles)
+    return read_frame(cast(Any, as_frame(table)), roles)
 
 
 def _noise(cells: LabelledArray, seen: Observations, seed: int) -> Noise:

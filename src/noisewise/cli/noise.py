@@ -27,7 +27,7 @@ from noisewise.cli.output import aligned, records, say, tell
 from noisewise.data import Observations
 from noisewise.data.files import FORMATS
 from noisewise.data.gapped import KINDS
-from noisewise.data.npz import is_panel, named_panel
+from noisewise.data.panel import is_panel, named_panel
 from noisewise.errors import SettingError
 from noisewise.models import load
 from noisewise.models.auto import AutoFactorizer

@@ -21,8 +21,7 @@ from noisewise import registry, storage
 from noisewise.cli.output import check_ending
 from noisewise.data import Observations, files
 from noisewise.data.files import FORMATS
-from noisewise.data.npz import is_panel, named_panel, read_panel
-from noisewise.data.panel import Panel
+from noisewise.data.panel import Panel, is_panel, named_panel, read_panel
 from noisewise.errors import SettingError
 from noisewise.evaluation.tuning import best_settings
 from noisewise.report.figures import check_kind

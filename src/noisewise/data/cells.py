@@ -9,11 +9,11 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from noisewise.data.columns import find_ids
 from noisewise.data.files import DELIMITERS, FORMATS, TextColumns
 from noisewise.data.ids import Ids
 from noisewise.data.parquet import read_parquet
 from noisewise.data.reader import INTEGER, TextTable, join, named_errors
+from noisewise.data.tables import find_ids
 from noisewise.data.timestamps import check_seconds
 from noisewise.errors import DataError, listed
 

@@ -19,7 +19,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from noisewise import registry
-from noisewise.data.columns import choose_columns
 from noisewise.data.ids import Codes, Ids
 from noisewise.data.npz import read_npz
 from noisewise.data.observations import (
@@ -41,7 +40,7 @@ from noisewise.data.reader import (
     to_float,
     to_floats,
 )
-from noisewise.data.tables import fitting
+from noisewise.data.tables import choose_columns, fitting
 from noisewise.data.timestamps import to_seconds
 from noisewise.errors import DataError, SettingError, progress
 
@@ -124,7 +123,7 @@ def read(
     path = Path(path)
     columns: dict[str, Any] = {"ids": ids, "value": value, "time": time}
     if path.is_dir():
-        published = _published(path, columns, duplicates)
+        published = _published(path, None, columns, duplicates)
         if published is not None:
             return published()
         path = _find_movielens(path)
@@ -133,9 +132,9 @@ def read(
         check_content(path, format)
         if format == "parquet":
             return _read_parquet(path, columns, duplicates)
-        if format == "npz":
+        published = _published(path, format, columns, duplicates)
+        if published is None and format == "npz":
             return read_npz(path, **columns, duplicates=duplicates)
-        published = _published(path, columns, duplicates)
         if published is None:
             return read_text(path, delimiters=DELIMITERS[format], **columns, duplicates=duplicates)
     return published()
@@ -190,19 +189,19 @@ def _unpacked_name(path: Path) -> str:
 
 
 def _published(
-    path: Path, columns: dict[str, Any], duplicates: Duplicates
+    path: Path, format: Format | None, columns: dict[str, Any], duplicates: Duplicates
 ) -> Callable[[], Observations] | None:
     """Return what reads a dataset as its owners publish it, None where nobody knows the path."""
     if columns["ids"] is not None or columns["value"] is not None:
         return None
     time = columns["time"]
-    panel = registry.recognised("sensors", path) if time is None else None
-    if panel is not None:
-        return lambda: panel(path, repeats=duplicates).observations
     ratings = registry.recognised("ratings", path)
-    if ratings is None and path.is_file() and _is_movielens(path):
+    if ratings is None and format in DELIMITERS and _is_movielens(path):
         ratings = read_movielens
-    return ratings and partial(ratings, path, time=time, duplicates=duplicates)
+    if ratings is not None:
+        return partial(ratings, path, time=time, duplicates=duplicates)
+    panel = registry.recognised("sensors", path) if time is None else None
+    return panel and (lambda: panel(path, repeats=duplicates).observations)
 
 
 def _format_of(path: Path, format: Format | None) -> Format:

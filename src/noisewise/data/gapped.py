@@ -18,8 +18,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from noisewise.data.arrays import read_netcdf
 from noisewise.data.ids import Codes, Ids
-from noisewise.data.netcdf import read_netcdf
 from noisewise.data.parquet import read_parquet
 from noisewise.data.reader import TextTable, named_errors, require_pyarrow, to_float
 from noisewise.data.timestamps import text_times, time_numbers

@@ -1,26 +1,146 @@
 """Ids of any hashable type, and the row numbers they stand for.
 
-The ids of one mode (all users, all items, all sensors) are numbered 0, 1, 2, ... once. Learning
-works on these numbers; people only ever see the ids. A cell is one row number per mode, and Seen
-has the cells that were observed.
+The ids of one mode (all users, all items, all sensors) are checked and numbered 0, 1, 2, ... once.
+Learning works on these numbers; people only ever see the ids. A cell is one row number per mode,
+and Seen has the cells that were observed.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+import math
+from collections.abc import Callable, Iterable, Sequence
 from functools import cached_property
 from itertools import repeat
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, NamedTuple, NoReturn, TypeAlias
 
+import narwhals as nw
 import numpy as np
 import scipy.sparse
 from numpy.typing import NDArray
 
-from noisewise.data.tables import check_ids
-from noisewise.errors import brief, printable
+from noisewise.errors import DataError, brief, printable
 from noisewise.storage import Tensors, check_codes, take, take_starts
 
 Codes: TypeAlias = NDArray[np.int32]
+
+# Frame types that turn into a numpy array of numbers without loss.
+NUMPY_TYPES = (
+    *(nw.Int8, nw.Int16, nw.Int32, nw.Int64),
+    *(nw.UInt8, nw.UInt16, nw.UInt32, nw.UInt64),
+    *(nw.Float32, nw.Float64),
+)
+
+
+def from_frame(native: Any) -> Any:
+    """Wrap a frame or a series of any library, leave the rest as it is."""
+    try:
+        wrapped = nw.from_native(native, allow_series=True, pass_through=True)
+    except nw.exceptions.DuplicateError as error:
+        raise DataError(f"Rename columns of X so that no two are alike. {error}") from None
+    if isinstance(wrapped, nw.LazyFrame):
+        raise DataError("X is a lazy frame; call its collect() first.")
+    return wrapped
+
+
+def check_ids(column: Any, name: str) -> NDArray[Any] | list[Any]:
+    """Return ids as an int64 array, a float64 array, or a list of hashable objects; none missing.
+
+    ``name`` is what errors call the column.
+    """
+    column = from_frame(column)
+    if isinstance(column, nw.Series):
+        missing = column.is_null().to_numpy()
+        if missing.any():
+            _refuse_missing(name, int(missing.argmax()), "null")
+        column = column.to_numpy() if column.dtype in NUMPY_TYPES else column.to_list()
+    if not isinstance(column, list | tuple):
+        array = np.asarray(column)
+        if array.ndim != 1:
+            raise DataError(f"Column {name!r} must have one dimension; got shape {array.shape}.")
+        if array.dtype.kind == "c":
+            raise DataError(f"Complex data not supported: column {name!r} is {array.dtype}.")
+        if array.dtype.kind == "f":
+            return _finite_floats(array, name)
+        if array.dtype.kind in "iu" and np.can_cast(array.dtype, np.int64):
+            return array.astype(np.int64, copy=False)
+        # Dates of numpy stay numpy's: as Python objects they may turn into integers.
+        column = list(array) if array.dtype.kind in "mM" else array.tolist()
+    types = set(map(type, column))
+    if types and all(t is int or _is_integer(t) for t in types):
+        try:
+            return np.array(column, dtype=np.int64)
+        except OverflowError:
+            return [int(entry) for entry in column]
+    if types and all(t is float or issubclass(t, np.floating) for t in types):
+        return _finite_floats(np.array(column, dtype=np.float64), name)
+    if any(issubclass(t, np.generic) for t in types):
+        column = [_python_scalar(entry) for entry in column]
+    if not types <= {str, bytes, bool, int}:
+        _check_objects(column, name)
+    return list(column)
+
+
+def _finite_floats(array: NDArray[Any], name: str) -> NDArray[np.float64]:
+    array = array.astype(np.float64, copy=False)
+    finite = np.isfinite(array)
+    if not finite.all():
+        row = int(finite.argmin())
+        _refuse_missing(name, row, "NaN" if np.isnan(array[row]) else str(array[row]))
+    return array
+
+
+def _is_integer(kind: type) -> bool:
+    """Tell integers of numpy; a length of time is one, too, by its class alone."""
+    return issubclass(kind, np.integer) and not issubclass(kind, np.timedelta64)
+
+
+def _python_scalar(entry: Any) -> Any:
+    keep = not isinstance(entry, np.generic) or isinstance(entry, np.datetime64 | np.timedelta64)
+    return entry if keep else entry.item()
+
+
+def _check_objects(column: Sequence[Any], name: str) -> None:
+    """Raise for the first entry that is missing or that cannot be the key of a dict."""
+    try:
+        distinct = dict.fromkeys(column)
+    except TypeError:
+        row = next(row for row, entry in enumerate(column) if not _is_hashable(entry))
+        raise DataError(
+            f"Row {row} of column {name!r} holds {column[row]!r}, which cannot be an id; use a "
+            "hashable type, such as str, int or tuple."
+        ) from None
+    if any(map(is_missing, distinct)):
+        row = next(row for row, entry in enumerate(column) if is_missing(entry))
+        _refuse_missing(name, row, str(column[row]))
+
+
+def _is_hashable(entry: Any) -> bool:
+    try:
+        hash(entry)
+    except TypeError:
+        return False
+    return True
+
+
+def is_missing(entry: Any) -> bool:
+    """Tell None, NaN, NaT and NA, none of which is plainly equal to itself, and infinity."""
+    equal = entry == entry
+    return (
+        entry is None
+        or not (isinstance(equal, bool | np.bool_) and equal)
+        or (isinstance(entry, float) and math.isinf(entry))
+    )
+
+
+def _refuse_missing(name: str, row: int, found: str) -> NoReturn:
+    raise DataError(
+        f"Row {row} of column {name!r} has no id: found {found}; drop the row or give it an id."
+    )
+
+
+def some_of(column: NDArray[Any] | list[Any], rows: NDArray[np.intp]) -> Any:
+    """Return some rows of checked ids."""
+    return [column[k] for k in rows] if isinstance(column, list) else column[rows]
 
 
 class Ids:
@@ -54,7 +174,7 @@ class Ids:
         """
         column = check_ids(column, name)
         if isinstance(column, list):
-            index = _Index()
+            index = Index()
             codes = np.fromiter(map(index.__getitem__, column), np.int32, len(column))
             return cls(as_objects(index), name), codes
         if column.dtype == np.int64:
@@ -82,8 +202,7 @@ class Ids:
         unknown = np.flatnonzero(codes < 0)
         if not len(unknown):
             return self, codes
-        fresh = [column[k] for k in unknown] if isinstance(column, list) else column[unknown]
-        new, new_codes = Ids.encode(fresh, self.name)
+        new, new_codes = Ids.encode(some_of(column, unknown), self.name)
         codes[unknown] = new_codes + len(self)
         if self.labels.dtype == new.labels.dtype:
             labels = np.concatenate([self.labels, new.labels])
@@ -124,7 +243,7 @@ class Ids:
         return {label: code for code, label in enumerate(self.labels.tolist())}
 
 
-class _Index(dict[Any, int]):
+class Index(dict[Any, int]):
     """Row numbers by id; a new id gets the next one."""
 
     def __missing__(self, label: Any) -> int:
@@ -171,6 +290,19 @@ class Groups(NamedTuple):
         """Return the mean value of every cell."""
         sums = np.add.reduceat(values[self.order].astype(np.float64), self.starts)
         return np.asarray(sums / self.counts)
+
+    def error(
+        self, what: str, entry: Callable[[int], Any], place: Callable[[int, int], str]
+    ) -> DataError:
+        """Return an error with what is repeated first, and where it is for the first two times."""
+        repeated = self.starts[self.counts > 1]
+        start = repeated[np.argmin(self.order[repeated])]
+        first, second = self.order[start : start + 2].tolist()
+        many = f"1 {what} is" if len(repeated) == 1 else f"{len(repeated):,} {what}s are"
+        return DataError(
+            f"{many} given more than once, e.g. {entry(first)} in {place(first, second)}; pass "
+            "duplicates='last' or duplicates='mean', or drop rows."
+        )
 
 
 def group_cells(codes: Sequence[NDArray[np.int32]], shape: Sequence[int]) -> Groups | None:

@@ -1,14 +1,8 @@
 """Observations: one id per mode and a value, from any kind of table.
 
-``observe`` is the way in. It takes what people have (a frame of pandas, polars or pyarrow, a numpy
-array, a list of tuples, a scipy sparse matrix), checks it once, and leaves plain arrays: an int32
-row number per mode and a float32 value, 12 bytes for an observation of two modes. Where float32 is
-too coarse for the values they are float64.
-
-``encode_ids`` looks up ids that are asked for. Where next to none of them is known, a warning says
-so. A new user is normal, and so are many new ids in cross-validation of sparse data. Ids that are
-text where those trained on are numbers are not, nor are many cells of which no id is known, nor is
-a column of twenty and more ids of which next to none is.
+``observe`` is the way in. It takes what people have, checks it once, and leaves plain arrays: an
+int32 row number per mode and a float32 value, 12 bytes for an observation of two modes; float64
+where float32 is too coarse. ``encode_ids`` looks up ids that are asked for.
 """
 
 from __future__ import annotations
@@ -21,10 +15,10 @@ import numpy as np
 import scipy.sparse
 from numpy.typing import NDArray
 
-from noisewise.data.columns import default_names, find_ids, known_parts, parts_of
-from noisewise.data.ids import Codes, Groups, Ids, as_objects, group_cells
-from noisewise.data.tables import Column, check_ids, check_values
-from noisewise.data.timestamps import check_seconds
+from noisewise.data.ids import Codes, Groups, Ids, as_objects, check_ids, group_cells, some_of
+from noisewise.data.tables import Column, default_names, find_ids, known_parts, parts_of
+from noisewise.data.timestamps import Floats, check_seconds, read_stamps
+from noisewise.data.values import check_values
 from noisewise.errors import DataError, UnknownIdsWarning, printable, warn
 
 Duplicates: TypeAlias = Literal["error", "last", "mean"]
@@ -226,10 +220,49 @@ def encode_ids(X: Any, ids: Sequence[Ids]) -> tuple[Codes, ...]:
     >>> encode_ids([("bob", "Alien"), ("ann", "Casablanca")], seen.ids)
     (array([1, 0], dtype=int32), array([ 0, -1], dtype=int32))
     """
+    return encode_cells(X, ids)[0]
+
+
+def encode_cells(
+    X: Any, ids: Sequence[Ids], time: str | int | None = None
+) -> tuple[tuple[Codes, ...], NDArray[Any] | None]:
+    """Return the row numbers of a table of ids, and its times where it has any, as unix seconds.
+
+    ``time`` is the name or number of the column that holds times, if there is one; in a table
+    without names, it is the last of one column more than there are ids.
+
+    Examples
+    --------
+    >>> seen = observe([("ann", "Alien", 5), ("bob", "Brazil", 3)])
+    >>> encode_cells([("bob", "Alien", 978300760)], seen.ids, time=2)[1]
+    array([978300760])
+    """
     if isinstance(X, Observations):
-        return tuple(known.lookup(own.labels)[codes] for known, own, codes in _paired(X, ids))
-    modes = zip(ids, known_parts(X, [known.name for known in ids]).ids, strict=True)
-    return tuple(known.lookup(column.entries) for known, column in modes)
+        return tuple(
+            known.lookup(own.labels)[codes] for known, own, codes in _paired(X, ids)
+        ), X.time
+    columns, _, seconds = known_parts(X, [known.name for known in ids], time=time)
+    if seconds is not None:
+        seconds = check_seconds(seconds, len(columns[0].entries))
+    modes = zip(ids, columns, strict=True)
+    return tuple(known.lookup(column.entries) for known, column in modes), seconds
+
+
+def encode_in_time(
+    X: Any, ids: tuple[Ids, ...], mode: int, stamps: Floats, are_dates: bool
+) -> tuple[tuple[Codes, ...], Floats]:
+    """Return row numbers and times of cells; a time need not be known, only understood.
+
+    ``stamps`` has the times of the known ids of ``mode``; what is no time is NaN.
+    """
+    codes = encode_ids(X, ids)
+    when = np.append(stamps, np.nan)[codes[mode]]
+    new = np.flatnonzero(codes[mode] < 0)
+    if len(new):
+        entries = check_ids(id_columns(X, ids)[mode].entries, ids[mode].name)
+        found, dates = read_stamps(some_of(entries, new))
+        when[new] = np.where(dates == are_dates, found, np.nan)
+    return codes, when
 
 
 def id_columns(X: Any, ids: Sequence[Ids]) -> list[Column]:
@@ -247,36 +280,15 @@ def id_columns(X: Any, ids: Sequence[Ids]) -> list[Column]:
     return known_parts(X, [known.name for known in ids]).ids
 
 
-def encode_cells(
-    X: Any, ids: Sequence[Ids], time: str | int
-) -> tuple[tuple[Codes, ...], NDArray[Any] | None]:
-    """Return the row numbers of a table of ids, and its times where it has any, as unix seconds.
-
-    ``time`` is the name or number of the column that holds times, if there is one; in a table
-    without names, it is the last of one column more than there are ids.
-
-    Examples
-    --------
-    >>> seen = observe([("ann", "Alien", 5), ("bob", "Brazil", 3)])
-    >>> encode_cells([("bob", "Alien", 978300760)], seen.ids, time=2)[1]
-    array([978300760])
-    """
-    if isinstance(X, Observations):
-        return encode_ids(X, ids), X.time
-    columns, _, seconds = known_parts(X, [known.name for known in ids], time=time)
-    if seconds is not None:
-        seconds = check_seconds(seconds, len(columns[0].entries))
-    modes = zip(ids, columns, strict=True)
-    return tuple(known.lookup(column.entries) for known, column in modes), seconds
-
-
 def warn_of_unknown(
     X: Any, ids: Sequence[Ids], unseen: NDArray[np.bool_], *, but: Sequence[int] = ()
 ) -> None:
     """Warn where so many ids are unknown that they are hardly those that were meant.
 
-    ``unseen`` tells which rows of X have an id that was never trained on; ``but`` has modes in
-    which an unknown id is normal, such as time.
+    A new user is normal, and so are many new ids in cross-validation of sparse data. Ids of another
+    type are not, nor are many cells of which no id is known, nor is a column of twenty and more ids
+    of which next to none is. ``unseen`` tells which rows of X have an id that was never trained on;
+    ``but`` has modes in which an unknown id is normal, such as time.
     """
     if not len(unseen) or unseen.mean() <= MOST:
         return
@@ -377,14 +389,7 @@ def _merged(
         merged = seen.take(np.sort(firsts))
         merged.values[:] = groups.means(seen.values)[np.argsort(firsts)]
         return merged
-    repeated = groups.starts[groups.counts > 1]
-    start = repeated[np.argmin(groups.order[repeated])]
-    first, second = (int(row) for row in groups.order[start : start + 2])
-    many = "1 cell is" if len(repeated) == 1 else f"{len(repeated):,} cells are"
-    raise DataError(
-        f"{many} given more than once, e.g. {seen.decode([first])[0]} in {place(first, second)}; "
-        "pass duplicates='last' or duplicates='mean'."
-    )
+    raise groups.error("cell", lambda row: seen.decode([row])[0], place)
 
 
 def check_duplicates(duplicates: str) -> None:

@@ -1,32 +1,37 @@
-"""Tables of any kind, taken apart into checked columns. The only file that knows data frames.
+"""Tables of any kind, taken apart: which columns are ids, which one is the value, which the time.
 
 A table is a frame of pandas, polars or pyarrow, a 2-d array, a list of tuples or a scipy sparse
-matrix. Ids and values each have one function that checks a column and names the row that is wrong.
+matrix. In a frame or a file the names of its columns decide, in a table without names their order.
 """
 
 from __future__ import annotations
 
 import math
-import numbers
-from collections.abc import Sequence
-from decimal import Decimal
+from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple, NoReturn
 
 import narwhals as nw
 import numpy as np
 import scipy.sparse
 from numpy.typing import NDArray
-from sklearn.exceptions import DataConversionWarning
 
-from noisewise.errors import DataError, too_coarse, warn
+from noisewise.data.ids import from_frame
+from noisewise.errors import DataError, listed, shortened, too_coarse
 
-# Frame types that turn into a numpy array of numbers without loss.
-_NUMPY_TYPES = (
-    *(nw.Int8, nw.Int16, nw.Int32, nw.Int64),
-    *(nw.UInt8, nw.UInt16, nw.UInt32, nw.UInt64),
-    *(nw.Float32, nw.Float64),
+MOST_MODES = 32  # as many axes as numpy can index at once
+
+_USER = {"user", "userid", "uid", "customer", "customerid", "reviewer", "reviewerid"}
+_ITEM = {"item", "itemid", "iid", "movie", "movieid", "product", "productid"}
+_VALUE = {"rating", "value", "score", "stars"}
+_TIME = {"timestamp", "time", "date", "datetime"}
+_NEVER_A_MODE = {"timestamp"}  # wherever it stands; a column "time" before the value may be one
+_IN_A_FILE = "Say so with ids= and value=, such as ids=['user', 'item'], value='rating'."
+_APART = (
+    "Give ids and values apart, the ids as X and the values as y, such as "
+    "X=frame[['user', 'item']] and y=frame['rating']."
 )
-
+# Unix seconds from 1985 to 2096, and milliseconds of the same years.
+_SECONDS, _MILLISECONDS = (5e8, 4e9), (5e11, 4e12)
 _CHUNK = 1_000_000  # values whose squares are held at a time
 
 
@@ -37,18 +42,46 @@ class Column(NamedTuple):
     entries: Any
 
 
+class Choice(NamedTuple):
+    """The positions of the columns to read."""
+
+    ids: tuple[int, ...]
+    value: int
+    time: int | None
+
+
+class Parts(NamedTuple):
+    """Columns by what they are for; a value or a time only where one is in the table."""
+
+    ids: list[Column]
+    value: Column | None
+    time: Any
+
+    @classmethod
+    def of(
+        cls,
+        names: list[str] | None,
+        entries: list[Any],
+        ids: tuple[int, ...],
+        value: int | None,
+        time: int | None,
+    ) -> Parts:
+        """Take columns by their positions."""
+        modes = default_names(len(ids)) if names is None else [names[k] for k in ids]
+        columns = [Column(name, entries[k]) for name, k in zip(modes, ids, strict=True)]
+        values = None
+        if value is not None:
+            values = Column("value" if names is None else names[value], entries[value])
+        return cls(columns, values, None if time is None else entries[time])
+
+
 def take_apart(X: Any, *, with_value: bool = False) -> tuple[list[str] | None, list[Any]]:
-    """Take a table apart.
+    """Return names and entries of the columns of a table; no names where some are no text.
 
     The ids of a sparse matrix are the positions of its stored entries, which come as the last
     column ``with_value``.
-
-    Returns
-    -------
-    names, entries
-        Of every column. Names are None where `X` has none, or some that are no text.
     """
-    X = _from_frame(X)
+    X = from_frame(X)
     if isinstance(X, nw.DataFrame):
         return _text_names(X), list(X.iter_columns())
     if scipy.sparse.issparse(X):
@@ -66,97 +99,13 @@ def take_apart(X: Any, *, with_value: bool = False) -> tuple[list[str] | None, l
 
 def has_names(X: Any) -> bool:
     """Tell whether X is a frame whose columns have names, all of them text."""
-    X = _from_frame(X)
+    X = from_frame(X)
     return isinstance(X, nw.DataFrame) and _text_names(X) is not None
 
 
 def _text_names(frame: Any) -> list[str] | None:
     names = list(frame.columns)
     return names if names and all(isinstance(name, str) for name in names) else None
-
-
-def check_ids(column: Any, name: str) -> NDArray[Any] | list[Any]:
-    """Return ids as an int64 array, a float64 array, or a list of hashable objects; none missing.
-
-    ``name`` is what errors call the column.
-    """
-    column = _from_frame(column)
-    if isinstance(column, nw.Series):
-        missing = column.is_null().to_numpy()
-        if missing.any():
-            _refuse_missing(name, int(missing.argmax()), "null")
-        column = column.to_numpy() if column.dtype in _NUMPY_TYPES else column.to_list()
-    if not isinstance(column, list | tuple):
-        array = np.asarray(column)
-        if array.ndim != 1:
-            raise DataError(f"Column {name!r} must have one dimension; got shape {array.shape}.")
-        if array.dtype.kind == "c":
-            raise DataError(f"Complex data not supported: column {name!r} is {array.dtype}.")
-        if array.dtype.kind == "f":
-            return _finite_floats(array, name)
-        if array.dtype.kind in "iu" and np.can_cast(array.dtype, np.int64):
-            return array.astype(np.int64, copy=False)
-        # Dates of numpy stay numpy's: as Python objects they may turn into integers.
-        column = list(array) if array.dtype.kind in "mM" else array.tolist()
-    types = set(map(type, column))
-    if types and all(t is int or _is_integer(t) for t in types):
-        try:
-            return np.array(column, dtype=np.int64)
-        except OverflowError:
-            return [int(entry) for entry in column]
-    if types and all(t is float or issubclass(t, np.floating) for t in types):
-        return _finite_floats(np.array(column, dtype=np.float64), name)
-    if any(issubclass(t, np.generic) for t in types):
-        column = [_python_scalar(entry) for entry in column]
-    if not types <= {str, bytes, bool, int}:
-        _check_objects(column, name)
-    return list(column)
-
-
-def check_values(column: Any, name: str) -> NDArray[Any]:
-    """Return values as finite float32, or as float64 where float32 is too coarse for them.
-
-    ``name`` is what errors call them.
-    """
-    column = _from_frame(column)
-    if isinstance(column, nw.DataFrame):
-        column = column.to_numpy()
-    elif isinstance(column, nw.Series):
-        column = column.to_numpy() if column.dtype in _NUMPY_TYPES else column.to_list()
-    # As objects, a list that mixes numbers and text keeps both.
-    array = (
-        np.array(column, dtype=object) if isinstance(column, list | tuple) else np.asarray(column)
-    )
-    if array.ndim == 2 and array.shape[1] == 1:
-        warn(
-            "A column-vector y was passed when a 1d array was expected; pass y.ravel().",
-            DataConversionWarning,
-        )
-        array = array.ravel()
-    if array.ndim != 1:
-        raise DataError(f"{name} should be a 1d array of values; got shape {array.shape}.")
-    if array.dtype.kind == "c":
-        raise DataError(f"Complex data not supported: {name} is {array.dtype}.")
-    if array.dtype.kind not in "biuf":
-        array = _numbers(array.tolist(), name)
-    with np.errstate(over="ignore"):
-        finite = np.isfinite(array.astype(np.float32))
-    if not finite.all():
-        row = int(finite.argmin())
-        found = "NaN" if np.isnan(array[row]) else f"{array[row]}, beyond what float32 can hold"
-        raise DataError(f"Row {row} of {name} is {found}, not a finite number; drop or mend it.")
-    return fitting(array)
-
-
-def _from_frame(native: Any) -> Any:
-    """Wrap what narwhals knows, leave the rest as it is."""
-    try:
-        wrapped = nw.from_native(native, allow_series=True, pass_through=True)
-    except nw.exceptions.DuplicateError as error:
-        raise DataError(f"Rename columns of X so that no two are alike. {error}") from None
-    if isinstance(wrapped, nw.LazyFrame):
-        raise DataError("X is a lazy frame; call its collect() first.")
-    return wrapped
 
 
 def _transpose(rows: Sequence[Any]) -> list[Any]:
@@ -172,79 +121,250 @@ def _transpose(rows: Sequence[Any]) -> list[Any]:
     return [list(column) for column in zip(*rows, strict=True)]
 
 
-def _finite_floats(array: NDArray[Any], name: str) -> NDArray[np.float64]:
-    array = array.astype(np.float64, copy=False)
-    finite = np.isfinite(array)
-    if not finite.all():
-        row = int(finite.argmin())
-        _refuse_missing(name, row, "NaN" if np.isnan(array[row]) else str(array[row]))
-    return array
-
-
-def _python_scalar(entry: Any) -> Any:
-    keep = not isinstance(entry, np.generic) or isinstance(entry, np.datetime64 | np.timedelta64)
-    return entry if keep else entry.item()
-
-
-def _check_objects(column: Sequence[Any], name: str) -> None:
-    """Raise for the first entry that is missing or that cannot be the key of a dict."""
-    try:
-        distinct = dict.fromkeys(column)
-    except TypeError:
-        row = next(row for row, entry in enumerate(column) if not _is_hashable(entry))
-        raise DataError(
-            f"Row {row} of column {name!r} holds {column[row]!r}, which cannot be an id; use a "
-            "hashable type, such as str, int or tuple."
-        ) from None
-    if any(map(is_missing, distinct)):
-        row = next(row for row, entry in enumerate(column) if is_missing(entry))
-        _refuse_missing(name, row, str(column[row]))
-
-
-def _is_integer(kind: type) -> bool:
-    """Tell integers of numpy; a length of time is one, too, by its class alone."""
-    return issubclass(kind, np.integer) and not issubclass(kind, np.timedelta64)
-
-
-def _is_hashable(entry: Any) -> bool:
-    try:
-        hash(entry)
-    except TypeError:
-        return False
-    return True
-
-
-def is_missing(entry: Any) -> bool:
-    """Tell None, NaN, NaT and NA, none of which is plainly equal to itself, and infinity."""
-    equal = entry == entry
-    return (
-        entry is None
-        or not (isinstance(equal, bool | np.bool_) and equal)
-        or (isinstance(entry, float) and math.isinf(entry))
-    )
-
-
-def _numbers(entries: list[Any], name: str) -> NDArray[np.float64]:
-    """Return Python objects as floats, if all of them are numbers."""
-    kinds = {t for t in set(map(type, entries)) if not issubclass(t, numbers.Real | Decimal)}
-    if not kinds:
-        return np.array(entries, dtype=np.float64)
-    row = next(row for row, entry in enumerate(entries) if type(entry) in kinds)
-    if is_missing(entries[row]):
-        raise DataError(f"Row {row} of {name} has no value: found {entries[row]}; drop the row.")
-    raise DataError(f"Row {row} of {name} is {entries[row]!r}, not a number; drop or convert it.")
-
-
-def _refuse_missing(name: str, row: int, found: str) -> NoReturn:
-    raise DataError(
-        f"Row {row} of column {name!r} has no id: found {found}; drop the row or give it an id."
-    )
-
-
 def _refuse_shape(n_dimensions: int) -> NoReturn:
     raise DataError(
         f"Expected 2D array, got {n_dimensions}D array instead: X needs one id column per mode. "
         "Reshape your data; a single cell is written [('ann', 'Alien')]."
+    )
+
+
+def parts_of(X: Any, *, with_value: bool = False, time: str | int | None = None) -> Parts:
+    """Find the parts of a table to learn from: ids in the order of its columns, user before item.
+
+    With a value, the column with the name of one holds the values, else the last. ``time`` names or
+    counts the column that holds times. Without names, ids are called "user" and "item", or "mode0",
+    "mode1", ... where there are not two of them.
+    """
+    names, entries = take_apart(X, with_value=with_value)
+    time_at = None
+    if time is not None:
+        time_at = _place(time, names, len(entries))
+        if time_at is None:
+            found = ", ".join(names) if names else f"{len(entries)} columns without names"
+            raise DataError(f"X has no column {time!r} with times; it has {found}.")
+    value_at: int | None = None
+    if names is None:
+        ids_at, value_at = _in_order(len(entries), time_at, with_value)
+    elif with_value:
+        ids_at, value_at, _ = choose_columns(names, time=time_at, advice=_APART)
+    else:
+        ids_at = choose_ids(names, time_at)
+    parts = Parts.of(names, entries, ids_at, value_at, time_at)
+    if parts.value is not None and len(ids_at) > 2:
+        _refuse_times(parts.value)
+    return parts
+
+
+def known_parts(
+    X: Any, wanted: Sequence[str], *, with_value: bool = False, time: str | int | None = None
+) -> Parts:
+    """Find the columns of modes that are known by name, in their order; others are left out.
+
+    The ids of a frame may stand in any order, and a user and an item are also found by other usual
+    names; those of other tables stand in the order of the modes. ``time`` is the name or number of
+    the column that holds times, if there is one; without names it is the last of one column more
+    than there are ids.
+    """
+    names, entries = take_apart(X, with_value=with_value)
+    time_at: int | None = None
+    value_at: int | None = None
+    if names is None:
+        if time is not None and len(entries) == len(wanted) + with_value + 1:
+            time_at = _place(time, None, len(entries))
+            time_at = len(entries) - 1 if time_at is None else time_at
+        ids_at, value_at = _in_order(len(entries), time_at, with_value)
+        if len(ids_at) != len(wanted):
+            raise DataError(
+                f"X has {len(ids_at)} features, but noisewise is expecting {len(wanted)} features "
+                f"as input: one id column each for {', '.join(wanted)}."
+            )
+        return Parts.of(None, entries, ids_at, value_at, time_at)
+    found = find_ids(names, list(wanted))
+    if found is None:
+        raise DataError(
+            f"X needs the id columns {', '.join(wanted)}, in any order; it has {', '.join(names)}. "
+            "Rename its columns, or give an array, whose columns go by position."
+        )
+    free = [k for k in range(len(names)) if k not in found]
+    time_at = None if time is None else _place(time, names, len(names))
+    if isinstance(time, int) and time_at not in free:  # counted where there were other columns
+        likely = [k for k in free if _plain(names[k]) in _TIME]
+        time_at = likely[0] if len(likely) == 1 else None
+    if with_value:
+        value_at = choose_columns(names, ids=found, time=time_at, advice=_APART).value
+    return Parts.of(names, entries, found, value_at, time_at)
+
+
+def _place(time: str | int, names: list[str] | None, many: int) -> int | None:
+    """Return which column holds times, None if there is no such column."""
+    if isinstance(time, str):
+        return names.index(time) if names is not None and time in names else None
+    return time if 0 <= time < many else None
+
+
+def _in_order(many: int, time: int | None, with_value: bool) -> tuple[tuple[int, ...], int | None]:
+    """Return which columns without names are ids, and which is the value: the last, if any is."""
+    rest = [k for k in range(many) if k != time]
+    value = rest.pop() if with_value and rest else None
+    return tuple(rest), value
+
+
+def default_names(many: int) -> list[str]:
+    """Return what modes are called in a table without names."""
+    return ["user", "item"] if many == 2 else [f"mode{k}" for k in range(many)]
+
+
+def _refuse_times(value: Column) -> None:
+    """Raise for a last column that is no value but the time, as unix seconds have it."""
+    array = np.asarray(value.entries)
+    if array.dtype.kind not in "iuf" or not array.size or (array != np.floor(array)).any():
+        return
+    low, high = array.min(), array.max()
+    if any(first <= low and high <= last for first, last in (_SECONDS, _MILLISECONDS)):
+        raise DataError(
+            f"The last column, {value.name!r}, holds the values if y is None, but these look like "
+            f"times: {low:g} to {high:g}. {_APART}"
+        )
+
+
+def choose_columns(
+    names: list[str],
+    *,
+    ids: Sequence[str | int] | None = None,
+    value: str | int | None = None,
+    time: str | int | None = None,
+    advice: str = _IN_A_FILE,
+) -> Choice:
+    """Choose the columns of a table by what was asked for, else by their names.
+
+    ``ids``, ``value`` and ``time`` are names or positions of columns. What was not asked for is
+    found by usual names, in any spelling: user and item, rating, value, score or stars, and after
+    the value a timestamp, which is left out unless asked for. Where there is no user and item, all
+    columns but the last are ids and the last is the value. Where that leaves a doubt, this raises,
+    with ``advice`` on how to choose.
+
+    Examples
+    --------
+    >>> choose_columns(["movieId", "userId", "rating", "timestamp"])
+    Choice(ids=(1, 0), value=2, time=None)
+    >>> choose_columns(["site", "species", "day", "level"])
+    Choice(ids=(0, 1, 2), value=3, time=None)
+    """
+    time_at = None if time is None else _position(time, names)
+    ids_at = None if ids is None else tuple(_position(column, names) for column in ids)
+    taken = {time_at, *(ids_at or ())}
+    free = [k for k in range(len(names)) if k not in taken]
+    value_at = (
+        _position(value, names) if value is not None else _find_value(names, free, ids_at, advice)
+    )
+    if ids_at is None:
+        free = [k for k in free if k != value_at]
+        ids_at = _find_ids(names, free, value_at, value is not None, advice)
+    chosen = [*ids_at, value_at]
+    if len(ids_at) < 2 or len(set(chosen)) < len(chosen):
+        found = listed([names[k] for k in ids_at])
+        raise DataError(
+            f"Two or more id columns and another one for the value are needed; got ids {found} and "
+            f"value {shortened(names[value_at])}, of the columns {listed(names)}."
+        )
+    if len(ids_at) > MOST_MODES:
+        raise DataError(
+            f"At most {MOST_MODES} columns can be ids; got {len(ids_at):,}, which are "
+            f"{listed([names[k] for k in ids_at])}. Say which with ids=; a table with a column for "
+            "each series is one to impute."
+        )
+    return Choice(ids_at, value_at, time_at)
+
+
+def choose_ids(names: list[str], time: int | None = None) -> tuple[int, ...]:
+    """Choose the id columns of a table whose values are given apart; ``time`` is none of them.
+
+    Beside a user and an item, a column with the name of a value or a time is no id; all others are.
+    Where there is no user and item, every column is an id.
+
+    Examples
+    --------
+    >>> choose_ids(["movieId", "userId", "timestamp"]), choose_ids(["site", "species", "time"])
+    ((1, 0), (0, 1, 2))
+    """
+    free = [k for k in range(len(names)) if k != time]
+    pair = _user_and_item(names, free)
+    if pair is None:
+        return tuple(free)
+    others = [k for k in free if k not in pair and _plain(names[k]) not in _VALUE | _TIME]
+    return (*pair, *others)
+
+
+def find_ids(names: list[str], wanted: list[str]) -> tuple[int, ...] | None:
+    """Find id columns by their names, or a user and an item by other usual names for them.
+
+    Examples
+    --------
+    >>> find_ids(["movieId", "userId"], ["user", "item"])
+    (1, 0)
+    >>> find_ids(["film", "viewer"], ["user", "item"]) is None
+    True
+    """
+    if set(wanted) <= set(names):
+        return tuple(names.index(name) for name in wanted)
+    asked, known = (_user_and_item(some, range(len(some))) for some in (names, wanted))
+    if asked is None or known is None or len(wanted) != 2:
+        return None
+    return asked if known == (0, 1) else asked[::-1]
+
+
+def _position(column: str | int, names: list[str]) -> int:
+    if isinstance(column, str) and column not in names and column.isascii() and column.isdigit():
+        column = int(column)  # as the command line has it
+    if isinstance(column, int):
+        if 0 <= column < len(names):
+            return column
+    elif names.count(column) == 1:
+        return names.index(column)
+    elif column in names:
+        raise DataError(f"There are {names.count(column)} columns {column!r}; give its position.")
+    raise DataError(f"There is no column {column!r}; the columns are {listed(names)}.")
+
+
+def _find_value(names: list[str], free: list[int], ids: tuple[int, ...] | None, advice: str) -> int:
+    likely = [k for k in free if _plain(names[k]) in _VALUE]
+    if len(likely) == 1:
+        return likely[0]
+    timeless = [k for k in free if _plain(names[k]) not in _TIME]
+    if ids is not None and len(timeless) == 1:
+        return timeless[0]
+    if likely or not timeless or timeless[-1] != free[-1] or (ids is not None and len(free) > 1):
+        _refuse_to_guess(names, advice)
+    return free[-1]
+
+
+def _find_ids(
+    names: list[str], free: list[int], value: int, value_is_known: bool, advice: str
+) -> tuple[int, ...]:
+    pair = _user_and_item(names, free)
+    if pair is not None:
+        rest = [k for k in free if k not in pair and _plain(names[k]) not in _NEVER_A_MODE]
+        if any(k < value or _plain(names[k]) not in _TIME for k in rest):
+            _refuse_to_guess(names, advice)
+        return pair
+    if not value_is_known and any(k > value for k in free):
+        _refuse_to_guess(names, advice)
+    return tuple(free)
+
+
+def _user_and_item(names: list[str], free: Iterable[int]) -> tuple[int, int] | None:
+    """Return where the user and the item are, if there is one of each by name."""
+    found = [[k for k in free if _plain(names[k]) in usual] for usual in (_USER, _ITEM)]
+    return (found[0][0], found[1][0]) if len(found[0]) == len(found[1]) == 1 else None
+
+
+def _plain(name: str) -> str:
+    return "".join(letter for letter in name.lower() if letter.isalnum())
+
+
+def _refuse_to_guess(names: list[str], advice: str) -> NoReturn:
+    raise DataError(
+        f"Which of the columns {listed(names)} are ids and which is the value? {advice}"
     )
 
 

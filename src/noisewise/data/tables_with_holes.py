@@ -1,25 +1,29 @@
 """Tables with holes, whatever they came from: values in an array, and the ids of every cell.
 
-A mode lies along one axis of the array. The columns of a wide frame are an axis that may carry two
-modes, location and sensor; the rows of a long frame carry all of them. Arrays of numpy are read
-here: samples x features as scikit-learn has them, or tensors over time.
+A mode lies along one axis of the array. Frames of pandas, polars and pyarrow are read here. A wide
+one has a column for each series, an axis that may carry two modes, location and sensor; the rows of
+a long one carry all modes. What is written back is of the same library, with the same labels and
+types; a column of whole numbers becomes one of floats only where something in it was missing.
 """
 
 from __future__ import annotations
 
+import numbers
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from decimal import Decimal
 from typing import Any, NamedTuple, NoReturn, TypeAlias
 
+import narwhals as nw
 import numpy as np
 from numpy.typing import NDArray
 
-from noisewise.data.ids import Codes, Ids, group_cells
+from noisewise.data.ids import Codes, Ids, from_frame, group_cells
 from noisewise.data.observations import Duplicates, Observations, assemble
-from noisewise.data.timestamps import Clock, time_numbers
+from noisewise.data.timestamps import Clock, Floats, time_numbers
 from noisewise.errors import DataError, SettingError, warn
 
-Floats: TypeAlias = NDArray[np.float64]
 Mask: TypeAlias = NDArray[np.bool_]
 
 CLOCKS = ("dates", "numbers", "rows")
@@ -132,74 +136,6 @@ class Fitted(NamedTuple):
         return cls(table.names, table.lengths, table.clock, int(last) + 1)
 
 
-def time_axis(n_dimensions: int, time: Any) -> int:
-    """Return the axis of time: the first of two, the last of more, or the one that is named.
-
-    Examples
-    --------
-    >>> time_axis(2, None), time_axis(3, None), time_axis(3, -2)
-    (0, 2, 1)
-    """
-    if time is None:
-        return 0 if n_dimensions <= 2 else n_dimensions - 1
-    if not isinstance(time, int) or not -n_dimensions <= time < n_dimensions:
-        refuse("time", time, f"the number of one of {n_dimensions} axes")
-    return time % n_dimensions
-
-
-def read_array(X: NDArray[Any], roles: Roles) -> LabelledArray:
-    """Read an array of numbers of two or more dimensions.
-
-    Examples
-    --------
-    >>> table = read_array(np.array([[20.0, 55.0], [np.nan, 54.0]]), Roles())
-    >>> table.names, table.sensor
-    (('series', 'time'), 0)
-    """
-    if X.ndim < 2:
-        raise DataError(f"X must have two dimensions or more, times x series; got shape {X.shape}.")
-    if roles.value is not None:
-        refuse("value", roles.value, "None, as only long frames have a column of values,")
-    time = time_axis(X.ndim, roles.time)
-    others = [axis for axis in range(X.ndim) if axis != time]
-    if len(others) == 1:
-        modes, sensor = column_modes(range(X.shape[others[0]]), roles, others[0])
-    else:
-        if roles.location is not None:
-            refuse("location", roles.location, "None, as every axis is a mode,")
-        modes = [Mode.of(np.arange(X.shape[axis]), f"axis{axis}", axis) for axis in others]
-        sensor = sensor_mode(modes, _among(others, roles.sensor, X.ndim))
-    values = np.ascontiguousarray(X, dtype=np.float64)
-    rows = row_mode(X.shape[time], time)
-    return LabelledArray(
-        values, (*modes, rows), sensor, "rows", lambda new, where: put_array(X, new, where)
-    )
-
-
-def put_array(X: NDArray[Any], values: Floats, where: Mask) -> NDArray[Any]:
-    """Return a copy of an array with other values at some places; whole numbers become floats then.
-
-    Examples
-    --------
-    >>> put_array(np.array([1, 2]), np.array([0.5, 0.5]), np.array([False, True])).tolist()
-    [1.0, 0.5]
-    """
-    keep = X.dtype.kind == "f" or not where.any()
-    out = X.copy(order="K") if keep else X.astype(np.float64)
-    out[where] = values[where]
-    return out
-
-
-def _among(others: list[int], sensor: Any, n_dimensions: int) -> Any:
-    """Return the place of an axis among those that are not time."""
-    if not isinstance(sensor, int):
-        return sensor
-    axis = sensor + n_dimensions if sensor < 0 else sensor
-    if axis not in others:
-        refuse("sensor", sensor, f"one of the axes {others}, 'auto' or None")
-    return others.index(axis)
-
-
 def time_mode(column: Any, words: str, axis: int) -> tuple[Mode, Clock]:
     """Return times along an axis as a mode of numbers; ``words`` are what errors call them."""
     numbers, clock = time_numbers(column, words)
@@ -274,15 +210,8 @@ def warn_of_unread(table: LabelledArray, places: NDArray[np.intp]) -> None:
 def refuse_repeats(modes: Sequence[Mode], what: str, entry: Callable[[int], Any]) -> None:
     """Raise if two rows have the same ids in all these modes."""
     groups = group_cells([mode.codes for mode in modes], [len(mode.ids) for mode in modes])
-    if groups is None:
-        return
-    repeated = groups.starts[groups.counts > 1]
-    first, second = groups.order[repeated[0] : repeated[0] + 2].tolist()
-    many = f"1 {what} is" if len(repeated) == 1 else f"{len(repeated):,} {what}s are"
-    raise DataError(
-        f"{many} given more than once, e.g. {entry(first)} in rows {first} and {second}; pass "
-        "duplicates='mean' or duplicates='last', or drop rows."
-    )
+    if groups is not None:
+        raise groups.error(what, entry, "rows {} and {}".format)
 
 
 def refuse(setting: str, got: Any, expected: str) -> NoReturn:
@@ -302,3 +231,165 @@ def _said(mapping: Any, column: Any, setting: str) -> Any:
     if column not in mapping:
         raise SettingError(f"{setting} must have an entry for every column; {column!r} has none.")
     return mapping[column]
+
+
+def as_frame(X: Any) -> nw.DataFrame[Any] | None:
+    """Wrap a frame of any library; return None for what is no frame."""
+    frame = from_frame(X)
+    return frame if isinstance(frame, nw.DataFrame) else None
+
+
+def read_frame(frame: nw.DataFrame[Any], roles: Roles) -> LabelledArray:
+    """Read a frame: a long one if a column of values is named, else a wide one."""
+    if not len(frame):
+        raise DataError("X has 0 rows; there is nothing to learn from or to fill.")
+    return _wide(frame, roles) if roles.value is None else _long(frame, roles)
+
+
+def _wide(frame: nw.DataFrame[Any], roles: Roles) -> LabelledArray:
+    columns = list(frame.iter_columns())
+    time = None if roles.time is None else _place(frame, roles.time, "time")
+    chosen = [k for k in range(len(columns)) if k != time]
+    if not chosen:
+        raise DataError(f"X needs a column for each series; it has only {frame.columns}.")
+    rows, clock, entry = _rows(frame, columns, time)
+    if roles.duplicates == "error":
+        refuse_repeats([rows], "time stamp", entry)
+    labels = [frame.columns[k] for k in chosen]
+    levels = getattr(getattr(frame.to_native(), "columns", None), "nlevels", 1)
+    if levels > 1:
+        modes, sensor = _level_modes(frame.to_native().columns, labels, roles)
+    else:
+        modes, sensor = column_modes(labels, roles, axis=1)
+
+    def put(new: Floats, where: Mask) -> Any:
+        changed = np.flatnonzero(where.any(axis=0)).tolist()
+        return _replaced(
+            frame,
+            {chosen[k]: _filled(columns[chosen[k]], new[:, k], where[:, k]) for k in changed},
+        )
+
+    values = np.column_stack([_numbers(columns[k]) for k in chosen])
+    return LabelledArray(values, (*modes, rows), sensor, clock, put)
+
+
+def _long(frame: nw.DataFrame[Any], roles: Roles) -> LabelledArray:
+    columns = list(frame.iter_columns())
+    at = _place(frame, roles.value, "value")
+    if roles.time is None:
+        refuse("time", None, "the name of the column with the times")
+    rows, clock, _ = _rows(frame, columns, _place(frame, roles.time, "time"))
+    column = roles.sensor
+    if column == "auto" and column not in frame.columns:
+        column = next((name for name in SENSOR_NAMES if name in frame.columns), None)
+    named = {"location": roles.location, "sensor": column}
+    given = {setting: name for setting, name in named.items() if name is not None}
+    places = {setting: _place(frame, name, setting) for setting, name in given.items()}
+    modes = [Mode.of(columns[k].to_native(), frame.columns[k], 0) for k in places.values()]
+    sensor = len(modes) - 1 if "sensor" in places else None
+    if not modes:
+        modes = [Mode.of([roles.value] * len(frame), "series", 0)]
+    if roles.duplicates == "error":
+        who = [columns[k] for k in (*places.values(), frame.columns.index(roles.time))]
+        refuse_repeats([*modes, rows], "cell", lambda row: tuple(str(c[row]) for c in who))
+
+    def put(new: Floats, where: Mask) -> Any:
+        changed = {at: _filled(columns[at], new, where)} if where.any() else {}
+        return _replaced(frame, changed)
+
+    return LabelledArray(_numbers(columns[at]), (*modes, rows), sensor, clock, put)
+
+
+def _rows(
+    frame: nw.DataFrame[Any], columns: list[nw.Series[Any]], time: int | None
+) -> tuple[Mode, Clock, Callable[[int], Any]]:
+    """Return the times of rows: from a column, else from the index, else their numbers."""
+    if time is not None:
+        column = columns[time]
+        return *time_mode(column, f"Column {column.name!r}", 0), lambda row: str(column[row])
+    index = nw.maybe_get_index(frame)
+    plain = getattr(index, "start", None) == 0 and getattr(index, "step", None) == 1
+    if index is None or plain:
+        return row_mode(len(frame), 0), "rows", str
+    if getattr(index, "nlevels", 1) > 1:
+        raise DataError(
+            f"The index of X must hold the times alone; got the levels {list(index.names)}: name a "
+            "column with time=, and for a long frame location=, sensor= and value= too."
+        )
+    stamps = index.to_timestamp() if hasattr(index, "to_timestamp") else index
+    if getattr(stamps, "tz", None) is not None:
+        stamps = stamps.tz_convert(None)  # which is UTC
+    return *time_mode(stamps.to_numpy(), "The index of X", 0), lambda row: str(index[row])
+
+
+def _level_modes(columns: Any, labels: list[Any], roles: Roles) -> tuple[list[Mode], int | None]:
+    """Return a mode for each level of the columns."""
+    if roles.location is not None:
+        refuse("location", roles.location, "None, as every level of the columns is a mode,")
+    names = [f"level{k}" if name is None else str(name) for k, name in enumerate(columns.names)]
+    parts = zip(names, zip(*labels, strict=True), strict=True)
+    modes = [Mode.of(list(part), name, 1) for name, part in parts]
+    return modes, sensor_mode(modes, roles.sensor)
+
+
+def _place(frame: nw.DataFrame[Any], name: Any, setting: str) -> int:
+    if name not in frame.columns:
+        refuse(setting, name, f"one of the columns {frame.columns}")
+    return frame.columns.index(name)
+
+
+def _numbers(column: nw.Series[Any]) -> Floats:
+    """Return a column as floats, NaN where it has nothing."""
+    if column.is_null().all():
+        return np.full(len(column), np.nan)
+    if column.dtype.is_integer():  # which a cast refuses if floats cannot tell them apart
+        values = column.fill_null(0).to_numpy().astype(np.float64)
+        values[column.is_null().to_numpy()] = np.nan
+        return values
+    if _is_numeric(column):
+        return np.asarray(column.cast(nw.Float64).to_numpy(), dtype=np.float64)
+    hint = ", or name it with time=" if column.dtype.is_temporal() else ""
+    absent = column.is_null().to_numpy()
+    values = np.full(len(column), np.nan)
+    for row in np.flatnonzero(~absent).tolist():
+        entry = column[row]
+        if not isinstance(entry, numbers.Real | Decimal):
+            raise DataError(
+                f"Column {column.name!r} must hold numbers; got {entry!r} in row {row}: drop the "
+                f"column{hint}."
+            )
+        values[row] = float(entry)
+    return values
+
+
+def _is_numeric(column: nw.Series[Any]) -> bool:
+    return bool(column.dtype.is_numeric() or column.dtype == nw.Boolean)
+
+
+def _filled(column: nw.Series[Any], new: Floats, where: Mask) -> nw.Series[Any]:
+    """Return a column with other values in some rows, all other rows as they were."""
+    if column.dtype.is_integer() or not _is_numeric(column):
+        new, where = np.where(where, new, _numbers(column)), np.ones(len(new), dtype=bool)
+        # Something of the same library and length that casts to floats, whatever was in it.
+        small = column.dtype.is_integer() and column.dtype != nw.UInt64
+        column = column * 0 if small else column.is_null()
+    if column.dtype != nw.Float32:
+        column = column.cast(nw.Float64)
+    kind = np.float32 if column.dtype == nw.Float32 else np.float64
+    return column.scatter(np.flatnonzero(where), new[where].astype(kind))
+
+
+def _replaced(frame: nw.DataFrame[Any], changed: dict[int, nw.Series[Any]]) -> Any:
+    """Return a copy of a frame with other columns at some places."""
+    if not frame.implementation.is_pandas_like():
+        return frame.with_columns(*changed.values()).to_native()
+    out = frame.to_native().copy()
+    for k, column in changed.items():
+        out.isetitem(k, column.to_native())  # by place: labels may be tuples
+    return out
+
+
+def is_xarray(X: Any) -> bool:
+    """Tell whether X is of xarray, which nobody needs who has none."""
+    xarray = sys.modules.get("xarray")
+    return xarray is not None and isinstance(X, xarray.DataArray | xarray.Dataset)

@@ -1,29 +1,33 @@
-"""The one parser of times: numbers, dates of any library and ISO text, with real distances.
+"""Times, and what is observed over them: series, their sensors, and the units of sensors.
 
-Dates become seconds since 1970; without a time zone they are taken to be of UTC. Numbers stay what
-they are.
+The one parser of times reads numbers, dates of any library and ISO text. Dates become seconds since
+1970; without a time zone they are taken to be of UTC. Numbers stay what they are. A series is all
+that was observed of one combination of the ids of all modes but time; series of the same sensor
+(temperature, humidity, ...) have units and habits in common.
 """
 
 from __future__ import annotations
 
 import math
 import numbers
+from dataclasses import dataclass
 from datetime import UTC, date, datetime
-from typing import Any, Literal, TypeAlias
+from typing import Any, Literal, NamedTuple, TypeAlias
 
 import narwhals as nw
 import numpy as np
 from numpy.typing import NDArray
 
-from noisewise.data.ids import Ids
+from noisewise.data.ids import Codes, Ids, is_missing
 from noisewise.data.reader import to_float
-from noisewise.data.tables import is_missing
-from noisewise.errors import DataError
+from noisewise.errors import DataError, SettingError, too_coarse
 
 Floats: TypeAlias = NDArray[np.float64]
+Ints: TypeAlias = NDArray[np.int64]
 Clock: TypeAlias = Literal["dates", "numbers", "rows"]
 
 FARTHEST = 2.0**53  # seconds from 1970: beyond, floats do not tell one from the next
+FLOOR = 1e-12  # the variance of what is constant, as a share of its square
 _SECOND = 1_000_000  # in microseconds, the finest that 64 bits of seconds can tell apart today
 
 
@@ -37,10 +41,30 @@ def read_stamps(entries: Any) -> tuple[Floats, NDArray[np.bool_]]:
     """
     if isinstance(entries, np.ndarray) and entries.dtype != object:
         return entries.astype(np.float64), np.zeros(len(entries), dtype=bool)
-    plain = [isinstance(entry, numbers.Real) for entry in entries]
-    pairs = zip(entries, plain, strict=True)
-    stamps = [_number(entry) if is_number else _seconds(entry) for entry, is_number in pairs]
-    return np.array(stamps, dtype=np.float64), ~np.array(plain, dtype=bool)
+    dates = [not isinstance(entry, numbers.Real) for entry in entries]
+    return np.array(list(map(_stamp, entries)), dtype=np.float64), np.array(dates, dtype=bool)
+
+
+def _stamp(entry: Any) -> float:
+    """Return a number, or the seconds of a date; NaN for what is neither."""
+    if isinstance(entry, bool):
+        return math.nan
+    if isinstance(entry, numbers.Real):
+        return float(entry)
+    if isinstance(entry, np.datetime64):
+        return float((entry - np.datetime64(0, "s")) / np.timedelta64(1, "s"))
+    if isinstance(entry, str):
+        try:
+            entry = datetime.fromisoformat(entry)
+        except ValueError:
+            return math.nan
+    if isinstance(entry, date) and not isinstance(entry, datetime):
+        entry = datetime(entry.year, entry.month, entry.day)
+    return _timestamp(entry) if isinstance(entry, datetime) else math.nan
+
+
+def _timestamp(moment: datetime) -> float:
+    return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp()
 
 
 def checked_stamps(ids: Ids) -> tuple[Floats, bool]:
@@ -87,8 +111,7 @@ def check_seconds(column: Any, n_rows: int) -> NDArray[Any]:
 def time_numbers(column: Any, words: str) -> tuple[NDArray[Any], Clock]:
     """Return times of a table as numbers, dates as seconds, and whether they are dates.
 
-    ``column`` holds dates, lengths of time or numbers, in a series of narwhals or an array;
-    ``words`` are what errors call it.
+    ``column`` is a series of narwhals or an array; ``words`` are what errors call it.
 
     Examples
     --------
@@ -152,29 +175,133 @@ def as_integers(stamps: NDArray[Any]) -> NDArray[Any]:
     return stamps.astype(np.int64) if whole else stamps.astype(np.float64)
 
 
-def _number(entry: Any) -> float:
-    return math.nan if isinstance(entry, bool) else float(entry)
-
-
-def _seconds(entry: Any) -> float:
-    """Return the seconds of a date; NaN for what is none."""
-    if isinstance(entry, np.datetime64):
-        return float((entry - np.datetime64(0, "s")) / np.timedelta64(1, "s"))
-    if isinstance(entry, str):
-        try:
-            entry = datetime.fromisoformat(entry)
-        except ValueError:
-            return math.nan
-    if isinstance(entry, date) and not isinstance(entry, datetime):
-        entry = datetime(entry.year, entry.month, entry.day)
-    return _timestamp(entry) if isinstance(entry, datetime) else math.nan
-
-
-def _timestamp(moment: datetime) -> float:
-    return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp()
-
-
 def _refuse_mixture(words: str, entries: Any, dates: NDArray[np.bool_]) -> None:
     if dates.any() and not dates.all():
         pair = entries[dates.argmin()], entries[dates.argmax()]
         raise DataError(f"{words} must not mix numbers and dates; got {pair}.")
+
+
+class Units(NamedTuple):
+    """Mean and variance of every sensor; at the end, of everything, for one never seen."""
+
+    mean: Floats
+    variance: Floats
+
+    @classmethod
+    def of(cls, values: NDArray[Any], sensors: NDArray[Any], n: int) -> Units:
+        """Measure values; a sensor of which a single one is known is as wide as everything."""
+        values = values.astype(np.float64)
+        counts = np.append(np.bincount(sensors, minlength=n), len(values))
+        sums = np.append(np.bincount(sensors, values, n), values.sum())
+        mean = sums / np.maximum(counts, 1)
+        away = (values - mean[sensors]) ** 2
+        total = float(np.mean((values - mean[-1]) ** 2))
+        variance = np.append(np.bincount(sensors, away, n), total * len(values))
+        variance /= np.maximum(counts, 1)
+        mean[counts == 0] = mean[-1]
+        variance[counts < 2] = total
+        rounding = variance <= (FLOOR * mean) ** 2
+        return cls(mean, np.where(rounding, _constant(mean), variance))
+
+    @property
+    def precision(self) -> type[np.floating]:
+        """The dtype of predictions: double where single is too coarse for a sensor."""
+        told = self.variance != _constant(self.mean)
+        pairs = zip(np.abs(self.mean[told]).tolist(), np.sqrt(self.variance[told]), strict=True)
+        return np.float64 if any(too_coarse(*pair) for pair in pairs) else np.float32
+
+
+def _constant(mean: Floats) -> Floats:
+    """Return the variance that a sensor gets whose values are all the same."""
+    return np.asarray(FLOOR * (mean**2 + (mean == 0.0)))
+
+
+@dataclass(frozen=True)
+class SeriesIndex:
+    """Which series a cell belongs to, and of which sensor a series is."""
+
+    time: int  # the mode that is time
+    sensor: int | None  # the mode that is the sensor; None if all series are alike
+    shape: tuple[int, ...]  # ids of every mode
+    keys: Ints  # every series that was observed as one number, sorted
+
+    @property
+    def n_sensors(self) -> int:
+        """The number of sensors."""
+        return 1 if self.sensor is None else self.shape[self.sensor]
+
+    @property
+    def sensors(self) -> Ints:
+        """The sensor of every series."""
+        if self.sensor is None:
+            return np.zeros(len(self.keys), dtype=np.int64)
+        others = [mode for mode in range(len(self.shape)) if mode != self.time]
+        codes = np.unravel_index(self.keys, [self.shape[mode] for mode in others])
+        return codes[others.index(self.sensor)]
+
+    def series(self, codes: tuple[Codes, ...]) -> Ints:
+        """Return the series of cells, -1 where nothing was observed of it."""
+        return key_places(self.keys, *series_keys(codes, self.shape, self.time))
+
+    def sensors_of(self, codes: tuple[Codes, ...]) -> Ints:
+        """Return the sensor of cells; one never seen is the one after the last."""
+        if self.sensor is None:
+            return np.zeros(len(codes[0]), dtype=np.int64)
+        sensors = codes[self.sensor].astype(np.int64)
+        return np.where(sensors < 0, self.n_sensors, sensors)
+
+
+def series_keys(
+    codes: tuple[Codes, ...], shape: tuple[int, ...], *without: int
+) -> tuple[Ints, NDArray[np.bool_]]:
+    """Return numbers for combinations of ids of all modes but some, and if all ids are known."""
+    if n_keys(shape, *without) >= 2**63:
+        raise DataError(f"There can be at most 2^63 combinations of ids; got modes of {shape}.")
+    keys = np.zeros(len(codes[0]), dtype=np.int64)
+    known = np.ones(len(keys), dtype=bool)
+    for mode, (code, n) in enumerate(zip(codes, shape, strict=True)):
+        if mode not in without:
+            keys = keys * n + code
+            known &= code >= 0
+    return keys, known
+
+
+def n_keys(shape: tuple[int, ...], *without: int) -> int:
+    """Return how many combinations of ids of all modes but some there can be."""
+    return math.prod(n for mode, n in enumerate(shape) if mode not in without)
+
+
+def key_places(keys: Ints, asked: Ints, known: NDArray[np.bool_]) -> Ints:
+    """Return the places of numbers among sorted ones, -1 where they are not there."""
+    at = np.searchsorted(keys, asked).clip(max=len(keys) - 1)
+    return np.where(known & (keys[at] == asked), at, -1)
+
+
+def sensor_modes(
+    time: int | str, sensor: int | str | None, ids: tuple[Ids, ...]
+) -> tuple[int, int | None]:
+    """Return the mode that is time, and the mode that is the sensor, None if there is none.
+
+    The sensor "auto" is the mode called "sensor", or else the one with the fewest ids that is not
+    time, if there is more than one.
+    """
+    number = mode_number(time, ids, "time")
+    others = [mode for mode in range(len(ids)) if mode != number]
+    if sensor is None or (sensor == "auto" and len(others) == 1):
+        return number, None
+    if sensor == "auto":
+        return number, min(others, key=lambda mode: (ids[mode].name != "sensor", len(ids[mode])))
+    other = mode_number(sensor, ids, "sensor")
+    if other == number:
+        raise SettingError(f"sensor must be another mode than time; got {sensor!r} for both.")
+    return number, other
+
+
+def mode_number(mode: int | str, ids: tuple[Ids, ...], setting: str) -> int:
+    """Return the number of a mode that is named, or counted from the first or the last."""
+    names = [one.name for one in ids]
+    if isinstance(mode, str) and mode in names:
+        return names.index(mode)
+    if not isinstance(mode, str) and -len(names) <= mode < len(names):
+        return int(mode) % len(names)
+    raise SettingError(f"{setting} must be one of {names} or its number; got {mode!r}.")

@@ -17,8 +17,7 @@ import numpy as np
 from noisewise import storage
 from noisewise.calibration import Calibration
 from noisewise.data import Observations, observe
-from noisewise.data.panel import Units, sensor_modes, series_keys
-from noisewise.data.timestamps import checked_stamps
+from noisewise.data.timestamps import Units, checked_stamps, sensor_modes, series_keys
 from noisewise.engine.series import Array, Ints, Series
 from noisewise.errors import ModelFileError, SettingError, unsaid
 from noisewise.models.base import Cells, Factorizer, Seeded, Threads, clone_with, in_one_step, shown

@@ -20,7 +20,7 @@ from sklearn.base import BaseEstimator
 from noisewise import registry
 from noisewise.calibration import Calibration
 from noisewise.data import Ids
-from noisewise.data.tables import check_ids
+from noisewise.data.ids import check_ids
 from noisewise.errors import DataError, ModelFileError
 from noisewise.settings import check
 from noisewise.storage import (

@@ -18,7 +18,7 @@ import numpy as np
 from noisewise import storage
 from noisewise.calibration import Calibration
 from noisewise.data import Observations, encode_ids, observe
-from noisewise.data.panel import Grouping, Units, sensor_modes
+from noisewise.data.timestamps import SeriesIndex, Units, sensor_modes
 from noisewise.engine.arrays import Moments
 from noisewise.errors import ModelFileError, unsaid
 from noisewise.models.base import Cells, Factorizer, Seeded, Threads, clone_with, in_one_step, shown
@@ -51,7 +51,7 @@ class TypeMean(InTime, Typed):
         check(self)
         seen = observe(X, y, duplicates=self.duplicates)
         grouping = self._grouping(tuple(seen.ids))
-        self.units_ = Units.of(seen.values, grouping.type_of(seen.codes), grouping.n_types)
+        self.units_ = Units.of(seen.values, grouping.sensors_of(seen.codes), grouping.n_sensors)
         self.ids_, self.calibration_ = seen.ids, None
         self.value_range_ = range_of(self.value_range, seen)
         self._note_columns(X)
@@ -61,14 +61,14 @@ class TypeMean(InTime, Typed):
         """Predict cells as ever: one among all of its type makes no difference."""
         return self.predict(X, return_std)
 
-    def _grouping(self, ids: tuple[Any, ...]) -> Grouping:
+    def _grouping(self, ids: tuple[Any, ...]) -> SeriesIndex:
         modes = sensor_modes(self.time, self.sensor, ids)
-        return Grouping(*modes, tuple(map(len, ids)), np.empty(0, dtype=np.int64))
+        return SeriesIndex(*modes, tuple(map(len, ids)), np.empty(0, dtype=np.int64))
 
     def cells(self, X: Any) -> Cells:
         """Return what is known of cells, before clipping and calibration."""
         codes = encode_ids(X, self.ids_)
-        types = self._grouping(self.ids_).type_of(codes)
+        types = self._grouping(self.ids_).sensors_of(codes)
         mean, noise = (part[types].astype(self.units_.precision) for part in self.units_)
         unseen = np.any([code < 0 for code in codes], axis=0)
         return Cells(Moments(mean, noise, np.zeros_like(noise)), unseen)
@@ -79,7 +79,7 @@ class TypeMean(InTime, Typed):
 
     def unpack(self, path: str | Path, header: dict[str, Any], tensors: storage.Tensors) -> None:
         """Undo ``pack``, trusting nothing."""
-        n = self._grouping(self.ids_).n_types + 1
+        n = self._grouping(self.ids_).n_sensors + 1
         mean, variance = (
             storage.take(path, tensors, name, "float64", n) for name in ("mean", "variance")
         )

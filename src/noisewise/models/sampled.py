@@ -14,8 +14,8 @@ import numpy.typing as npt
 
 from noisewise import storage
 from noisewise.data import Ids, Observations
-from noisewise.data.panel import Grouping, Units, encode_in_time, sensor_modes, series_keys
-from noisewise.data.timestamps import checked_stamps
+from noisewise.data.observations import encode_in_time
+from noisewise.data.timestamps import SeriesIndex, Units, checked_stamps, sensor_modes, series_keys
 from noisewise.engine.arrays import Codes, Counts, Floats, Moments
 from noisewise.engine.gibbs.chain import Chain, EvenSchedule
 from noisewise.engine.gibbs.data import Data, Scale, SeriesData, Spec, Timeline
@@ -183,7 +183,7 @@ class SensorEncoder:
         The times of the ids of time, and whether they are dates.
     """
 
-    grouping: Grouping
+    grouping: SeriesIndex
     units: Units
     stamps: Array
     are_dates: bool
@@ -193,8 +193,8 @@ class SensorEncoder:
         """Arrange observations."""
         mode, kind = sensor_modes(time, sensor, seen.ids)
         keys = np.unique(series_keys(seen.codes, seen.shape, mode)[0])
-        grouping = Grouping(mode, kind, seen.shape, keys)
-        units = Units.of(seen.values, grouping.type_of(seen.codes), grouping.n_types)
+        grouping = SeriesIndex(mode, kind, seen.shape, keys)
+        units = Units.of(seen.values, grouping.sensors_of(seen.codes), grouping.n_sensors)
         return cls(grouping, units, *checked_stamps(seen.ids[mode]))
 
     @property
@@ -219,7 +219,7 @@ class SensorEncoder:
         place[np.argsort(self.stamps, kind="stable")] = np.arange(len(place), dtype=np.int32)
         codes = [seen.codes[mode] for mode in self.modes]
         codes[-1] = place[codes[-1]]
-        types = self.grouping.type_of(seen.codes)
+        types = self.grouping.sensors_of(seen.codes)
         values = (seen.values - self.units.mean[types]) / np.sqrt(self.units.variance[types])
         return SeriesData.of(tuple(codes), values.astype(np.float32), self.shape, self.times)
 
@@ -241,8 +241,8 @@ class SensorEncoder:
         row = np.where(self.times[place] == when, place, -1).astype(np.int32)
         own = [*(codes[mode] for mode in self.modes[:-1]), row]
         rows = np.array([posterior.known_codes(m, code) for m, code in enumerate(own)])
-        types = self.grouping.type_of(codes)
-        asked = Asked(rows, self.grouping.series(codes), when, types, self.grouping.types)
+        types = self.grouping.sensors_of(codes)
+        asked = Asked(rows, self.grouping.series(codes), when, types, self.grouping.sensors)
         standard, noise, epistemic = posterior.moments(asked, n_jobs)
         variance = self.units.variance[types]
         mean = self.units.mean[types] + np.sqrt(variance) * standard
@@ -265,9 +265,9 @@ class SensorEncoder:
     ) -> SensorEncoder:
         """Undo ``pack``, trusting nothing; what is still lacking is ``with_series``."""
         modes, shape = sensor_modes(time, sensor, ids), tuple(map(len, ids))
-        grouping = Grouping(*modes, shape, np.empty(0, dtype=np.int64))
+        grouping = SeriesIndex(*modes, shape, np.empty(0, dtype=np.int64))
         mean, variance = (
-            storage.take(path, tensors, f"units.{name}", "float64", grouping.n_types + 1)
+            storage.take(path, tensors, f"units.{name}", "float64", grouping.n_sensors + 1)
             for name in ("mean", "variance")
         )
         if variance.min() <= 0:

@@ -16,17 +16,17 @@ from sklearn.utils.validation import check_is_fitted
 
 from noisewise import storage
 from noisewise.data import Ids, observe
-from noisewise.data.panel import (
+from noisewise.data.observations import encode_in_time
+from noisewise.data.timestamps import (
     FLOOR,
-    Grouping,
+    SeriesIndex,
     Units,
-    encode_in_time,
+    checked_stamps,
     mode_number,
     n_keys,
     sensor_modes,
     series_keys,
 )
-from noisewise.data.timestamps import checked_stamps
 from noisewise.engine.arrays import Codes, Moments
 from noisewise.engine.series import Array, Ints, Series
 from noisewise.errors import ModelFileError
@@ -132,9 +132,9 @@ class SeriesModel(InTime, Typed, Threads):
         stamps, _ = checked_stamps(seen.ids[time])
         keys, _ = series_keys(seen.codes, seen.shape, time)
         keys, which = np.unique(keys, return_inverse=True)
-        grouping = Grouping(time, sensor, seen.shape, keys)
+        grouping = SeriesIndex(time, sensor, seen.shape, keys)
         series = Series.group(which, stamps[seen.codes[time]], seen.values, len(keys))
-        self._learn(series, grouping.types, grouping.n_types)
+        self._learn(series, grouping.sensors, grouping.n_sensors)
         self.ids_, self.calibration_ = seen.ids, None
         self.value_range_ = range_of(self.value_range, seen)
         self._keep(series, grouping)
@@ -154,13 +154,13 @@ class SeriesModel(InTime, Typed, Threads):
         std = np.float32(self.std_scale_) * np.sqrt(noise + epistemic)
         return (self._clipped(mean), std) if return_std else self._clipped(mean)
 
-    def _keep(self, series: Series, grouping: Grouping) -> None:
+    def _keep(self, series: Series, grouping: SeriesIndex) -> None:
         self.series_, self._grouping = series, grouping
         self.n_features_in_ = len(self.ids_)
         self._stamps, self._are_dates = checked_stamps(self.ids_[grouping.time])
-        types = grouping.types
-        self._units = Units.of(series.values, types[series.which], grouping.n_types)
-        self._series_units = series_units(series, types, grouping.n_types)
+        types = grouping.sensors
+        self._units = Units.of(series.values, types[series.which], grouping.n_sensors)
+        self._series_units = series_units(series, types, grouping.n_sensors)
 
     def _modes(self, ids: tuple[Ids, ...]) -> tuple[int, int | None]:
         """Return the mode that is time, and the mode that is the type."""
@@ -175,7 +175,7 @@ class SeriesModel(InTime, Typed, Threads):
         return self._known(*self._encoded(X), leave_out=False)
 
     def _known(self, codes: tuple[Codes, ...], when: Array, *, leave_out: bool) -> Cells:
-        which, types = self._grouping.series(codes), self._grouping.type_of(codes)
+        which, types = self._grouping.series(codes), self._grouping.sensors_of(codes)
         mean, variance = self._units.mean[types], self._units.variance[types]
         series = which >= 0
         timeless = series & np.isnan(when)
@@ -219,7 +219,7 @@ class SeriesModel(InTime, Typed, Threads):
         inside = series.which[1:] == series.which[:-1]
         if (times[1:] < times[:-1])[inside].any():
             raise ModelFileError(f"{path} is damaged: its series are not in the order of time.")
-        self._keep(series, Grouping(time, sensor, shape, keys))
+        self._keep(series, SeriesIndex(time, sensor, shape, keys))
         self.seconds_ = float(header["seconds"])
 
 

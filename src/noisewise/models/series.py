@@ -19,7 +19,7 @@ import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
 from noisewise import storage
-from noisewise.data.panel import Units
+from noisewise.data.timestamps import Units
 from noisewise.engine.arrays import Floats
 from noisewise.engine.series import Array, Ints, Series, interpolate
 from noisewise.engine.state_space import Process, log_likelihood, predict, smooth
@@ -89,7 +89,7 @@ class LinearInterpolator(SeriesModel):
 
     def _at(self, which: Ints, when: Array, leave_out: bool) -> tuple[Array, Array, Array]:
         line = interpolate(self.series_, which, when, leave_out=leave_out, n_jobs=self._threads())
-        types, factor = self._grouping.types[which], self._factor[which]
+        types, factor = self._grouping.sensors[which], self._factor[which]
         noise = self.noise_[types]
         reached = np.minimum(self.walk_[types] * line.reach, self._most[types])
         epistemic = reached + noise * (line.load - 1.0)  # noise of the two observations is in it
@@ -104,7 +104,7 @@ class LinearInterpolator(SeriesModel):
     def unpack(self, path: str | Path, header: dict[str, Any], tensors: storage.Tensors) -> None:
         """Undo ``pack``, trusting nothing."""
         super().unpack(path, header, tensors)
-        n_types = self._grouping.n_types + 1
+        n_types = self._grouping.n_sensors + 1
         names = ("walk", "noise", "most")
         parts = [storage.take(path, tensors, name, "float64", n_types) for name in names]
         self.walk_, self.noise_, self._most = parts
@@ -238,13 +238,13 @@ class OUSmoother(SeriesModel):
     def unpack(self, path: str | Path, header: dict[str, Any], tensors: storage.Tensors) -> None:
         """Undo ``pack``, trusting nothing."""
         super().unpack(path, header, tensors)
-        n_types = self._grouping.n_types
+        n_types = self._grouping.n_sensors
         self.unit_ = float(header["unit"])
         length = storage.take(path, tensors, "length", "float64", n_types)
         share = storage.take(path, tensors, "noise_share", "float64", n_types)
         if not (self.unit_ > 0 and length.min() > 0 and 0 < share.min() <= share.max() < 1):
             raise ModelFileError(f"{path} is damaged: its processes make no sense.")
-        self._smooth(self.series_, self._series_units, self._grouping.types, length, share)
+        self._smooth(self.series_, self._series_units, self._grouping.sensors, length, share)
 
 
 def fit_processes(

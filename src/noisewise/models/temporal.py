@@ -184,7 +184,7 @@ class TemporalFactorizer(Learner, InTime, Typed):
         check_is_fitted(self)
         posterior, encoder = self.posterior_, self.encoder_
         series = posterior.series
-        scale = self.std_scale_ * np.sqrt(encoder.units.variance[encoder.grouping.types])
+        scale = self.std_scale_ * np.sqrt(encoder.units.variance[encoder.grouping.sensors])
         of_modes = zip(encoder.modes[:-1], posterior.codes[:-1, series.starts[:-1]], strict=True)
         timescale, amplitude = (
             np.median(posterior.draws[name], axis=0) for name in ("timescales", "amplitudes")

@@ -25,8 +25,7 @@ from pathlib import Path
 import numpy as np
 
 from noisewise.data.ids import Ids
-from noisewise.data.npz import Repeats
-from noisewise.data.panel import Coordinates, Panel
+from noisewise.data.panel import Coordinates, Panel, Repeats
 from noisewise.data.reader import named_errors, text_lines, to_float
 from noisewise.errors import DataError
 from noisewise_reproduction.datasets.readings import finite_pair, first_line, gather, to_int

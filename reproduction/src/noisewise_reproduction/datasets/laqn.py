@@ -25,11 +25,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from noisewise.data.ids import Codes, Ids
-from noisewise.data.npz import Repeats, from_degrees
-from noisewise.data.panel import Coordinates, Panel
+from noisewise.data.panel import Coordinates, Panel, Repeats
 from noisewise.data.reader import csv_rows, named_errors, text_lines, to_float
 from noisewise.errors import DataError, shortened
-from noisewise_reproduction.datasets.readings import finite_pair, first_line, gather
+from noisewise_reproduction.datasets.readings import finite_pair, first_line, from_degrees, gather
 
 DAY, HOUR = 86_400.0, 3_600.0
 

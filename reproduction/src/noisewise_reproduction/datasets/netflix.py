@@ -28,10 +28,10 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
-from noisewise.data.columns import choose_columns
 from noisewise.data.ids import Codes, Ids
 from noisewise.data.observations import Duplicates, Observations, assemble
 from noisewise.data.reader import join, named_errors
+from noisewise.data.tables import choose_columns
 from noisewise.errors import DataError, progress
 
 DAY = 86_400

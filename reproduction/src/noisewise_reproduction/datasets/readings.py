@@ -12,11 +12,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from noisewise.data.ids import Codes, Ids, group_cells
-from noisewise.data.npz import Repeats
 from noisewise.data.observations import Observations, assemble, check_duplicates
+from noisewise.data.panel import Repeats
 from noisewise.data.reader import to_float
-from noisewise.data.tables import check_values
+from noisewise.data.values import check_values
 from noisewise.errors import DataError
+
+_EARTH = 6_371_000.0  # metres
+_CHARING_CROSS = 51.5074, -0.1278  # where distances in London are measured from
 
 
 def gather(
@@ -93,3 +96,19 @@ def finite_pair(first: str, second: str) -> tuple[float, float]:
     if not all(map(math.isfinite, pair)):
         raise ValueError(f"{first[:60]!r} or {second[:60]!r} is not finite")
     return pair
+
+
+def from_degrees(latitude: float, longitude: float) -> tuple[float, float]:
+    """Turn degrees into metres east and north of Charing Cross, right to a metre in ten kilometres.
+
+    Examples
+    --------
+    >>> x, y = from_degrees(51.5226, -0.1546)  # Marylebone Road
+    >>> round(x), round(y)
+    (-1855, 1690)
+    """
+    if not (abs(latitude) <= 90 and abs(longitude) <= 360):
+        raise DataError(f"A place has a latitude and a longitude; got {latitude}, {longitude}.")
+    north, east = np.radians(np.subtract((latitude, longitude), _CHARING_CROSS))
+    parallel = _EARTH * np.cos(np.radians(_CHARING_CROSS[0]))
+    return float(parallel * east), float(_EARTH * north)

@@ -22,9 +22,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from noisewise.data.ids import Ids
-from noisewise.data.npz import read_panel
 from noisewise.data.observations import Observations
-from noisewise.data.panel import LOCATION, TIME, Panel
+from noisewise.data.panel import LOCATION, TIME, Panel, read_panel
 from noisewise.errors import DataError
 from noisewise_reproduction.datasets import intel, laqn
 

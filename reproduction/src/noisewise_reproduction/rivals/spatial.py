@@ -16,8 +16,8 @@ import numpy.typing as npt
 
 from noisewise import storage
 from noisewise.data import Ids, encode_ids, id_columns, observe
-from noisewise.data.panel import Units, key_places, mode_number, n_keys, series_keys
 from noisewise.data.tables import take_apart
+from noisewise.data.timestamps import Units, key_places, mode_number, n_keys, series_keys
 from noisewise.engine.arrays import Moments
 from noisewise.errors import DataError, ModelFileError, SettingError
 from noisewise.models.base import Cells, Threads, in_one_step

@@ -21,7 +21,7 @@ from sklearn.impute import IterativeImputer, KNNImputer
 from noisewise import storage
 from noisewise.calibration import Calibration
 from noisewise.data import Observations, encode_ids, observe
-from noisewise.data.panel import Grouping, Units, n_keys, sensor_modes, series_keys
+from noisewise.data.timestamps import SeriesIndex, Units, n_keys, sensor_modes, series_keys
 from noisewise.engine.arrays import Codes, Moments
 from noisewise.engine.series import Array, Series
 from noisewise.engine.threads import one_blas_thread
@@ -51,7 +51,7 @@ class Filled(NamedTuple):
     """
 
     table: npt.NDArray[np.float32]
-    grouping: Grouping
+    grouping: SeriesIndex
     series: Units
     types: Units
 
@@ -63,7 +63,7 @@ class Filled(NamedTuple):
         ``share`` is the noise of every type as a share of its variance, ``factor`` is on it for
         every series.
         """
-        which, types = self.grouping.series(codes), self.grouping.type_of(codes)
+        which, types = self.grouping.series(codes), self.grouping.sensors_of(codes)
         when = codes[self.grouping.time]
         mean, variance = (part[types] for part in self.types)
         noise = share[types] * variance
@@ -202,15 +202,15 @@ class TableImputer(InTime, Typed):
                 f"cells, more than max_cells={self.max_cells:,}: take a model that needs no table, "
                 "or raise max_cells if there is memory for it."
             )
-        grouping = Grouping(time, sensor, seen.shape, keys)
+        grouping = SeriesIndex(time, sensor, seen.shape, keys)
         when = seen.codes[time]
         series = Series.group(which, when.astype(np.float64), seen.values, n_series)
-        units = series_units(series, grouping.types, grouping.n_types)
+        units = series_units(series, grouping.sensors, grouping.n_sensors)
         scale = np.sqrt(units.variance)
         table = np.full((n_times, n_series), np.nan)
         table[when, which] = (seen.values - units.mean[which]) / scale[which]
         table = units.mean + scale * self._impute(table, seed)
-        types = Units.of(seen.values, grouping.type_of(seen.codes), grouping.n_types)
+        types = Units.of(seen.values, grouping.sensors_of(seen.codes), grouping.n_sensors)
         if types.precision is np.float64:
             raise DataError(
                 "TableImputer keeps its table in single precision, which is too coarse for these "
@@ -265,8 +265,8 @@ class TableImputer(InTime, Typed):
         shape = tuple(map(len, self.ids_))
         time, sensor = sensor_modes(self.time, self.sensor, self.ids_)
         keys = take_keys(path, tensors, "keys", n_keys(shape, time))
-        grouping = Grouping(time, sensor, shape, keys)
-        n_types = grouping.n_types + 1
+        grouping = SeriesIndex(time, sensor, shape, keys)
+        n_types = grouping.n_sensors + 1
         self._filled = Filled(
             take("table", "float32", shape[grouping.time], len(keys)),
             grouping,
@@ -288,7 +288,7 @@ def _spread(filled: Filled, codes: tuple[Codes, ...], error: Array) -> tuple[Arr
 
     A type counts what all have in common, a series what its type has, as ``PRIOR`` observations.
     """
-    which, types = filled.grouping.series(codes), filled.grouping.type_of(codes)
+    which, types = filled.grouping.series(codes), filled.grouping.sensors_of(codes)
     variance = filled.types.variance[types]
     score = error**2 / variance
     n_types, n_series = len(filled.types.mean), len(filled.series.mean)

@@ -14,7 +14,7 @@ import numpy.typing as npt
 
 from noisewise import storage
 from noisewise.data import Ids, Observations, encode_ids
-from noisewise.data.panel import Units, sensor_modes
+from noisewise.data.timestamps import Units, sensor_modes
 from noisewise.engine.arrays import Codes, Floats, Moments
 from noisewise.engine.series import Array, Ints
 from noisewise.engine.training import EpochInfo, train

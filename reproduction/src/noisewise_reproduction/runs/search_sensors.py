@@ -26,8 +26,8 @@ import numpy as np
 
 from noisewise import storage
 from noisewise.data import Observations
-from noisewise.data.npz import named_panel
-from noisewise.data.panel import SENSOR, Panel, Units
+from noisewise.data.panel import SENSOR, Panel, named_panel
+from noisewise.data.timestamps import Units
 from noisewise.errors import DivergedError, progress
 from noisewise.evaluation.records import as_json, where_and_when
 from noisewise.models.deviation import DTF, PTF, DeviationFactorizer

@@ -22,7 +22,7 @@ import numpy as np
 
 from noisewise import storage
 from noisewise.data import Observations
-from noisewise.data.npz import named_panel
+from noisewise.data.panel import named_panel
 from noisewise.errors import progress
 from noisewise.evaluation.records import as_json, where_and_when
 from noisewise.splits import share_split

@@ -10,8 +10,7 @@ from typing import Any, Literal
 import numpy as np
 
 from noisewise.data import Ids, Observations, files
-from noisewise.data.npz import named_panel
-from noisewise.data.panel import TIME, Panel
+from noisewise.data.panel import TIME, Panel, named_panel
 from noisewise.errors import DataError
 
 Kind = Literal["ratings", "sensors"]
