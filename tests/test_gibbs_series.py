@@ -24,7 +24,7 @@ from noisewise.engine.gibbs.steps.time_factors import draw_time_factors
 from noisewise.engine.gibbs.sweep import SERIES_FROM, SeriesWorkspace, Sweep
 from noisewise.engine.random import key
 from noisewise.engine.threads import one_blas_thread
-from noisewise.storage import Source
+from noisewise.schema import Source
 
 DRAWS = 4000
 TIMESCALES = Timescales(0.5, 40.0)
@@ -470,7 +470,7 @@ def test_a_restored_chain_goes_on_with_the_same_bits():
             if epoch == 17:
                 header, tensors = chain.pack()
                 copies = {name: tensor.copy() for name, tensor in tensors.items()}
-                half = sampling.start().restored(Source("file", header, copies))
+                half = sampling.start().restored(Source(header, copies))
         for _ in range(12):
             sampling.step(half)
     one, other = (sampling.posterior(c) for c in (chain, half))

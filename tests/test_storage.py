@@ -32,6 +32,7 @@ from noisewise.data.ids import Ids
 from noisewise.errors import DataError, ModelFileError
 from noisewise.models import model_file
 from noisewise.models.deviation import DeviationFactorizer
+from noisewise.schema import Source
 
 
 def quick(**settings):
@@ -210,7 +211,7 @@ def test_ids_that_no_file_can_hold_are_refused_by_save(label, tmp_path):
 def test_any_ids_are_packed_and_unpacked(labels):
     ids, _ = Ids.encode(labels, "user")
     entry, tensors = model_file.pack_ids(ids, "mode0")
-    unpacked = model_file.unpack_ids("file", json.loads(json.dumps(entry)), tensors, "mode0")
+    unpacked = model_file.unpack_ids(json.loads(json.dumps(entry)), Source({}, tensors), "mode0")
     assert unpacked == ids
     assert list(map(type, unpacked.labels.tolist())) == list(map(type, ids.labels.tolist()))
 
@@ -376,7 +377,7 @@ FORGED = {
     "a negative scale": (into(-1.0, "calibration", "scale"), "calibration makes no sense"),
     "a record of no sense": (into(-1, "factors", "epoch"), "epoch is -1"),
     "no variance": (into(0.0, "factors", "variance"), r"variance is 0\.0"),
-    "a range upside down": (into([5, 1], "value_range"), r"range of values is \[5, 1\]"),
+    "a range upside down": (into([5, 1], "value_range"), r"value_range is \[5, 1\]"),
     "a setting out of range": (into(-1, "settings", "rank"), "rank must be a whole number"),
     "an unknown setting": (into(1, "settings", "speed"), "speed"),
     "settings of another shape": (into(4, "settings", "rank"), r"must be float32 of shape"),
@@ -417,16 +418,16 @@ def test_a_forged_file_is_refused_with_its_own_sentence(rewrite, change, message
 def test_ids_that_are_no_ids_are_refused(texts, message):
     tensors = model_file._pack_texts(texts, "mode0")
     entry = {"name": "user", "length": len(texts), "type": "json"}
-    with pytest.raises(ModelFileError, match=message):
-        model_file.unpack_ids("file", entry, tensors, "mode0")
+    with pytest.raises(storage.Damaged, match=message):
+        model_file.unpack_ids(entry, Source({}, tensors), "mode0")
 
 
 def test_text_ids_that_do_not_match_their_lengths_are_refused():
     tensors = model_file._pack_texts(["ann", "bob"], "mode0")
     tensors["mode0.id_ends"][1] += 1
     entry = {"name": "user", "length": 2, "type": "str"}
-    with pytest.raises(ModelFileError, match="its ids do not match their lengths"):
-        model_file.unpack_ids("file", entry, tensors, "mode0")
+    with pytest.raises(storage.Damaged, match="its ids do not match their lengths"):
+        model_file.unpack_ids(entry, Source({}, tensors), "mode0")
 
 
 def test_a_flipped_bit_in_a_number_is_found(good, tmp_path):
@@ -515,8 +516,8 @@ def test_text_ids_whose_lengths_overflow_are_refused():
     tensors = model_file._pack_texts(["ann", "bob", "cat", "dan"], "mode0")
     tensors["mode0.id_ends"][:] = [2**63 - 1, -(2**63), -1, 12]
     entry = {"name": "user", "length": 4, "type": "str"}
-    with pytest.raises(ModelFileError, match=r"mode0\.id_ends makes no sense"):
-        model_file.unpack_ids("file", entry, tensors, "mode0")
+    with pytest.raises(storage.Damaged, match=r"mode0\.id_ends makes no sense"):
+        model_file.unpack_ids(entry, Source({}, tensors), "mode0")
 
 
 def test_a_header_of_nothing_but_brackets_is_refused_before_it_is_read(tmp_path):

@@ -27,10 +27,11 @@ from noisewise.data.tables_with_holes import (
     read_frame,
     warn_of_unread,
 )
-from noisewise.errors import DataError, ModelFileError, SettingError
+from noisewise.errors import DataError, SettingError
 from noisewise.models.auto import AutoFactorizer
 from noisewise.models.base import Factorizer, Seeded, Threads, at_one_moment, in_one_step
 from noisewise.models.model_file import OF_THE_MACHINE
+from noisewise.schema import Source
 from noisewise.settings import Rule, check, learned, one_of, rules_of, setting, settings
 from noisewise.standardised import StandardisedModel
 
@@ -291,32 +292,29 @@ def _write(path: str | Path, imputer: DeviationImputer) -> None:
 def _read(path: str | Path, kind: type[Any]) -> Any:
     """Undo ``_write``, trusting nothing."""
     header, tensors = storage.read(path, _KIND)
-    try:
+    source = Source(header, tensors)
+    with storage.reading(path):
         imputer = kind(**_given(header["settings"]))
         imputer._check()
-        imputer._standardised = StandardisedModel.unpack(path, header, tensors)
-        imputer._fitted = _fitted(path, header["fitted"], imputer._standardised)
+        imputer._standardised = StandardisedModel.unpack(source)
+        imputer._fitted = _fitted(header["fitted"], imputer._standardised)
         names, many = header["features"], header["n_features"]
         if names is not None:
             imputer.feature_names_in_ = np.array(list(map(str, names)), dtype=object)
         if many is not None:
-            imputer.n_features_in_ = storage.take_whole(path, header, "n_features", least=1)
+            imputer.n_features_in_ = source.whole("n_features", least=1)
             if names is not None and len(names) != many:
-                raise ModelFileError(f"{path} is damaged: it names {len(names)} of {many} columns.")
-    except ModelFileError:
-        raise
-    except storage.BROKEN as error:
-        raise storage.damaged(path, error) from error
+                raise storage.Damaged(f"it names {len(names)} of {many} columns")
     return imputer
 
 
-def _fitted(path: str | Path, entry: Any, model: StandardisedModel) -> Fitted:
+def _fitted(entry: Any, model: StandardisedModel) -> Fitted:
     names, lengths, clock, end = entry
     if type(end) is not int or abs(end) > LATEST:
-        raise ModelFileError(f"{path} is damaged: its readings end at {storage.shown(end)}.")
+        raise storage.Damaged(f"its readings end at {storage.shown(end)}")
     fitted = Fitted(tuple(names), tuple(map(int, lengths)), clock, end)
     if fitted.names != model.seen.names or clock not in CLOCKS:
-        raise ModelFileError(f"{path} is damaged: its readings are of another table.")
+        raise storage.Damaged("its readings are of another table")
     return fitted
 
 

@@ -8,18 +8,29 @@ millions keeps its digits.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from pathlib import Path
+from functools import partial
 from typing import Any
 
 import numpy as np
 
-from noisewise import storage
 from noisewise.data import Codes, Ids, Observations, observe
 from noisewise.data.timestamps import Floats, Ints, Units, as_integers, key_places, series_keys
-from noisewise.errors import ModelFileError
 from noisewise.models.auto import AutoFactorizer
 from noisewise.models.base import Factorizer, clone_with
-from noisewise.models.model_file import pack_ids, pack_part, unpack_ids, unpack_part
+from noisewise.models.model_file import IdsOfModes, Part
+from noisewise.schema import (
+    ANY,
+    Entry,
+    Rule,
+    Schema,
+    Source,
+    Tensor,
+    below,
+    integer,
+    packed,
+    unpacked,
+)
+from noisewise.storage import Damaged, Tensors
 
 
 @dataclass(frozen=True, eq=False)
@@ -90,41 +101,37 @@ class StandardisedModel:
         alike = np.array_equal(a[first], b[second])
         return alike and np.array_equal(old.values[first], new.values[second])
 
-    def pack(self) -> tuple[dict[str, Any], storage.Tensors]:
+    def pack(self) -> tuple[dict[str, Any], Tensors]:
         """Return what a file must keep."""
-        header, tensors = pack_part(self.model, "model")
-        packed = [pack_ids(ids, f"mode{m}") for m, ids in enumerate(self.seen.ids)]
-        tensors["values"] = self.seen.values
-        for mode, (_, id_tensors) in enumerate(packed):
-            tensors |= id_tensors | {f"mode{mode}.codes": self.seen.codes[mode]}
-        header |= {"ids": [entry for entry, _ in packed], "sensor": self.sensor}
-        return header, tensors
+        return packed(_schema(), self)
 
     @classmethod
-    def unpack(
-        cls, path: str | Path, header: dict[str, Any], tensors: storage.Tensors
-    ) -> StandardisedModel:
+    def unpack(cls, source: Source) -> StandardisedModel:
         """Undo ``pack``, trusting nothing."""
-        values: Any = storage.take(path, tensors, "values", "float64", storage.ANY)
-        ids, codes = [], []
-        for mode, entry in enumerate(header["ids"]):
-            own = unpack_ids(path, entry, tensors, f"mode{mode}")
-            code = storage.take(path, tensors, f"mode{mode}.codes", "int32", len(values))
-            storage.check_codes(path, f"mode{mode}.codes", code, len(own))
-            if len(np.unique(code)) < len(own):
-                raise ModelFileError(f"{path} is damaged: its readings do not match its ids.")
-            ids.append(own)
-            codes.append(code)
-        sensor = header["sensor"]
-        if len(ids) < 2 or sensor not in (None, *range(len(ids) - 1)):
-            raise ModelFileError(
-                f"{path} is damaged: it has {len(ids)} modes and sensor {sensor!r}."
-            )
-        seen = Observations(tuple(codes), values, tuple(ids))
-        model = unpack_part(path, header, tensors, "model")
-        if model.ids_ != seen.ids:
-            raise ModelFileError(f"{path} is damaged: its model is not of its readings.")
-        return cls(seen, sensor, _units(seen, sensor)[0], model)
+        found = unpacked(_schema(), source)
+        ids, sensor = found["ids"], found["sensor"]
+        codes = tuple(found[f"mode{mode}.codes"] for mode in range(len(ids)))
+        seen = Observations(codes, found["values"], ids)
+        if found["model"].ids_ != ids:
+            raise Damaged("its model is not of its readings")
+        return cls(seen, sensor, _units(seen, sensor)[0], found["model"])
+
+
+def _schema() -> Schema:
+    """Declare what a file keeps of a model and of its readings."""
+    yield Part("model", "model")
+    ids = yield IdsOfModes("ids", "seen.ids")
+    if len(ids) < 2:
+        raise Damaged(f"it has {len(ids)} modes")
+    yield Entry("sensor", "sensor", integer(most=len(ids) - 2), optional=True)
+    values = yield Tensor("values", "float64", (ANY,), "seen.values")
+    for mode, own in enumerate(ids):
+        rule = Rule("does not match its ids", partial(_are_all, len(own)))
+        yield Tensor(f"mode{mode}.codes", "int32", (len(values),), f"seen.codes.{mode}", rule)
+
+
+def _are_all(n: int, codes: Ints) -> bool:
+    return bool(below(n).holds(codes)) and len(np.unique(codes)) == n
 
 
 def _keys(seen: Observations, shape: tuple[int, ...]) -> Ints:

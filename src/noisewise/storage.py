@@ -17,9 +17,8 @@ import secrets
 import stat
 import time
 import zlib
-from collections.abc import Mapping
-from contextlib import suppress
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -36,9 +35,6 @@ MAX_BRACKETS = 100_000  # lists and dicts in a header, each of which takes 30 ti
 MAX_DEPTH = 50  # of lists and dicts within each other
 MAX_TENSORS = 10_000
 TYPES = ("F16", "F32", "F64", "I32", "I64", "U8")  # that are written; of others, numpy lacks some
-MOST_OBSERVED = 2**53  # observations of a row, so that sums of them stay exact
-LARGEST_REAL = 1e150  # of a number of a header: far beyond any value, and its square is finite
-ANY = None  # stands for any length of a tensor
 SAVING = ".saving"  # how the name of a file ends while it is written
 ABANDONED = 600.0  # seconds after the last write when such a file has no writer any more
 
@@ -125,125 +121,9 @@ def read(path: str | Path, kind: str) -> tuple[dict[str, Any], Tensors]:
     return header, tensors
 
 
-@dataclass(frozen=True)
-class Source:
-    """A part of a file that is not trusted: what is taken from it is checked first."""
-
-    path: str | Path  # for errors to name it
-    header: dict[str, Any]
-    file: Tensors  # all of them
-    prefix: str = ""  # what the names of the tensors of this part begin with
-
-    @property
-    def tensors(self) -> Tensors:
-        """Tensors of this part, by their own names."""
-        start = len(self.prefix)
-        return {name[start:]: t for name, t in self.file.items() if name.startswith(self.prefix)}
-
-    def part(self, name: str) -> Source:
-        """Return tensors below a name, and what the header has below it, or else all of it."""
-        header = self.header.get(name, self.header)
-        return Source(self.path, header, self.file, f"{self.prefix}{name}.")
-
-    def array(self, name: str, dtype: str, *shape: int | None) -> npt.NDArray[Any]:
-        """Return a tensor of a type and shape; None is any length."""
-        return take(self.path, self.file, self.prefix + name, dtype, *shape)
-
-    def counts(self, name: str, n: int) -> npt.NDArray[np.int64]:
-        """Return how often each of n rows was observed."""
-        return take_counts(self.path, self.file, self.prefix + name, n)
-
-    def whole(self, name: str, least: int = 0, most: int = 2**53) -> int:
-        """Return a whole number within bounds."""
-        return take_whole(self.path, self.header, name, least, most)
-
-    def real(self, name: str, above: float = -math.inf) -> float:
-        """Return a number above a bound."""
-        return take_real(self.path, self.header, name, above)
-
-    def damaged(self, words: str, name: str | None = None) -> ModelFileError:
-        """Return what to raise where something else is wrong, with a tensor if it has a name."""
-        what = "" if name is None else f"{self.prefix}{name} "
-        return ModelFileError(f"{self.path} is damaged: {what}{words}.")
-
-
 def read_header(path: str | Path, kind: str) -> dict[str, Any]:
     """Read only the header of a file that holds a ``kind``."""
     return _open(path, kind, with_tensors=False)[0]
-
-
-def take(
-    path: str | Path, tensors: Tensors, name: str, dtype: str, *shape: int | None
-) -> npt.NDArray[Any]:
-    """Return a tensor of the type and shape that the header promises; ANY is any length."""
-    tensor = tensors.get(name)
-    if tensor is None:
-        raise ModelFileError(f"{path} is damaged: {name} is missing.")
-    fits = len(shape) == tensor.ndim and all(
-        want in (ANY, got) for want, got in zip(shape, tensor.shape, strict=True)
-    )
-    if tensor.dtype != np.dtype(dtype) or not fits:
-        wanted = ", ".join("any" if length is ANY else str(length) for length in shape)
-        raise ModelFileError(
-            f"{path} is damaged: {name} must be {dtype} of shape ({wanted}); "
-            f"got {tensor.dtype} of shape {tensor.shape}."
-        )
-    return tensor
-
-
-def take_starts(path: str | Path, tensors: Tensors, name: str, n: int) -> npt.NDArray[np.int64]:
-    """Return where each of n parts of something starts, and at the end how long it is."""
-    starts = take(path, tensors, name, "int64", n + 1)
-    check_starts(path, name, starts)
-    return starts
-
-
-def take_counts(path: str | Path, tensors: Tensors, name: str, n: int) -> npt.NDArray[np.int64]:
-    """Return how often each of n rows was observed."""
-    counts = take(path, tensors, name, "int64", n)
-    if not (len(counts) and counts.min() >= 0 and 0 < counts.max() <= MOST_OBSERVED):
-        raise ModelFileError(f"{path} is damaged: {name} makes no sense.")
-    return counts
-
-
-def check_starts(path: str | Path, name: str, starts: npt.NDArray[Any]) -> None:
-    """Raise unless starts begin at 0 and never fall."""
-    if not (len(starts) and starts[0] == 0 and rises(starts)):
-        raise ModelFileError(f"{path} is damaged: {name} makes no sense.")
-
-
-def check_codes(path: str | Path, name: str, codes: npt.NDArray[Any], n: int) -> None:
-    """Raise unless every code is one of 0 to n - 1."""
-    if codes.size and not (codes.min() >= 0 and codes.max() < n):
-        raise ModelFileError(f"{path} is damaged: {name} is out of bounds.")
-
-
-def rises(numbers: npt.NDArray[Any], *, strictly: bool = False) -> bool:
-    """Tell whether no number is below the one before it, or strictly, all are above."""
-    before, after = numbers[:-1], numbers[1:]
-    return bool((after > before).all() if strictly else (after >= before).all())
-
-
-def take_whole(path: str | Path, header: Any, name: str, least: int = 0, most: int = 2**53) -> int:
-    """Return a whole number of a header that must be within bounds."""
-    value = header[name]
-    if type(value) is not int or not least <= value <= most:
-        raise ModelFileError(f"{path} is damaged: {name} is {shown(value)}.")
-    return value
-
-
-def take_seed(path: str | Path, header: Any) -> int:
-    """Return a seed of random numbers, which may be as large as a user likes."""
-    return take_whole(path, header, "seed", most=2**1024)
-
-
-def take_real(path: str | Path, header: Any, name: str, above: float = -math.inf) -> float:
-    """Return a number of a header that must be above a bound, and have a square."""
-    value = header[name]
-    sound = type(value) in (int, float) and abs(value) <= LARGEST_REAL and value > above
-    if not sound:
-        raise ModelFileError(f"{path} is damaged: {name} is {shown(value)}.")
-    return float(value)
 
 
 def finite(value: Any) -> Any:
@@ -265,10 +145,27 @@ def cut(text: str) -> str:
     return text if len(text) <= 300 else f"{text[:300]}..."
 
 
-def damaged(path: str | Path, error: Exception) -> ModelFileError:
-    """Return what to raise for an error that a file led to."""
-    told = str(error) if isinstance(error, NoisewiseError) else f"{error!r}."
-    return ModelFileError(f"{path} is damaged: {cut(told)}")
+class Damaged(ValueError):
+    """What is wrong with a part of a file; `reading` adds the name of the file."""
+
+
+class Foreign(Damaged):
+    """What a file holds that cannot be used here, though it is whole."""
+
+
+@contextmanager
+def reading(path: str | Path) -> Iterator[None]:
+    """Turn what any part of a file leads to into one error that names the file."""
+    try:
+        yield
+    except ModelFileError:
+        raise
+    except Foreign as error:
+        raise ModelFileError(f"{path} holds {error}.") from error
+    except BROKEN as error:
+        plain = isinstance(error, Damaged | NoisewiseError)
+        told = str(error) if plain else repr(error)
+        raise ModelFileError(f"{path} is damaged: {cut(told).removesuffix('.')}.") from error
 
 
 def _open(path: str | Path, kind: str, *, with_tensors: bool) -> tuple[dict[str, Any], Tensors]:

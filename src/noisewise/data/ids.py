@@ -19,7 +19,6 @@ import scipy.sparse
 from numpy.typing import NDArray
 
 from noisewise.errors import DataError, brief, printable
-from noisewise.storage import Tensors, check_codes, take, take_starts
 
 Codes: TypeAlias = NDArray[np.int32]
 
@@ -353,20 +352,6 @@ class Seen(NamedTuple):
         matrix = scipy.sparse.csr_array((ones, codes), shape=shape)
         matrix.sum_duplicates()
         return cls(matrix.indptr.astype(np.int64), matrix.indices.astype(np.int32))
-
-    def pack(self) -> Tensors:
-        """Tensors of a file."""
-        return {"seen.starts": self.starts, "seen.columns": self.columns}
-
-    @classmethod
-    def unpack(cls, path: Any, tensors: Tensors, shape: tuple[int, ...]) -> Seen | None:
-        """Undo ``pack``; None if the file remembers nothing. It is not trusted."""
-        if "seen.starts" not in tensors:
-            return None
-        starts = take_starts(path, tensors, "seen.starts", shape[0])
-        columns = take(path, tensors, "seen.columns", "int32", int(starts[-1]))
-        check_codes(path, "seen.columns", columns, shape[1])
-        return cls(starts, columns)
 
     def cells(self) -> tuple[Codes, Codes]:
         """Codes of every cell."""

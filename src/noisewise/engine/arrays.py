@@ -25,13 +25,8 @@ class Moments(NamedTuple):
 class Source(Protocol):
     """Where numbers and arrays come back from: a part of a file, which is not trusted.
 
-    What does not have the type, the shape or the bounds that are asked for raises an error that
-    names the file.
+    What does not have the type, the shape or the bounds that are asked for raises an error.
     """
-
-    @property
-    def path(self) -> Any:
-        """The file, for errors to name it."""
 
     @property
     def header(self) -> dict[str, Any]:
@@ -46,9 +41,6 @@ class Source(Protocol):
 
     def array(self, name: str, dtype: str, *shape: int | None) -> Values:
         """Return an array of a type and shape; None is any length."""
-
-    def counts(self, name: str, n: int) -> Counts:
-        """Return how often each of n rows was observed."""
 
     def whole(self, name: str, least: int = 0, most: int = 2**53) -> int:
         """Return a whole number within bounds."""

@@ -17,6 +17,7 @@ def load(path: str | Path) -> Factorizer:
     ModelFileError
         If the file is broken, foreign, or of a model that no installed package has.
     """
-    kind = model_class(path, storage.read_header(path, "model").get("model"))
+    with storage.reading(path):
+        kind = model_class(storage.read_header(path, "model").get("model"))
     model: Factorizer = kind.load(path)
     return model

@@ -9,25 +9,25 @@ from __future__ import annotations
 import logging
 import time as clock
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any, NamedTuple, Self
 
 import numpy as np
 
-from noisewise import storage
 from noisewise.calibration import Calibration
 from noisewise.data import Observations, observe
 from noisewise.data.timestamps import Units, checked_stamps, sensor_modes, series_keys
 from noisewise.engine.series import Array, Ints, Series
-from noisewise.errors import ModelFileError, SettingError, unsaid
+from noisewise.errors import SettingError, unsaid
 from noisewise.models.base import Cells, Factorizer, Seeded, Threads, clone_with, in_one_step, shown
 from noisewise.models.iterative import FEWEST_HELD_OUT, fixed_seed, range_of
-from noisewise.models.model_file import pack_part, unpack_part
+from noisewise.models.model_file import Part
 from noisewise.models.residual import fast
 from noisewise.models.sensors import InTime, Typed
 from noisewise.models.series import LinearInterpolator, OUSmoother
 from noisewise.models.temporal import TemporalFactorizer
+from noisewise.schema import Entry, Found, Schema, real
 from noisewise.settings import Rule, check, learned, number, setting, settings
+from noisewise.storage import Damaged
 
 CANDIDATES: dict[str, Factorizer] = {
     "linear": LinearInterpolator(),
@@ -223,23 +223,19 @@ class AutoFactorizer(InTime, Typed, Seeded, Threads):
     def __str__(self) -> str:
         return f"AutoFactorizer {self.reason_}" if hasattr(self, "reason_") else repr(self)
 
-    def pack(self) -> tuple[dict[str, Any], storage.Tensors]:
-        """Return what a file keeps of this model."""
-        header, tensors = pack_part(self.model_, "model_")
-        header |= {"choice": self.choice_, "scores": self.scores_, "reason": self.reason_}
-        return header | {"seconds": self.seconds_}, tensors
-
-    def unpack(self, path: str | Path, header: dict[str, Any], tensors: storage.Tensors) -> None:
-        """Undo ``pack``, trusting nothing."""
+    def schema(self) -> Schema:
+        """Declare what a file keeps: the chosen model, and why it was chosen."""
         self._candidates(0)
-        self.model_ = unpack_part(path, header, tensors, "model_")
+        yield Part("model_", "model_")
+        yield Entry("choice", "choice_", str)
+        yield Entry("scores", "scores_", _as_scores)
+        yield Entry("reason", "reason_", str)
+        yield Entry("seconds", "seconds_", real())
+
+    def restore(self, found: Found) -> None:
+        """Make what was learned of what a file has."""
         if self.model_.ids_ != self.ids_:
-            raise ModelFileError(f"{path} is damaged: its parts do not belong together.")
-        self.choice_, self.reason_ = str(header["choice"]), str(header["reason"])
-        scores = header["scores"].items()
-        self.scores_ = {name: {k: float(v) for k, v in one.items()} for name, one in scores}
-        self.n_features_in_ = len(self.ids_)
-        self.seconds_ = float(header["seconds"])
+            raise Damaged("its parts do not belong together")
 
 
 class Judged(NamedTuple):
@@ -286,6 +282,10 @@ def like_gaps(part: Ints, single: float, seed: int) -> Ints:
     most = min(len(rows[kind]) / share for kind, share in shares.items() if share > 0)
     taken = [rng.permutation(rows[kind])[: round(share * most)] for kind, share in shares.items()]
     return np.sort(np.concatenate(taken))
+
+
+def _as_scores(value: Any) -> dict[str, dict[str, float]]:
+    return {name: {k: float(v) for k, v in one.items()} for name, one in value.items()}
 
 
 def _shortened(model: Any) -> Any:

@@ -32,6 +32,7 @@ from noisewise.data.tables import has_names
 from noisewise.engine.arrays import Floats, Moments
 from noisewise.errors import DivergedError, FitInterrupted, warn
 from noisewise.models import model_file
+from noisewise.schema import Found, Schema
 from noisewise.settings import (
     VERBOSE,
     either,
@@ -201,12 +202,15 @@ class Factorizer(RegressorMixin, BaseEstimator, ABC):  # type: ignore[misc]
     def cells(self, X: Any) -> Cells:
         """Return what is known of cells, before clipping and calibration."""
 
-    def pack(self) -> tuple[dict[str, Any], storage.Tensors]:
-        """Return what ``save`` must keep beside ids, settings and calibration."""
-        return {}, {}
+    def schema(self) -> Schema:
+        """Declare what a file keeps of this model beside ids, settings and calibration."""
+        yield from ()
 
-    def unpack(self, path: str | Path, header: dict[str, Any], tensors: storage.Tensors) -> None:
-        """Undo ``pack``, trusting nothing; settings and ids were checked."""
+    def restore(self, found: Found) -> None:
+        """Make what was learned of what a file has, which is as declared by ``schema``.
+
+        Values that are attributes of the model are in place.
+        """
 
     def predict(self, X: Any, return_std: bool = False) -> Any:
         """Predict the value of cells.
@@ -281,7 +285,7 @@ class Factorizer(RegressorMixin, BaseEstimator, ABC):  # type: ignore[misc]
     @classmethod
     def load(cls, path: str | Path) -> Self:
         """Read a model that ``save`` wrote; a broken or foreign file is a ``ModelFileError``."""
-        model: Self = model_file.unpack(path, *storage.read(path, "model"), kind=cls)
+        model: Self = model_file.unpack(path, *storage.read(path, "model"), cls)
         return model
 
     @at_one_moment

@@ -19,7 +19,6 @@ import numpy.typing as npt
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
-from noisewise import storage
 from noisewise.data import (
     Observations,
     encode_cells,
@@ -47,7 +46,8 @@ from noisewise.models.sampled import (
     prepare,
     run_chain,
 )
-from noisewise.models.sampled_storage import pack, unpack
+from noisewise.models.sampled_storage import rating_schema, restored_ratings
+from noisewise.schema import Entry, Found, Schema, record
 from noisewise.settings import (
     Rule,
     check,
@@ -367,20 +367,16 @@ class BayesianFactorizer(Learner, Rows):
             )
         return fold_in(self.factors_, mode, codes, places.astype(np.float32))
 
-    def pack(self) -> tuple[dict[str, Any], storage.Tensors]:
-        """Return what a file keeps of this model."""
-        header, tensors = super().pack()
-        entry, draws = pack(self.factors_)
-        own = {"posterior": entry, "convergence": storage.finite(self.convergence_)}
-        return header | own, tensors | draws
+    def schema(self) -> Schema:
+        """Declare what a file keeps: also the posterior."""
+        yield from super().schema()
+        yield from rating_schema(self, tuple(map(len, self.ids_)))
+        yield Entry("convergence", "convergence_", record)
 
-    def unpack(self, path: str | Path, header: dict[str, Any], tensors: storage.Tensors) -> None:
-        """Undo ``pack``, trusting nothing."""
-        super().unpack(path, header, tensors)
-        shape, entry = tuple(map(len, self.ids_)), header["posterior"]
-        spec = self._spec(len(shape), storage.take_seed(path, entry))
-        self.factors_ = unpack(path, spec, entry, tensors, shape)
-        self.convergence_ = dict(header["convergence"])
+    def restore(self, found: Found) -> None:
+        """Make what was learned of what a file has."""
+        super().restore(found)
+        self.factors_ = restored_ratings(self, found)
 
 
 def _stage(chain: int) -> str:

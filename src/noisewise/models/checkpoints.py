@@ -16,17 +16,16 @@ import numpy as np
 from noisewise.data import Observations
 from noisewise.engine.training import BestEpoch, EpochInfo, S, Training
 from noisewise.errors import ModelFileError, SettingError, warn
+from noisewise.schema import Source
 from noisewise.settings import either, number, path, whole
 from noisewise.storage import (
-    BROKEN,
-    Source,
+    Damaged,
     Tensors,
     check_writable,
-    damaged,
     finite,
     read,
     read_header,
-    take_real,
+    reading,
     write,
 )
 
@@ -116,19 +115,15 @@ class Checkpoint:
         self._check_own(header)
 
         def restored(name: str) -> S:
-            return state.restored(Source(self.path, header[name], tensors, f"{name}."))
+            return state.restored(Source(header[name], tensors, f"{name}."))
 
-        try:
-            curve = _curve(self.path, header["curve"], watched)
+        with reading(self.path):
+            curve = _curve(header["curve"], watched)
             training = Training(restored("state"), curve, stopped=header["stopped"])
             sound = type(training.stopped) is bool and len(curve) == training.state.epoch <= epochs
             if best is not None and curve:
                 training.best = restored("best")
                 sound &= training.best.epoch == best(curve)
-        except ModelFileError:
-            raise
-        except BROKEN as error:
-            raise damaged(self.path, error) from error
         if not sound:
             raise ModelFileError(f"{self.path} is damaged: its epochs do not belong together.")
         return training
@@ -188,10 +183,10 @@ NAMES = [field.name for field in fields(EpochInfo)]
 HELD_OUT = ("validation_rmse", "validation_nll")
 
 
-def _curve(path: Path, columns: Any, watched: bool) -> list[EpochInfo]:
+def _curve(columns: Any, watched: bool) -> list[EpochInfo]:
     """Return what epochs reported, numbered from 1; what could not be measured is NaN."""
     if columns["epoch"] != list(range(1, len(columns["epoch"]) + 1)):
-        raise ModelFileError(f"{path} is damaged: its epochs are not in order.")
+        raise Damaged("its epochs are not in order")
     in_order = zip(*(columns[name] for name in NAMES), strict=True)
     rows = [dict(zip(NAMES, row, strict=True)) for row in in_order]
     for row in rows:
@@ -199,5 +194,5 @@ def _curve(path: Path, columns: Any, watched: bool) -> list[EpochInfo]:
             if name in HELD_OUT and row[name] is None:
                 row[name] = float("nan") if watched else None
             else:
-                row[name] = take_real(path, row, name)
+                row[name] = Source(row, {}).real(name)
     return [EpochInfo(**row) for row in rows]

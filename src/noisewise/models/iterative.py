@@ -20,7 +20,6 @@ from noisewise.engine.training import Callback, EpochInfo, S, Step, Training, Va
 from noisewise.errors import (
     DataError,
     DataWarning,
-    ModelFileError,
     SettingError,
     training_bar,
     warn,
@@ -34,9 +33,10 @@ from noisewise.models.base import (
     interrupted,
 )
 from noisewise.models.checkpoints import Checkpoint, Wanted, checkpoints_of
+from noisewise.schema import Entry, Schema, integer, real, record
 from noisewise.settings import check, either, learned, number, one_of, setting, settings, whole
 from noisewise.splits import random_split
-from noisewise.storage import Tensors, finite
+from noisewise.storage import Damaged
 
 FEWEST_HELD_OUT = 3  # fewer tell nothing: then all epochs are run, on all data
 
@@ -98,22 +98,12 @@ class Learner(Factorizer, Seeded, Threads):
         self.n_epochs_ = epochs
         self._remember(observations)
 
-    def pack(self) -> tuple[dict[str, Any], Tensors]:
-        """Return the record of training, for a file to keep."""
-        record = {
-            "learning_curve": self.learning_curve_,
-            "epochs": self.n_epochs_,
-            "seconds": self.seconds_,
-        }
-        header, tensors = super().pack()
-        return header | {"record": finite(record)}, tensors
-
-    def unpack(self, path: str | Path, header: dict[str, Any], tensors: Tensors) -> None:
-        """Undo ``pack``, trusting nothing."""
-        super().unpack(path, header, tensors)
-        record = header["record"]
-        self.learning_curve_ = dict(record["learning_curve"])
-        self.n_epochs_, self.seconds_ = int(record["epochs"]), float(record["seconds"])
+    def schema(self) -> Schema:
+        """Declare what a file keeps: also the record of training."""
+        yield from super().schema()
+        yield Entry("record.learning_curve", "learning_curve_", record)
+        yield Entry("record.epochs", "n_epochs_", integer())
+        yield Entry("record.seconds", "seconds_", real())
 
 
 @settings
@@ -145,12 +135,11 @@ class Iterative(Learner):
         number(above=0.0, most=0.5), "Share to hold out.", default=0.1
     )
 
-    def unpack(self, path: str | Path, header: dict[str, Any], tensors: Tensors) -> None:
-        """Undo ``pack``, trusting nothing."""
+    def schema(self) -> Schema:
+        """Declare what a file keeps."""
         if len(self.ids_) > 2 and not self._any_modes:
-            n = len(self.ids_)
-            raise ModelFileError(f"{path} is damaged: it must have 2 modes, but has {n}.")
-        super().unpack(path, header, tensors)
+            raise Damaged(f"it must have 2 modes, but has {len(self.ids_)}")
+        yield from super().schema()
 
     @abstractmethod
     def _learn(

@@ -10,8 +10,9 @@ import decimal
 import json
 import uuid
 from collections.abc import Callable
+from itertools import pairwise
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any, NamedTuple, NoReturn
 
 import numpy as np
 import numpy.typing as npt
@@ -20,21 +21,26 @@ from sklearn.base import BaseEstimator
 from noisewise import registry
 from noisewise.calibration import Calibration
 from noisewise.data import Ids
-from noisewise.data.ids import check_ids
+from noisewise.data.ids import as_objects, check_ids
 from noisewise.errors import DataError, ModelFileError
-from noisewise.settings import check
-from noisewise.storage import (
+from noisewise.schema import (
     ANY,
-    BROKEN,
-    Tensors,
-    check_starts,
-    cut,
-    damaged,
+    NOT_NEGATIVE,
+    STARTS,
+    Entry,
+    Place,
+    Schema,
+    Source,
+    Tensor,
+    flag,
+    integer,
+    packed,
+    record,
     rises,
-    shown,
-    take,
-    take_whole,
+    unpacked,
 )
+from noisewise.settings import check
+from noisewise.storage import BROKEN, Damaged, Foreign, Tensors, cut, reading, shown
 
 LARGEST_SCALE = 1e18  # of a calibration, whose square float32 can hold
 OF_THE_MACHINE = ("verbose",)  # settings that no file keeps or decides
@@ -42,93 +48,108 @@ OF_THE_MACHINE = ("verbose",)  # settings that no file keeps or decides
 
 def pack(model: Any) -> tuple[dict[str, Any], Tensors]:
     """Return the header and the tensors of a file that holds a fitted model."""
-    header, tensors = model.pack()
-    packed = [pack_ids(ids, f"mode{m}") for m, ids in enumerate(model.ids_)]
-    for _, id_tensors in packed:
-        tensors |= id_tensors
-    header |= {
-        "model": type(model).__name__,
-        "settings": _settings(model),
-        "ids": [entry for entry, _ in packed],
-        "has_names": hasattr(model, "feature_names_in_"),
-        "value_range": model.value_range_,
-        "calibration": None,
-    }
-    if model.calibration_ is not None:
-        header["calibration"] = {"scale": model.calibration_.scale, "n": model.calibration_.n}
-        tensors["calibration.scores"] = model.calibration_.scores
-    return header, tensors
+    header, tensors = packed(model.schema(), model)
+    common, of_all = packed(_common(), model)
+    about = {"model": type(model).__name__, "settings": _settings(model)}
+    return header | about | common, tensors | of_all
 
 
-def unpack(path: str | Path, header: dict[str, Any], tensors: Tensors, *, kind: Any = None) -> Any:
-    """Undo ``pack``, trusting nothing; if a class is given, the model must be of it."""
+def unpack(path: str | Path, header: dict[str, Any], tensors: Tensors, kind: Any) -> Any:
+    """Undo ``pack``, trusting nothing; the model must be of a class."""
     name = header.get("model")
-    if kind is not None and name != kind.__name__:
+    if name != kind.__name__:
         raise ModelFileError(f"{path} holds a {name}, not a {kind.__name__}.")
-    try:
-        model = _made(path, kind or model_class(path, name), header["settings"])
-        model.ids_ = tuple(
-            unpack_ids(path, entry, tensors, f"mode{m}") for m, entry in enumerate(header["ids"])
-        )
-        if len(model.ids_) < 2:
-            raise ModelFileError(
-                f"{path} is damaged: it must have 2 modes, but has {len(model.ids_)}."
-            )
-        model.n_features_in_ = len(model.ids_)
-        if header.get("has_names") is True:
-            model.name_columns()
-        model.value_range_ = _value_range(path, header["value_range"])
-        model.calibration_ = _calibration(path, header["calibration"], tensors)
-        model.unpack(path, header, tensors)
-    except ModelFileError:
-        raise
-    except BROKEN as error:
-        raise damaged(path, error) from error
-    return model
+    with reading(path):
+        return _unpacked(Source(header, tensors), kind)
 
 
-def pack_part(model: Any, name: str) -> tuple[dict[str, Any], Tensors]:
-    """Return the part of the header, and the tensors, of a fitted model within another."""
-    header, tensors = pack(model)
-    return {name: header}, {f"{name}.{key}": tensor for key, tensor in tensors.items()}
-
-
-def unpack_part(path: str | Path, header: dict[str, Any], tensors: Tensors, name: str) -> Any:
-    """Undo ``pack_part``, trusting nothing."""
-    own = {
-        key.removeprefix(f"{name}."): tensor
-        for key, tensor in tensors.items()
-        if key.startswith(f"{name}.")
-    }
-    return unpack(path, header[name], own)
-
-
-def _calibration(path: str | Path, entry: Any, tensors: Tensors) -> Calibration | None:
-    if entry is None:
-        return None
-    scores = take(path, tensors, "calibration.scores", "float64", ANY)
-    scale, n = float(entry["scale"]), take_whole(path, entry, "n")
-    in_order = len(scores) > 0 and scores[0] >= 0 and rises(scores)
-    if not (in_order and 0 < scale < LARGEST_SCALE and len(scores) <= n):
-        raise ModelFileError(f"{path} is damaged: its calibration makes no sense.")
-    return Calibration(scale, scores, n)
-
-
-def _value_range(path: str | Path, entry: Any) -> tuple[float, float] | None:
-    if entry is None:
-        return None
-    low, high = (float(end) for end in entry)
-    if not low <= high:
-        raise ModelFileError(f"{path} is damaged: its range of values is {shown(entry)}.")
-    return low, high
-
-
-def model_class(path: str | Path, name: Any) -> Any:
+def model_class(name: Any) -> Any:
     """Return the class that a file names, if noisewise or an installed package declares it."""
     kind = registry.class_named(name)
     if hasattr(kind, "load"):  # else the package declares what is no model
         return kind
-    raise ModelFileError(f"{path} holds a model that no installed package has: {shown(name)}.")
+    raise Foreign(f"a model that no installed package has: {shown(name)}")
+
+
+def _common() -> Schema:
+    """Declare what files keep of every model, beside its class and its settings."""
+    yield IdsOfModes("ids", "ids_")
+    yield Entry("has_names", lambda model: hasattr(model, "feature_names_in_"), flag)
+    yield Entry("value_range", "value_range_", _span, optional=True)
+    fitted = yield Entry("calibration", _calibration, record, optional=True)
+    if fitted is not None:
+        yield Tensor("calibration.scores", "float64", (ANY,), "calibration_.scores", NOT_NEGATIVE)
+
+
+def _unpacked(source: Source, kind: Any) -> Any:
+    model = _made(kind, source.header["settings"])
+    found = unpacked(_common(), source, model)
+    n_modes = len(model.ids_)
+    if n_modes < 2:
+        raise Damaged(f"it must have 2 modes, but has {n_modes}")
+    model.n_features_in_ = n_modes
+    if found["has_names"]:
+        model.name_columns()
+    model.calibration_ = None
+    if found["calibration"] is not None:
+        model.calibration_ = _calibrated(found["calibration"], found["calibration.scores"])
+    model.restore(unpacked(model.schema(), source, model))
+    return model
+
+
+def _span(value: Any) -> tuple[float, float] | None:
+    low, high = (float(end) for end in value)
+    return (low, high) if low <= high else None
+
+
+def _calibration(model: Any) -> dict[str, Any] | None:
+    found = model.calibration_
+    return None if found is None else {"scale": found.scale, "n": found.n}
+
+
+def _calibrated(entry: dict[str, Any], scores: npt.NDArray[Any]) -> Calibration:
+    scale, n = float(entry["scale"]), integer()(entry["n"])
+    sound = len(scores) > 0 and rises(scores) and 0 < scale < LARGEST_SCALE
+    if not sound or n is None or len(scores) > n:
+        raise Damaged("its calibration makes no sense")
+    return Calibration(scale, scores, n)
+
+
+class Part(NamedTuple):
+    """A field of a schema that is a fitted model within another."""
+
+    name: str
+    of: Place
+
+    def write(self, value: Any, header: dict[str, Any], tensors: Tensors) -> None:
+        """Put its header and its tensors below its name."""
+        header[self.name], own = pack(value)
+        tensors |= {f"{self.name}.{key}": tensor for key, tensor in own.items()}
+
+    def read(self, source: Source) -> Any:
+        """Return the model."""
+        header, tensors = source.header[self.name], source.part(self.name).tensors
+        return _unpacked(Source(header, tensors), model_class(header.get("model")))
+
+
+class IdsOfModes(NamedTuple):
+    """A field of a schema that is the ids of all modes."""
+
+    name: str
+    of: Place
+
+    def write(self, value: tuple[Ids, ...], header: dict[str, Any], tensors: Tensors) -> None:
+        """Put what they are into the header, and the ids among the tensors."""
+        header[self.name] = []
+        for m, ids in enumerate(value):
+            entry, own = pack_ids(ids, f"mode{m}")
+            header[self.name].append(entry)
+            tensors |= own
+
+    def read(self, source: Source) -> tuple[Ids, ...]:
+        """Return ids that obey the rules of any table."""
+        entries = enumerate(source.header[self.name])
+        return tuple(unpack_ids(entry, source, f"mode{m}") for m, entry in entries)
 
 
 def _settings(model: Any) -> dict[str, Any]:
@@ -150,20 +171,20 @@ def _plain(value: Any) -> Any:
     return None if isinstance(value, np.random.RandomState | np.random.Generator) else str(value)
 
 
-def _made(path: str | Path, kind: Any, settings: dict[str, Any]) -> Any:
+def _made(kind: Any, settings: dict[str, Any]) -> Any:
     """Return a model with the settings of a file, which obey the same rules as those of a user."""
-    given = {name: _setting(path, v) for name, v in settings.items() if name not in OF_THE_MACHINE}
+    given = {name: _setting(v) for name, v in settings.items() if name not in OF_THE_MACHINE}
     model = kind(**given)
     check(model)
     return model
 
 
-def _setting(path: str | Path, value: Any) -> Any:
+def _setting(value: Any) -> Any:
     """Undo ``_plain``."""
     if isinstance(value, list):
-        return tuple(_setting(path, part) for part in value)
+        return tuple(map(_setting, value))
     if isinstance(value, dict):
-        return _made(path, model_class(path, value["model"]), value["settings"])
+        return _made(model_class(value["model"]), value["settings"])
     return value
 
 
@@ -182,33 +203,31 @@ def pack_ids(ids: Ids, prefix: str) -> tuple[dict[str, Any], Tensors]:
     return {**entry, "type": "json"}, _pack_texts(texts, prefix)
 
 
-def unpack_ids(path: str | Path, entry: Any, tensors: Tensors, prefix: str) -> Ids:
+def unpack_ids(entry: Any, source: Source, prefix: str) -> Ids:
     """Undo ``pack_ids``; ids obey the rules of any table, as the file is not trusted."""
     try:
         name, kind = entry["name"], entry["type"]
-        length = take_whole(path, entry, "length", least=1, most=2**31 - 1)
+        length = Source(entry, {}).whole("length", least=1, most=2**31 - 1)
         if not isinstance(name, str):
-            raise ModelFileError(f"{path} is damaged: a mode is called {shown(name)}.")
+            raise Damaged(f"a mode is called {shown(name)}")
         if kind == "int":
-            labels = take(path, tensors, f"{prefix}.ids", "int64", length)
+            labels = source.array(f"{prefix}.ids", "int64", length)
             different = len(np.unique(labels))
         elif kind in ("str", "json"):
-            found: list[Any] = _unpack_texts(path, tensors, prefix, length)
+            found: list[Any] = _unpack_texts(source, prefix, length)
             if kind == "json":
                 found = [_untagged(json.loads(text)) for text in found]
                 check_ids(found, name)
-            labels = _objects(found)
+            labels = as_objects(found)
             different = len(set(found))
         else:
-            raise ModelFileError(f"{path} is damaged: ids of the unknown type {shown(kind)}.")
-    except ModelFileError:
+            raise Damaged(f"ids of the unknown type {shown(kind)}")
+    except Damaged:
         raise
-    except (KeyError, TypeError, ValueError, OverflowError, RecursionError) as error:
-        raise ModelFileError(
-            f"{path} is damaged: its ids cannot be read ({cut(repr(error))})."
-        ) from error
+    except BROKEN as error:
+        raise Damaged(f"its ids cannot be read ({cut(repr(error))})") from error
     if different != length:
-        raise ModelFileError(f"{path} is damaged: {length} ids, but only {different} different.")
+        raise Damaged(f"{length} ids, but only {different} different")
     return Ids(labels, name)
 
 
@@ -221,15 +240,14 @@ def _pack_texts(texts: list[str], prefix: str) -> Tensors:
     }
 
 
-def _unpack_texts(path: str | Path, tensors: Tensors, prefix: str, length: int) -> list[str]:
-    blob = take(path, tensors, f"{prefix}.ids", "uint8", ANY).tobytes()
-    ends = take(path, tensors, f"{prefix}.id_ends", "int64", length)
-    bounds = np.append(0, ends)
-    check_starts(path, f"{prefix}.id_ends", bounds)
+def _unpack_texts(source: Source, prefix: str, length: int) -> list[str]:
+    blob = source.array(f"{prefix}.ids", "uint8", ANY).tobytes()
+    bounds = np.append(0, source.array(f"{prefix}.id_ends", "int64", length))
+    if not STARTS.holds(bounds):
+        raise source.damaged(STARTS.words, f"{prefix}.id_ends")
     if bounds[-1] != len(blob):
-        raise ModelFileError(f"{path} is damaged: its ids do not match their lengths.")
-    pairs = zip(bounds[:-1].tolist(), bounds[1:].tolist(), strict=True)
-    return [blob[start:end].decode("utf-8", "surrogatepass") for start, end in pairs]
+        raise Damaged("its ids do not match their lengths")
+    return [blob[a:b].decode("utf-8", "surrogatepass") for a, b in pairwise(bounds.tolist())]
 
 
 def _tagged(label: object) -> Any:
@@ -290,9 +308,3 @@ def _decimal(text: str) -> decimal.Decimal:
         return decimal.Decimal(text)
     except ArithmeticError:
         raise ValueError(f"{text!r} is no decimal") from None
-
-
-def _objects(values: list[Any]) -> npt.NDArray[Any]:
-    array = np.empty(len(values), dtype=object)
-    array[:] = values
-    return array

@@ -10,24 +10,24 @@ common.
 from __future__ import annotations
 
 import time as clock
-from pathlib import Path
 from typing import Any, Literal, NamedTuple, Self
 
 import numpy as np
 
-from noisewise import storage
 from noisewise.calibration import Calibration
 from noisewise.data import Observations, encode_ids, observe
-from noisewise.data.timestamps import SeriesIndex, Units, sensor_modes
+from noisewise.data.timestamps import Units
 from noisewise.engine.arrays import Moments
-from noisewise.errors import ModelFileError, unsaid
+from noisewise.errors import unsaid
 from noisewise.models.base import Cells, Factorizer, Seeded, Threads, clone_with, in_one_step, shown
 from noisewise.models.bayesian import BayesianFactorizer
 from noisewise.models.iterative import Iterative, fixed_seed, hold_out, joined, range_of
-from noisewise.models.model_file import pack_part, unpack_part
-from noisewise.models.sensors import InTime, Typed
+from noisewise.models.model_file import Part
+from noisewise.models.sensors import InTime, Typed, grouping_of, units_schema
 from noisewise.models.series import OUSmoother
+from noisewise.schema import Entry, Found, Schema, real
 from noisewise.settings import Rule, check, learned, number, one_of, setting, settings
+from noisewise.storage import Damaged
 
 POWERS = (0.25, 0.5, 1.0, 2.0, 4.0)  # of doubt, tried on what is held out
 
@@ -50,7 +50,7 @@ class TypeMean(InTime, Typed):
         """Learn from a table of ids and a value for each row."""
         check(self)
         seen = observe(X, y, duplicates=self.duplicates)
-        grouping = self._grouping(tuple(seen.ids))
+        grouping = grouping_of(self, seen.ids)
         self.units_ = Units.of(seen.values, grouping.sensors_of(seen.codes), grouping.n_sensors)
         self.ids_, self.calibration_ = seen.ids, None
         self.value_range_ = range_of(self.value_range, seen)
@@ -61,31 +61,21 @@ class TypeMean(InTime, Typed):
         """Predict cells as ever: one among all of its type makes no difference."""
         return self.predict(X, return_std)
 
-    def _grouping(self, ids: tuple[Any, ...]) -> SeriesIndex:
-        modes = sensor_modes(self.time, self.sensor, ids)
-        return SeriesIndex(*modes, tuple(map(len, ids)), np.empty(0, dtype=np.int64))
-
     def cells(self, X: Any) -> Cells:
         """Return what is known of cells, before clipping and calibration."""
         codes = encode_ids(X, self.ids_)
-        types = self._grouping(self.ids_).sensors_of(codes)
+        types = grouping_of(self, self.ids_).sensors_of(codes)
         mean, noise = (part[types].astype(self.units_.precision) for part in self.units_)
         unseen = np.any([code < 0 for code in codes], axis=0)
         return Cells(Moments(mean, noise, np.zeros_like(noise)), unseen)
 
-    def pack(self) -> tuple[dict[str, Any], storage.Tensors]:
-        """Return what a file keeps of this model."""
-        return {}, {"mean": self.units_.mean, "variance": self.units_.variance}
+    def schema(self) -> Schema:
+        """Declare what a file keeps: the units of types."""
+        yield from units_schema("", "units_", grouping_of(self, self.ids_).n_sensors + 1)
 
-    def unpack(self, path: str | Path, header: dict[str, Any], tensors: storage.Tensors) -> None:
-        """Undo ``pack``, trusting nothing."""
-        n = self._grouping(self.ids_).n_sensors + 1
-        mean, variance = (
-            storage.take(path, tensors, name, "float64", n) for name in ("mean", "variance")
-        )
-        if variance.min() <= 0:
-            raise ModelFileError(f"{path} is damaged: it has a variance that is none.")
-        self.units_ = Units(mean, variance)
+    def restore(self, found: Found) -> None:
+        """Make what was learned of what a file has."""
+        self.units_ = Units(**found)
 
 
 def quick_factorizer() -> BayesianFactorizer:
@@ -260,30 +250,23 @@ class ResidualFactorizer(InTime, Typed, Seeded, Threads):
         """Return what is known of cells, before clipping and calibration."""
         return _mixed(self._layers, self.power_, X)
 
-    def pack(self) -> tuple[dict[str, Any], storage.Tensors]:
-        """Return what a file keeps of this model."""
-        header: dict[str, Any] = {"power": self.power_, "seconds": self.seconds_}
-        tensors: storage.Tensors = {}
-        for name, layer in zip(("far", "near"), self._layers, strict=False):
-            for part, model in layer._asdict().items():
-                own, own_tensors = pack_part(model, f"{name}.{part}")
-                header, tensors = header | own, tensors | own_tensors
-        return header, tensors
+    def schema(self) -> Schema:
+        """Declare what a file keeps: the layers, and how they are mixed."""
+        yield Entry("power", "power_", real(above=0.0))
+        yield Entry("seconds", "seconds_", real())
+        for name in ("far", "near") if self.base == "ou" else ("far",):
+            for part in Layer._fields:
+                yield Part(f"{name}.{part}", f"{name}_.{part}")
 
-    def unpack(self, path: str | Path, header: dict[str, Any], tensors: storage.Tensors) -> None:
-        """Undo ``pack``, trusting nothing."""
+    def restore(self, found: Found) -> None:
+        """Make what was learned of what a file has."""
         layers = []
         for name, base in zip(("far", "near"), self._bases(), strict=False):
-            parts = [unpack_part(path, header, tensors, f"{name}.{part}") for part in Layer._fields]
-            layers.append(Layer(*parts))
-            alike = all(part.ids_ == self.ids_ for part in parts)
+            layers.append(Layer(**found.part(name)))
+            alike = all(part.ids_ == self.ids_ for part in layers[-1])
             if type(layers[-1].base) is not type(base) or not alike:
-                raise ModelFileError(f"{path} is damaged: its parts do not belong together.")
+                raise Damaged("its parts do not belong together")
         self.far_, self.near_ = layers[0], layers[1] if self.base == "ou" else None
-        self.power_, self.seconds_ = float(header["power"]), float(header["seconds"])
-        if not self.power_ > 0:
-            raise ModelFileError(f"{path} is damaged: the power of doubt is {self.power_}.")
-        self.n_features_in_ = len(self.ids_)
 
 
 def _standardised(base: OUSmoother | TypeMean, seen: Observations) -> Observations:

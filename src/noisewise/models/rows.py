@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from pathlib import Path
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -22,8 +22,21 @@ from noisewise.engine.sgd.layout import Params
 from noisewise.errors import DataError, DivergedError, printable
 from noisewise.models.base import Cells, Factorizer, Threads, at_one_moment
 from noisewise.recommend import RowFactors, Side, similar_rows, top_columns
+from noisewise.schema import (
+    ANYTHING,
+    COUNTS,
+    NOT_NEGATIVE,
+    STARTS,
+    Entry,
+    Found,
+    Schema,
+    Tensor,
+    below,
+    integer,
+    real,
+    seed,
+)
 from noisewise.settings import learned, one_of, setting, settings
-from noisewise.storage import Source, Tensors, take_seed
 
 
 class Recommendation(NamedTuple):
@@ -213,15 +226,21 @@ class Rows(Factorizer, Threads):
         if self.keep_seen and observations.n_modes == 2:
             self.seen_ = Seen.of(observations.codes, observations.shape)
 
-    def pack(self) -> tuple[dict[str, Any], Tensors]:
-        """Return which cells were trained on, for a file to keep."""
-        header, tensors = super().pack()
-        return header, tensors | ({} if self.seen_ is None else self.seen_.pack())
+    def schema(self) -> Schema:
+        """Declare what a file keeps: also which cells were trained on."""
+        yield from super().schema()
+        rows, columns = map(len, self.ids_[:2])
+        starts = yield Tensor(
+            "seen.starts", "int64", (rows + 1,), "seen_.starts", STARTS, optional=True
+        )
+        if starts is not None:
+            size = (int(starts[-1]),)
+            yield Tensor("seen.columns", "int32", size, "seen_.columns", below(columns))
 
-    def unpack(self, path: str | Path, header: dict[str, Any], tensors: Tensors) -> None:
-        """Undo ``pack``, trusting nothing."""
-        super().unpack(path, header, tensors)
-        self.seen_ = Seen.unpack(path, tensors, tuple(map(len, self.ids_)))
+    def restore(self, found: Found) -> None:
+        """Make what was learned of what a file has."""
+        super().restore(found)
+        self.seen_ = None if found["seen.starts"] is None else Seen(**found.part("seen"))
 
     def cells(self, X: Any) -> Cells:
         """Return what is known of cells, before clipping and calibration."""
@@ -286,21 +305,50 @@ class FactorRows(Rows):
     def _params(self, seed: int) -> Params:
         """Return how the engine lays out what was learned."""
 
-    def pack(self) -> tuple[dict[str, Any], Tensors]:
-        """Return the rows, for a file to keep."""
-        header, tensors = super().pack()
-        numbers, rows = self.factors_.pack()
-        return header | {"factors": numbers}, tensors | rows
+    def schema(self) -> Schema:
+        """Declare what a file keeps: also the rows, one tensor for each part of them."""
+        yield from super().schema()
+        yield from factors_schema(self)
 
-    def unpack(self, path: str | Path, header: dict[str, Any], tensors: Tensors) -> None:
-        """Undo ``pack``, trusting nothing."""
-        super().unpack(path, header, tensors)
-        entry, shape = header["factors"], tuple(map(len, self.ids_))
-        params = self._params(take_seed(path, entry))
-        self.factors_ = factors.Factors.unpack(Source(path, entry, tensors), params, shape)
+    def restore(self, found: Found) -> None:
+        """Make what was learned of what a file has."""
+        super().restore(found)
+        self.factors_ = restored_factors(self, found)
 
     def _fold(self, mode: int, codes: Codes, values: Floats) -> factors.Side:
         return fold_in(self.factors_, mode, codes, values)
+
+
+def factors_schema(model: Any) -> Schema:
+    """Declare what a file keeps of ``factors_``."""
+    yield Entry("factors.epoch", "factors_.state.epoch", integer())
+    yield Entry("factors.variance", "factors_.state.variance", real(above=0.0))
+    yield Entry("factors.location", "factors_.location", real())
+    yield Entry("factors.scale", "factors_.scale", real(above=0.0))
+    params = model._params((yield Entry("factors.seed", "factors_.params.seed", seed)))
+    shape = tuple(map(len, model.ids_))
+    pairs, size = len(shape) == 2, params.rank + 1
+    for m, n in enumerate(shape):
+        for name, part in factors.row_parts(params).items():
+            rule = NOT_NEGATIVE if name == "deviation" else ANYTHING
+            width = part.stop - part.start
+            yield Tensor(f"mode{m}.{name}", "float32", (n, width), partial(_columns, m, part), rule)
+        yield Tensor(f"mode{m}.counts", "int64", (n,), f"factors_.counts.{m}", COUNTS)
+        spread, rule = ((n + 1,), NOT_NEGATIVE) if pairs else ((2, size, size), ANYTHING)
+        yield Tensor(f"mode{m}.spread", "float32", spread, f"factors_.spread.{m}", rule)
+        yield Tensor(f"mode{m}.shrink", "float32", (n + 1,), f"factors_.shrink.{m}", NOT_NEGATIVE)
+
+
+def restored_factors(model: Any, found: Found) -> factors.Factors:
+    """Make the factors of what ``factors_schema`` declares."""
+    numbers = found.part("factors")
+    modes = [found.part(f"mode{m}") for m in range(len(model.ids_))]
+    return factors.Factors.of_parts(model._params(numbers.pop("seed")), modes, **numbers)
+
+
+def _columns(mode: int, part: slice, model: Any) -> Floats:
+    rows: Floats = model.factors_.state.rows[mode][:-1, part]
+    return rows
 
 
 @dataclass(frozen=True, eq=False)

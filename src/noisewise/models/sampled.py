@@ -6,13 +6,11 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from noisewise import storage
 from noisewise.data import Ids, Observations
 from noisewise.data.observations import encode_in_time
 from noisewise.data.timestamps import SeriesIndex, Units, checked_stamps, sensor_modes, series_keys
@@ -25,7 +23,7 @@ from noisewise.engine.gibbs.steps.ou import Timescales
 from noisewise.engine.series import Array
 from noisewise.engine.threads import one_blas_thread
 from noisewise.engine.training import Callback, EpochInfo, Training, standardised, train
-from noisewise.errors import DataError, ModelFileError, SettingError, training_bar
+from noisewise.errors import DataError, SettingError, training_bar
 from noisewise.models.checkpoints import Checkpoint
 from noisewise.models.iterative import check_levels, count_rows
 
@@ -169,6 +167,17 @@ def _known(codes: Codes, count: Counts) -> Codes:
     return np.where(count[codes] > 0, codes, len(count)).astype(np.int32)
 
 
+def modes_time_last(grouping: SeriesIndex) -> list[int]:
+    """Return all modes, time last."""
+    modes = range(len(grouping.shape))
+    return [mode for mode in modes if mode != grouping.time] + [grouping.time]
+
+
+def time_last(grouping: SeriesIndex) -> tuple[int, ...]:
+    """Return the rows of every mode, time last."""
+    return tuple(grouping.shape[mode] for mode in modes_time_last(grouping))
+
+
 @dataclass(frozen=True)
 class SensorEncoder:
     """How ids become rows of the sampler, where time is the last mode, and values become standard.
@@ -200,13 +209,12 @@ class SensorEncoder:
     @property
     def modes(self) -> list[int]:
         """All modes, time last."""
-        time = self.grouping.time
-        return [mode for mode in range(len(self.grouping.shape)) if mode != time] + [time]
+        return modes_time_last(self.grouping)
 
     @property
     def shape(self) -> tuple[int, ...]:
         """Rows of every mode, time last."""
-        return tuple(self.grouping.shape[mode] for mode in self.modes)
+        return time_last(self.grouping)
 
     @cached_property
     def times(self) -> Array:
@@ -249,30 +257,6 @@ class SensorEncoder:
         unseen = np.isnan(when) | (rows[:-1] == np.array(self.shape[:-1])[:, None]).any(axis=0)
         parts = (mean, variance * noise, variance * epistemic)
         return Moments(*(part.astype(self.units.precision) for part in parts)), unseen
-
-    def pack(self) -> storage.Tensors:
-        """Tensors of a file."""
-        return {"units.mean": self.units.mean, "units.variance": self.units.variance}
-
-    @classmethod
-    def unpack(
-        cls,
-        path: str | Path,
-        tensors: storage.Tensors,
-        ids: tuple[Ids, ...],
-        time: int | str,
-        sensor: int | str | None,
-    ) -> SensorEncoder:
-        """Undo ``pack``, trusting nothing; what is still lacking is ``with_series``."""
-        modes, shape = sensor_modes(time, sensor, ids), tuple(map(len, ids))
-        grouping = SeriesIndex(*modes, shape, np.empty(0, dtype=np.int64))
-        mean, variance = (
-            storage.take(path, tensors, f"units.{name}", "float64", grouping.n_sensors + 1)
-            for name in ("mean", "variance")
-        )
-        if variance.min() <= 0:
-            raise ModelFileError(f"{path} is damaged: it has a variance that is none.")
-        return cls(grouping, Units(mean, variance), *checked_stamps(ids[modes[0]]))
 
     def with_series(self, posterior: SeriesPosterior) -> SensorEncoder:
         """Return the same, with the series that were observed."""

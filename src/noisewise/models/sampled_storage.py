@@ -1,155 +1,147 @@
-"""Posteriors as files have them, and back; files are not trusted."""
+"""What files keep of posteriors, and posteriors made of it again."""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Generator
 from typing import Any
 
 import numpy as np
 
 from noisewise.engine.gibbs.data import Scale, Spec, Timeline
 from noisewise.engine.gibbs.draw import EFFECTS
-from noisewise.engine.gibbs.posterior import PROCESS, Posterior, SeriesPosterior
+from noisewise.engine.gibbs.posterior import PROCESS, SeriesPosterior
 from noisewise.engine.gibbs.rating_posterior import RatingPosterior
 from noisewise.engine.series import Array
-from noisewise.errors import ModelFileError
-from noisewise.storage import (
+from noisewise.schema import (
     ANY,
-    Tensors,
-    check_codes,
-    rises,
-    take,
-    take_counts,
-    take_real,
-    take_starts,
-    take_whole,
+    ANYTHING,
+    COUNTS,
+    POSITIVE,
+    RISING,
+    STARTS,
+    Entry,
+    Field,
+    Found,
+    Schema,
+    Tensor,
+    below,
+    flag,
+    integer,
+    real,
+    seed,
 )
+from noisewise.storage import Damaged
 
-Sizes = dict[str, tuple[str, tuple[int, ...]]]  # type and size of every part of a snapshot
-
-
-def pack(posterior: RatingPosterior) -> tuple[dict[str, Any], Tensors]:
-    """Header and tensors of a file."""
-    header, tensors = _pack_draws(posterior)
-    tensors["levels"] = posterior.scale.levels
-    if posterior.timeline is not None:
-        for name, parts in posterior.timeline._asdict().items():
-            tensors |= {f"timeline{mode}.{name}": part for mode, part in enumerate(parts)}
-    scale = posterior.scale
-    own = {
-        "location": scale.location,
-        "scale": scale.scale,
-        "range": [None if math.isinf(end) else end for end in (scale.low, scale.high)],
-        "anchor": scale.anchor,
-    }
-    return header | own, tensors
+Sizes = dict[str, tuple[str, tuple[int, ...]]]  # type and size of every part of a draw
 
 
-def unpack(
-    path: Any, spec: Spec, header: dict[str, Any], tensors: Tensors, shape: tuple[int, ...]
-) -> RatingPosterior:
-    """Undo ``pack``, given the model that the settings of the file describe."""
-    scale = _unpack_scale(path, spec, header, tensors)
-    timeline = _unpack_timeline(path, tensors, shape) if spec.time else None
-    sizes = _rating_sizes(spec, shape, len(scale.levels), timeline, _half(header))
-    draws = _unpack_draws(path, header, tensors, sizes)
-    counts = _unpack_counts(path, tensors, shape)
-    return RatingPosterior(spec, shape, counts, draws, scale, timeline)
+def rating_schema(model: Any, shape: tuple[int, ...]) -> Schema:
+    """Declare what a file keeps of ``factors_``, a posterior of ratings."""
+    n, half, number = yield from _head("factors_")
+    spec = model._spec(len(shape), number)
+    yield Entry("posterior.location", "factors_.scale.location", real())
+    yield Entry("posterior.scale", "factors_.scale.scale", real(above=0.0))
+    yield Entry("posterior.range", _ends, _range)
+    anchor = yield Entry("posterior.anchor", "factors_.scale.anchor", integer())
+    rule = RISING if spec.ordinal else ANYTHING
+    levels = yield Tensor("levels", "float32", (ANY,), "factors_.scale.levels", rule)
+    if spec.ordinal and not 1 <= anchor < len(levels):
+        raise Damaged("its scale of values makes no sense")
+    sizes = _rating_sizes(spec, shape, len(levels), half)
+    for mode in (0, 1) if spec.time else ():
+        name, of = f"timeline{mode}", "factors_.timeline"
+        starts = yield Tensor(
+            f"{name}.starts", "int64", (shape[mode] + 1,), f"{of}.starts.{mode}", STARTS
+        )
+        size, rule = (int(starts[-1]),), below(shape[1 - mode])
+        yield Tensor(f"{name}.times", "float64", size, f"{of}.times.{mode}")
+        yield Tensor(f"{name}.others", "int32", size, f"{of}.others.{mode}", rule)
+        sizes[f"gaps{mode}"] = (half, (size[0] + shape[mode],))
+    yield from _draws("factors_", n, sizes)
+    yield from _counts("factors_", shape)
 
 
-def pack_series(posterior: SeriesPosterior) -> tuple[dict[str, Any], Tensors]:
-    """Header and tensors of a file."""
-    header, tensors = _pack_draws(posterior)
-    return header, tensors | {"codes": posterior.codes, "values": posterior.values}
+def restored_ratings(model: Any, found: Found) -> RatingPosterior:
+    """Make the posterior of what ``rating_schema`` declares."""
+    shape, own = tuple(map(len, model.ids_)), found.part("posterior")
+    low, high = own["range"]
+    scale = Scale(own["location"], own["scale"], low, high, found["levels"], own["anchor"])
+    spec, timeline = model._spec(len(shape), own["seed"]), None
+    if spec.time:
+        both = [found.part(f"timeline{mode}") for mode in (0, 1)]
+        timeline = Timeline(*(tuple(part[name] for part in both) for name in Timeline._fields))
+    return RatingPosterior(spec, shape, *_common(found, shape), scale, timeline)
 
 
-def unpack_series(
-    path: Any,
-    spec: Spec,
-    header: dict[str, Any],
-    tensors: Tensors,
-    shape: tuple[int, ...],
-    stamps: Array,
-) -> SeriesPosterior:
-    """Undo ``pack_series``, given the model that the settings of the file describe."""
-    codes = take(path, tensors, "codes", "int32", len(shape), ANY)
-    n = codes.shape[1]
-    values = take(path, tensors, "values", "float32", n)
-    if not n:
-        raise ModelFileError(f"{path} is damaged: it has no observations.")
+def series_schema(model: Any, shape: tuple[int, ...]) -> Schema:
+    """Declare what a file keeps of ``posterior_``, a posterior of series; time is the last mode."""
+    n, half, number = yield from _head("posterior_")
+    codes = yield Tensor("codes", "int32", (len(shape), ANY), "posterior_.codes")
     for mode, size in enumerate(shape):
-        check_codes(path, "codes", codes[mode], size)
+        if not below(size).holds(codes[mode]):
+            raise Damaged("codes is out of bounds")
+    if not codes.size:
+        raise Damaged("it has no observations")
+    yield Tensor("values", "float32", codes.shape[1:], "posterior_.values")
     steps = np.diff(codes, axis=1)  # of codes within their bounds, none overflows
     first = (steps != 0).argmax(axis=0)
     if (np.take_along_axis(steps, first[None], axis=0) <= 0).any():
-        raise ModelFileError(f"{path} is damaged: its observations are not in order.")
+        raise Damaged("its observations are not in order")
     many = 1 + int((first < len(shape) - 1).sum())
-    sizes = _sizes(spec, shape, _half(header)) | dict.fromkeys(PROCESS, ("float32", (many,)))
-    draws = _unpack_draws(path, header, tensors, sizes)
-    if not all((draws[name] > 0).all() for name in PROCESS):
-        raise ModelFileError(f"{path} is damaged: its series make no sense.")
-    counts = _unpack_counts(path, tensors, shape)
-    return SeriesPosterior(spec, shape, counts, draws, codes, values, stamps)
+    sizes = _sizes(model._spec(number), shape, half)
+    yield from _draws("posterior_", n, sizes | dict.fromkeys(PROCESS, ("float32", (many,))))
+    yield from _counts("posterior_", shape)
 
 
-def _pack_draws(posterior: Posterior) -> tuple[dict[str, Any], Tensors]:
-    tensors: Tensors = {f"draws.{name}": array for name, array in posterior.draws.items()}
-    tensors |= {f"mode{m}.counts": count for m, count in enumerate(posterior.counts)}
-    header = {
-        "draws": len(posterior),
-        "half": str(posterior.draws["factors"].dtype) == "float16",
-        "seed": posterior.spec.seed,
-    }
-    return header, tensors
+def restored_series(
+    model: Any, found: Found, shape: tuple[int, ...], stamps: Array
+) -> SeriesPosterior:
+    """Make the posterior of what ``series_schema`` declares."""
+    spec = model._spec(found["posterior.seed"])
+    draws = _common(found, shape)
+    return SeriesPosterior(spec, shape, *draws, found["codes"], found["values"], stamps)
 
 
-def _unpack_draws(path: Any, header: dict[str, Any], tensors: Tensors, sizes: Sizes) -> Tensors:
-    n = take_whole(path, header, "draws", least=1)
-    draws = {
-        name: take(path, tensors, f"draws.{name}", dtype, n, *size)
-        for name, (dtype, size) in sizes.items()
-    }
-    if (draws["noise"] <= 0).any() or (draws["level"] <= 0).any():
-        raise ModelFileError(f"{path} is damaged: its noise must be positive.")
-    return draws
+def _head(place: str) -> Generator[Field, Any, tuple[int, str, int]]:
+    """Declare how many draws there are, of which type, and their seed; return them."""
+    n = yield Entry("posterior.draws", lambda model: len(getattr(model, place)), integer(1))
+    half = yield Entry(
+        "posterior.half",
+        lambda model: getattr(model, place).draws["factors"].dtype == np.float16,
+        flag,
+    )
+    number = yield Entry("posterior.seed", f"{place}.spec.seed", seed)
+    return n, "float16" if half else "float32", number
 
 
-def _unpack_counts(path: Any, tensors: Tensors, shape: tuple[int, ...]) -> tuple[Any, ...]:
-    sizes = enumerate(shape)
-    return tuple(take_counts(path, tensors, f"mode{m}.counts", rows) for m, rows in sizes)
+def _draws(place: str, n: int, sizes: Sizes) -> Schema:
+    for name, (dtype, size) in sizes.items():
+        rule = POSITIVE if name in ("noise", "level", *PROCESS) else ANYTHING
+        yield Tensor(f"draws.{name}", dtype, (n, *size), f"{place}.draws.{name}", rule)
 
 
-def _unpack_scale(path: Any, spec: Spec, header: dict[str, Any], tensors: Tensors) -> Scale:
-    levels = take(path, tensors, "levels", "float32", ANY)
-    location = take_real(path, header, "location")
-    spread = take_real(path, header, "scale", above=0.0)
+def _counts(place: str, shape: tuple[int, ...]) -> Schema:
+    for m, rows in enumerate(shape):
+        yield Tensor(f"mode{m}.counts", "int64", (rows,), f"{place}.counts.{m}", COUNTS)
+
+
+def _common(found: Found, shape: tuple[int, ...]) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    return tuple(found[f"mode{m}.counts"] for m in range(len(shape))), found.part("draws")
+
+
+def _ends(model: Any) -> list[float | None]:
+    scale = model.factors_.scale
+    return [None if math.isinf(end) else end for end in (scale.low, scale.high)]
+
+
+def _range(value: Any) -> tuple[float, float] | None:
+    """Return both ends, infinite where there is none; they are the same where all values were."""
     low, high = (
         default if end is None else float(end)
-        for end, default in zip(header["range"], (-math.inf, math.inf), strict=True)
+        for end, default in zip(value, (-math.inf, math.inf), strict=True)
     )
-    anchor = take_whole(path, header, "anchor")
-    sound = low <= high  # the same where all values were
-    if spec.ordinal:
-        sound &= len(levels) >= 2 and 1 <= anchor < len(levels) and rises(levels, strictly=True)
-    if not sound:
-        raise ModelFileError(f"{path} is damaged: its scale of values makes no sense.")
-    return Scale(location, spread, low, high, levels, anchor)
-
-
-def _unpack_timeline(path: Any, tensors: Tensors, shape: tuple[int, ...]) -> Timeline:
-    parts: list[tuple[Any, ...]] = []
-    for mode in (0, 1):
-        starts = take_starts(path, tensors, f"timeline{mode}.starts", shape[mode])
-        n = int(starts[-1])
-        times = take(path, tensors, f"timeline{mode}.times", "float64", n)
-        others = take(path, tensors, f"timeline{mode}.others", "int32", n)
-        check_codes(path, f"timeline{mode}.others", others, shape[1 - mode])
-        parts.append((starts, times, others))
-    return Timeline(*zip(*parts, strict=True))
-
-
-def _half(header: dict[str, Any]) -> str:
-    return "float16" if header["half"] is True else "float32"
+    return (low, high) if low <= high else None
 
 
 def _sizes(spec: Spec, shape: tuple[int, ...], half: str) -> Sizes:
@@ -164,12 +156,10 @@ def _sizes(spec: Spec, shape: tuple[int, ...], half: str) -> Sizes:
     }
 
 
-def _rating_sizes(
-    spec: Spec, shape: tuple[int, ...], n_levels: int, timeline: Timeline | None, half: str
-) -> Sizes:
+def _rating_sizes(spec: Spec, shape: tuple[int, ...], n_levels: int, half: str) -> Sizes:
     rows, modes, D1 = sum(shape), len(shape), spec.rank + 1
     many = n_levels - 2 if spec.ordinal else 0
-    sizes = _sizes(spec, shape, half) | {
+    return _sizes(spec, shape, half) | {
         "centres": ("float32", (modes, D1)),
         "precisions": ("float32", (modes, D1, D1)),
         "features": (half, (rows if spec.implicit else 0, D1)),
@@ -177,7 +167,3 @@ def _rating_sizes(
         "width_centre": ("float32", (many,)),
         "temporal_settings": ("float32", (len(EFFECTS) if spec.time else 0, 2)),
     }
-    if timeline is not None:
-        for mode in (0, 1):
-            sizes[f"gaps{mode}"] = (half, (len(timeline.times[mode]) + shape[mode],))
-    return sizes

@@ -8,13 +8,12 @@ from __future__ import annotations
 
 import time as clock
 from abc import abstractmethod
-from pathlib import Path
+from dataclasses import replace
 from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
-from noisewise import storage
 from noisewise.data import Ids, observe
 from noisewise.data.observations import encode_in_time
 from noisewise.data.timestamps import (
@@ -29,9 +28,20 @@ from noisewise.data.timestamps import (
 )
 from noisewise.engine.arrays import Codes, Moments
 from noisewise.engine.series import Array, Ints, Series
-from noisewise.errors import ModelFileError
 from noisewise.models.base import Cells, Factorizer, Threads, at_one_moment, in_one_step
 from noisewise.models.iterative import range_of
+from noisewise.schema import (
+    ANY,
+    POSITIVE,
+    STARTS,
+    Entry,
+    Found,
+    Schema,
+    Tensor,
+    keys,
+    real,
+    rises,
+)
 from noisewise.settings import (
     Rule,
     check,
@@ -41,6 +51,7 @@ from noisewise.settings import (
     setting,
     settings,
 )
+from noisewise.storage import Damaged
 
 PRIOR = 5.0  # observations that what a type has in common is worth
 
@@ -195,32 +206,30 @@ class SeriesModel(InTime, Typed, Threads):
         parts = (part.astype(precision) for part in (mean, noise, epistemic))
         return Cells(Moments(*parts), unseen)
 
-    def pack(self) -> tuple[dict[str, Any], storage.Tensors]:
-        """Return what a file keeps of this model."""
-        series = self.series_
-        return {"seconds": self.seconds_}, {
-            "series.keys": self._grouping.keys,
-            "series.starts": series.starts,
-            "series.time": series.time,
-            "series.values": series.values,
-        }
+    def schema(self) -> Schema:
+        """Declare what a file keeps: the observations; return the number of series."""
+        yield from super().schema()
+        yield Entry("seconds", "seconds_", real())
+        most = n_keys(tuple(map(len, self.ids_)), self._modes(self.ids_)[0])
+        found = yield Tensor("series.keys", "int64", (ANY,), "_grouping.keys", keys(most))
+        starts = yield Tensor("series.starts", "int64", (len(found) + 1,), "series_.starts", STARTS)
+        if not rises(starts, strictly=True):
+            raise Damaged("it has a series without observations")
+        size = (int(starts[-1]),)
+        yield Tensor("series.time", "float64", size, "series_.time")
+        yield Tensor("series.values", "float64", size, "series_.values")
+        return len(found)
 
-    def unpack(self, path: str | Path, header: dict[str, Any], tensors: storage.Tensors) -> None:
-        """Undo ``pack``, trusting nothing."""
-        time, sensor = self._modes(self.ids_)
-        shape = tuple(map(len, self.ids_))
-        keys = take_keys(path, tensors, "series.keys", n_keys(shape, time))
-        starts = storage.take_starts(path, tensors, "series.starts", len(keys))
-        times = storage.take(path, tensors, "series.time", "float64", int(starts[-1]))
-        values = storage.take(path, tensors, "series.values", "float64", len(times))
-        if not storage.rises(starts, strictly=True):
-            raise ModelFileError(f"{path} is damaged: it has a series without observations.")
-        series = Series(starts, times, values)
+    def restore(self, found: Found) -> None:
+        """Make what was learned of what a file has."""
+        super().restore(found)
+        parts = found.part("series")
+        grouping = replace(grouping_of(self, self.ids_), keys=parts.pop("keys"))
+        series = Series(**parts)
         inside = series.which[1:] == series.which[:-1]
-        if (times[1:] < times[:-1])[inside].any():
-            raise ModelFileError(f"{path} is damaged: its series are not in the order of time.")
-        self._keep(series, SeriesIndex(time, sensor, shape, keys))
-        self.seconds_ = float(header["seconds"])
+        if (series.time[1:] < series.time[:-1])[inside].any():
+            raise Damaged("its series are not in the order of time")
+        self._keep(series, grouping)
 
 
 def series_units(series: Series, types: Ints, n_types: int) -> Units:
@@ -246,10 +255,13 @@ def series_units(series: Series, types: Ints, n_types: int) -> Units:
     return Units(mean, (around + PRIOR * within[types]) / (counts + PRIOR))
 
 
-def take_keys(path: str | Path, tensors: storage.Tensors, name: str, most: int) -> Ints:
-    """Return numbers of combinations that a file has: sorted, each once, and below ``most``."""
-    keys = storage.take(path, tensors, name, "int64", storage.ANY)
-    sound = len(keys) and keys[0] >= 0 and storage.rises(keys, strictly=True) and keys[-1] < most
-    if not sound:
-        raise ModelFileError(f"{path} is damaged: {name} makes no sense.")
-    return keys
+def grouping_of(model: Any, ids: tuple[Ids, ...]) -> SeriesIndex:
+    """Return which mode of a model's ids is what; there are no series yet."""
+    modes = sensor_modes(model.time, model.sensor, ids)
+    return SeriesIndex(*modes, tuple(map(len, ids)), np.empty(0, dtype=np.int64))
+
+
+def units_schema(prefix: str, of: str, n: int) -> Schema:
+    """Declare what a file keeps of n units."""
+    yield Tensor(f"{prefix}mean", "float64", (n,), f"{of}.mean")
+    yield Tensor(f"{prefix}variance", "float64", (n,), f"{of}.variance", POSITIVE)

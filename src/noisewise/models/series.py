@@ -12,20 +12,18 @@ it does not know is exact.
 from __future__ import annotations
 
 from itertools import product
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
-from noisewise import storage
 from noisewise.data.timestamps import Units
 from noisewise.engine.arrays import Floats
 from noisewise.engine.series import Array, Ints, Series, interpolate
 from noisewise.engine.state_space import Process, log_likelihood, predict, smooth
-from noisewise.errors import ModelFileError
 from noisewise.models.base import at_one_moment
-from noisewise.models.sensors import PRIOR, SeriesModel, series_units
+from noisewise.models.sensors import PRIOR, SeriesModel, grouping_of, series_units
+from noisewise.schema import NOT_NEGATIVE, POSITIVE, Entry, Found, Rule, Schema, Tensor, real
 from noisewise.settings import learned, settings
 
 ROUNDS = 10  # of ``fit_variance``
@@ -35,6 +33,8 @@ LEAST_SHARE, MOST_SHARE = 1e-3, 0.99  # of a variance that is noise
 LENGTHS, SHARES = 16, 9  # points of the grid at first
 REFINEMENTS = 2  # each looks between the points of the one before
 STEPS = 10  # of the variance, in a round
+
+SHARE = Rule("must be between 0 and 1", lambda a: 0 < a.min() <= a.max() < 1)
 
 
 @settings
@@ -95,24 +95,14 @@ class LinearInterpolator(SeriesModel):
         epistemic = reached + noise * (line.load - 1.0)  # noise of the two observations is in it
         return line.value, factor * noise, factor * epistemic
 
-    def pack(self) -> tuple[dict[str, Any], storage.Tensors]:
-        """Return what a file keeps of this model."""
-        header, tensors = super().pack()
-        own = {"walk": self.walk_, "noise": self.noise_, "most": self._most}
-        return header, tensors | own | {"factor": self._factor}
-
-    def unpack(self, path: str | Path, header: dict[str, Any], tensors: storage.Tensors) -> None:
-        """Undo ``pack``, trusting nothing."""
-        super().unpack(path, header, tensors)
-        n_types = self._grouping.n_sensors + 1
-        names = ("walk", "noise", "most")
-        parts = [storage.take(path, tensors, name, "float64", n_types) for name in names]
-        self.walk_, self.noise_, self._most = parts
-        self._factor = storage.take(path, tensors, "factor", "float64", len(self.series_))
-        if min(part.min() for part in (self.walk_, self._most)) < 0:
-            raise ModelFileError(f"{path} is damaged: it has a variance below 0.")
-        if min(part.min() for part in (self.noise_, self._factor)) <= 0:
-            raise ModelFileError(f"{path} is damaged: it has no noise.")
+    def schema(self) -> Schema:
+        """Declare what a file keeps: also the variances."""
+        n_series = yield from super().schema()
+        n = grouping_of(self, self.ids_).n_sensors + 1
+        yield Tensor("walk", "float64", (n,), "walk_", NOT_NEGATIVE)
+        yield Tensor("noise", "float64", (n,), "noise_", POSITIVE)
+        yield Tensor("most", "float64", (n,), "_most", NOT_NEGATIVE)
+        yield Tensor("factor", "float64", (n_series,), "_factor", POSITIVE)
 
 
 def fit_walk(reach: Array, load: Array, squared: Array, most: float) -> tuple[float, float]:
@@ -229,22 +219,19 @@ class OUSmoother(SeriesModel):
         )  # fmt: skip
         return mean, self.process_.noise[which], variance
 
-    def pack(self) -> tuple[dict[str, Any], storage.Tensors]:
-        """Return what a file keeps of this model."""
-        header, tensors = super().pack()
-        tensors |= {"length": self.length_, "noise_share": self.noise_share_}
-        return header | {"unit": self.unit_}, tensors
+    def schema(self) -> Schema:
+        """Declare what a file keeps: also memory and noise of types."""
+        yield from super().schema()
+        n = grouping_of(self, self.ids_).n_sensors
+        yield Entry("unit", "unit_", real(above=0.0))
+        yield Tensor("length", "float64", (n,), "length_", POSITIVE)
+        yield Tensor("noise_share", "float64", (n,), "noise_share_", SHARE)
 
-    def unpack(self, path: str | Path, header: dict[str, Any], tensors: storage.Tensors) -> None:
-        """Undo ``pack``, trusting nothing."""
-        super().unpack(path, header, tensors)
-        n_types = self._grouping.n_sensors
-        self.unit_ = float(header["unit"])
-        length = storage.take(path, tensors, "length", "float64", n_types)
-        share = storage.take(path, tensors, "noise_share", "float64", n_types)
-        if not (self.unit_ > 0 and length.min() > 0 and 0 < share.min() <= share.max() < 1):
-            raise ModelFileError(f"{path} is damaged: its processes make no sense.")
-        self._smooth(self.series_, self._series_units, self._grouping.sensors, length, share)
+    def restore(self, found: Found) -> None:
+        """Make what was learned of what a file has."""
+        super().restore(found)
+        types, length, share = self._grouping.sensors, self.length_, self.noise_share_
+        self._smooth(self.series_, self._series_units, types, length, share)
 
 
 def fit_processes(

@@ -19,9 +19,9 @@ import numpy.typing as npt
 from sklearn.base import clone
 from sklearn.utils.validation import check_is_fitted
 
-from noisewise import storage
 from noisewise.calibration import Calibration
 from noisewise.data import Observations, observe
+from noisewise.data.timestamps import Units, checked_stamps
 from noisewise.engine.gibbs.chain import Chain, LaterHalf, convergence
 from noisewise.engine.gibbs.data import Spec
 from noisewise.engine.gibbs.posterior import SeriesPosterior
@@ -37,9 +37,11 @@ from noisewise.models.sampled import (
     check_schedule,
     draws_worth,
     run_chain,
+    time_last,
 )
-from noisewise.models.sampled_storage import pack_series, unpack_series
-from noisewise.models.sensors import InTime, Typed
+from noisewise.models.sampled_storage import restored_series, series_schema
+from noisewise.models.sensors import InTime, Typed, grouping_of, units_schema
+from noisewise.schema import Entry, Found, Schema, record
 from noisewise.settings import (
     check,
     either,
@@ -257,19 +259,18 @@ class TemporalFactorizer(Learner, InTime, Typed):
         codes, when = self.encoder_.encoded(X, self.ids_)
         return Cells(*self.encoder_.predicted(self.posterior_, codes, when, self._threads()))
 
-    def pack(self) -> tuple[dict[str, Any], storage.Tensors]:
-        """Return what a file keeps of this model."""
-        header, tensors = super().pack()
-        entry, draws = pack_series(self.posterior_)
-        own = {"posterior": entry, "convergence": storage.finite(self.convergence_)}
-        return header | own, tensors | draws | self.encoder_.pack()
+    def schema(self) -> Schema:
+        """Declare what a file keeps: also the posterior, and the units of values."""
+        yield from super().schema()
+        grouping = grouping_of(self, self.ids_)
+        yield from series_schema(self, time_last(grouping))
+        yield Entry("convergence", "convergence_", record)
+        yield from units_schema("units.", "encoder_.units", grouping.n_sensors + 1)
 
-    def unpack(self, path: str | Path, header: dict[str, Any], tensors: storage.Tensors) -> None:
-        """Undo ``pack``, trusting nothing."""
-        super().unpack(path, header, tensors)
-        entry = header["posterior"]
-        bare = SensorEncoder.unpack(path, tensors, self.ids_, self.time, self.sensor)
-        spec = self._spec(storage.take_seed(path, entry))
-        self.posterior_ = unpack_series(path, spec, entry, tensors, bare.shape, bare.times)
+    def restore(self, found: Found) -> None:
+        """Make what was learned of what a file has."""
+        super().restore(found)
+        grouping, units = grouping_of(self, self.ids_), Units(**found.part("units"))
+        bare = SensorEncoder(grouping, units, *checked_stamps(self.ids_[grouping.time]))
+        self.posterior_ = restored_series(self, found, bare.shape, bare.times)
         self.encoder_ = bare.with_series(self.posterior_)
-        self.convergence_ = dict(header["convergence"])

@@ -9,13 +9,12 @@ What it knows of an item is the row h_i, so it predicts like any factorization.
 
 from __future__ import annotations
 
-from pathlib import Path
-from typing import Any, Literal, NamedTuple
+from typing import Literal, NamedTuple
 
 import numpy as np
 from scipy.special import expit
 
-from noisewise import storage
+from noisewise import schema
 from noisewise.data import Observations
 from noisewise.engine.arrays import Codes, Floats
 from noisewise.engine.sgd.factors import Factors, Side
@@ -199,17 +198,12 @@ class AutoRec(Iterative, FactorRows):
     def _adopt(self, knowledge: Autoencoder) -> None:
         self.factors_, self.encoder_, self.shift_ = knowledge
 
-    def pack(self) -> tuple[dict[str, Any], storage.Tensors]:
-        """Return what a file keeps of this model."""
-        header, tensors = super().pack()
-        return header, tensors | {"encoder": self.encoder_, "shift": self.shift_}
-
-    def unpack(self, path: str | Path, header: dict[str, Any], tensors: storage.Tensors) -> None:
-        """Undo ``pack``, trusting nothing."""
-        super().unpack(path, header, tensors)
+    def schema(self) -> schema.Schema:
+        """Declare what a file keeps: also the encoder."""
+        yield from super().schema()
         n = len(self.ids_[1 - self._encoded]) + 1
-        self.encoder_ = storage.take(path, tensors, "encoder", "float32", n, self.hidden)
-        self.shift_ = storage.take(path, tensors, "shift", "float32", self.hidden)
+        yield schema.Tensor("encoder", "float32", (n, self.hidden), "encoder_")
+        yield schema.Tensor("shift", "float32", (self.hidden,), "shift_")
 
 
 def _rows(params: Params, factors: Floats) -> Floats:

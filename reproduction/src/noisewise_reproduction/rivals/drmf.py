@@ -11,7 +11,6 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, field, replace
 from functools import partial
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -19,7 +18,7 @@ import numpy.typing as npt
 from sklearn.utils.validation import check_is_fitted
 
 from noisewise.data import Observations, observe
-from noisewise.engine.arrays import Source
+from noisewise.engine import arrays
 from noisewise.engine.sgd import strata
 from noisewise.engine.sgd.factors import Factors
 from noisewise.engine.sgd.layout import Params, State
@@ -27,8 +26,9 @@ from noisewise.engine.training import EpochInfo, Training
 from noisewise.models.base import at_one_moment
 from noisewise.models.iterative import Fit, Iterative, Plan
 from noisewise.models.rows import FactorRows
+from noisewise.schema import Entry, Schema, Source, real, record
 from noisewise.settings import learned, number, setting, settings, whole
-from noisewise.storage import Tensors, take, take_real, take_whole
+from noisewise.storage import Tensors
 from noisewise_reproduction.rivals.robust import ADVICE, Task, biased_mf
 
 COUNTS, ERRORS = ("epoch", "outliers", "changed"), ("train_rmse", "objective")  # of a round
@@ -169,16 +169,11 @@ class TrimmedFactorizer(Iterative, FactorRows):
         if knowledge.rounds is not None:
             self.rounds_ = knowledge.rounds
 
-    def pack(self) -> tuple[dict[str, Any], Tensors]:
-        """Return what a file keeps of this model."""
-        header, tensors = super().pack()
-        return {**header, "threshold": self.threshold_, "rounds": self.rounds_}, tensors
-
-    def unpack(self, path: str | Path, header: dict[str, Any], tensors: Tensors) -> None:
-        """Undo ``pack``, trusting nothing."""
-        super().unpack(path, header, tensors)
-        self.threshold_ = take_real(path, header, "threshold", above=0.0)
-        self.rounds_ = dict(header["rounds"])
+    def schema(self) -> Schema:
+        """Declare what a file keeps: also the rounds, and where outliers begin."""
+        yield from super().schema()
+        yield Entry("threshold", "threshold_", real(above=0.0))
+        yield Entry("rounds", "rounds_", record)
 
 
 class Learned(NamedTuple):
@@ -218,16 +213,14 @@ class Trimmed(State):
         tensors["outlier"] = self.outlier.astype(np.uint8)
         return {**header, "changed": self.changed, "rounds": self.rounds}, tensors
 
-    def restored(self, source: Source) -> Trimmed:
+    def restored(self, source: arrays.Source) -> Trimmed:
         """Return a state like this one with what ``pack`` gave; the file is not trusted."""
-        path, header, tensors = source.path, source.header, source.tensors
         own = super().restored(source)
-        outlier = take(path, tensors, "outlier", "uint8", len(self.outlier)).astype(bool)
-        changed = take_whole(path, header, "changed", most=len(outlier))
+        outlier = source.array("outlier", "uint8", len(self.outlier)).astype(bool)
+        changed = source.whole("changed", most=len(outlier))
         rounds = [
-            {name: take_whole(path, row, name) for name in COUNTS}
-            | {name: take_real(path, row, name) for name in ERRORS}
-            for row in header["rounds"]
+            {name: row.whole(name) for name in COUNTS} | {name: row.real(name) for name in ERRORS}
+            for row in (Source(row, {}) for row in source.header["rounds"])
         ]
         return Trimmed(own.rows, own.layout, own.epoch, own.variance, outlier, changed, rounds)
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -17,8 +18,8 @@ from scipy.special import softmax
 from noisewise.engine.arrays import Codes, Counts, Floats, Moments
 from noisewise.engine.sgd.strata import LEAST_VARIANCE
 from noisewise.engine.threads import one_blas_thread
-from noisewise.errors import ModelFileError, brief
-from noisewise.storage import ANY, Tensors, rises, take, take_counts
+from noisewise.errors import brief
+from noisewise.schema import ANY, COUNTS, NOT_NEGATIVE, RISING, Found, Schema, Tensor
 
 CHUNK_FLOATS = 2_000_000  # gathered or built at a time
 SAMPLE = 256  # rows over which the spread of means is measured
@@ -104,48 +105,34 @@ class Levels:
         epistemic = self.shrink[0][i] * self.spread[1][j] + self.shrink[1][j] * self.spread[0][i]
         return Moments(mean, noise, epistemic)
 
-    def pack(self) -> Tensors:
-        """Return the tensors of a file; averages are made again."""
-        tensors: Tensors = {
-            "levels": self.values,
-            "hidden": self.hidden[:-1],
-            "weights": self.weights[:-1],
-            "bias": self.bias[:-1],
-        }
-        for side in range(2):
-            tensors[f"counts{side}"] = self.counts[side]
-            tensors[f"spread{side}"] = self.spread[side]
-            tensors[f"shrink{side}"] = self.shrink[side]
-        return tensors
+    @classmethod
+    def schema(cls, shape: tuple[int, int], hidden: int) -> Schema:
+        """Declare what a file keeps of ``knowledge_``; averages are made again."""
+        values = yield Tensor("levels", "float32", (ANY,), "knowledge_.values", RISING)
+        n, m = shape
+        of_rows = {"hidden": (n, hidden), "weights": (m, len(values), hidden)}
+        for name, size in (of_rows | {"bias": (m, len(values))}).items():
+            yield Tensor(name, "float32", size, partial(_without_average, name))
+        for side, length in enumerate(shape):
+            of, size = f"knowledge_.{{}}.{side}", (length + 1,)
+            yield Tensor(f"counts{side}", "int64", (length,), of.format("counts"), COUNTS)
+            for name in ("spread", "shrink"):
+                yield Tensor(f"{name}{side}", "float32", size, of.format(name), NOT_NEGATIVE)
 
     @classmethod
-    def unpack(cls, path: Any, tensors: Tensors, shape: tuple[int, int], hidden: int) -> Levels:
-        """Undo ``pack``; the file is not trusted."""
-        values = take(path, tensors, "levels", "float32", ANY)
-        if len(values) < 1 or not rises(values, strictly=True):
-            raise ModelFileError(f"{path} is damaged: its levels are not sorted.")
-        n, m = shape
-        size = len(values)
-        counts = (
-            take_counts(path, tensors, "counts0", n),
-            take_counts(path, tensors, "counts1", m),
+    def of(cls, found: Found) -> Levels:
+        """Make it of what a file has."""
+        counts, spread, shrink = (
+            (found[f"{name}0"], found[f"{name}1"]) for name in ("counts", "spread", "shrink")
         )
-        parts: dict[str, list[Floats]] = {}
-        for name in ("spread", "shrink"):
-            parts[name] = [
-                take(path, tensors, f"{name}{side}", "float32", length + 1)
-                for side, length in enumerate(shape)
-            ]
-            if any((part < 0).any() for part in parts[name]):
-                raise ModelFileError(f"{path} is damaged: {name} is negative.")
         return cls(
-            values,
-            _with_average(take(path, tensors, "hidden", "float32", n, hidden), counts[0]),
-            _with_average(take(path, tensors, "weights", "float32", m, size, hidden), counts[1]),
-            _with_average(take(path, tensors, "bias", "float32", m, size), counts[1]),
+            found["levels"],
+            _with_average(found["hidden"], counts[0]),
+            _with_average(found["weights"], counts[1]),
+            _with_average(found["bias"], counts[1]),
             counts,
-            (parts["spread"][0], parts["spread"][1]),
-            (parts["shrink"][0], parts["shrink"][1]),
+            spread,
+            shrink,
         )
 
     def _mean_and_variance(self, chances: Floats) -> tuple[Floats, Floats]:
@@ -174,6 +161,11 @@ class Levels:
         product = hidden @ weights.reshape(-1, weights.shape[-1]).T
         product = product.reshape(len(hidden), *weights.shape[:2]) + self.bias[visible]
         return self._mean_and_variance(softmax(product, axis=2))
+
+
+def _without_average(name: str, model: Any) -> Floats:
+    rows: Floats = getattr(model.knowledge_, name)[:-1]
+    return rows
 
 
 def _with_average(rows: Floats, count: Counts) -> Floats:

@@ -9,25 +9,24 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
-from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
-from noisewise import storage
 from noisewise.data import Observations, encode_ids
 from noisewise.engine.arrays import Codes, Floats, Moments
 from noisewise.engine.sgd.factors import Factors
 from noisewise.engine.sgd.layout import Params
 from noisewise.engine.threads import one_blas_thread
 from noisewise.engine.training import EpochInfo, mean_in_units, variance_in_units
-from noisewise.errors import ModelFileError
 from noisewise.models.base import Cells
 from noisewise.models.deviation import fit_factors
 from noisewise.models.iterative import Fit, Iterative, Plan, judged
+from noisewise.models.rows import factors_schema, restored_factors
+from noisewise.schema import ANY, Found, Rule, Schema, Tensor
 from noisewise.settings import learned, number, one_of, setting, settings, whole
 from noisewise_reproduction.rivals.engine import local
-from noisewise_reproduction.rivals.engine.local import LocalState, Weights
+from noisewise_reproduction.rivals.engine.local import LocalState, Weights, local_schema
 
 GLOBAL_EPOCHS = 25
 ADVICE = "Try a smaller learning_rate (now {0.learning_rate}), or a larger l2 (now {0.l2})."
@@ -201,33 +200,28 @@ class LLORMA(Iterative):
         knowledge = Blend(self.factors_, self.weights_, self.local_, self._alone)
         return Cells(_moments(knowledge, known, self._threads()), first | second)
 
-    def pack(self) -> tuple[dict[str, Any], storage.Tensors]:
-        """Return what a file keeps of this model."""
-        header, tensors = super().pack()
-        tensors |= {f"weights{mode}": weights for mode, weights in enumerate(self.weights_)}
-        for name, part in (("factors", self.factors_), ("local", self.local_)):
-            header[name], own = part.pack()
-            tensors |= own
-        return header, tensors
-
-    def unpack(self, path: str | Path, header: dict[str, Any], tensors: storage.Tensors) -> None:
-        """Undo ``pack``, trusting nothing."""
-        super().unpack(path, header, tensors)
+    def schema(self) -> Schema:
+        """Declare what a file keeps: the global factors, the neighbourhoods, the local models."""
+        yield from super().schema()
+        yield from factors_schema(self)
         shape = tuple(map(len, self.ids_))
-        params = self._params(storage.take_seed(path, header["factors"]))
-        self.factors_ = Factors.unpack(
-            storage.Source(path, header["factors"], tensors), params, shape
-        )
-        models = len(storage.take(path, tensors, "weights0", "float32", storage.ANY, shape[0] + 1))
-        first, second = (
-            storage.take(path, tensors, f"weights{mode}", "float32", models, n + 1)
-            for mode, n in enumerate(shape)
-        )
-        if min(first.min(), second.min()) < 0 or first[:, -1].any() or second[:, -1].any():
-            raise ModelFileError(f"{path} is damaged: its neighbourhoods make no sense.")
-        self.weights_ = first, second
-        self.local_ = LocalState.unpack(path, header["local"], tensors, models, shape, self.rank)
+        models: int | None = ANY
+        for mode, n in enumerate(shape):
+            name = f"weights{mode}"
+            weights = yield Tensor(name, "float32", (models, n + 1), f"weights_.{mode}", WEIGHTS)
+            models = len(weights)
+        yield from local_schema(int(models or 0), shape, self.rank, "local.", "local_.")
+
+    def restore(self, found: Found) -> None:
+        """Make what was learned of what a file has."""
+        super().restore(found)
+        self.factors_ = restored_factors(self, found)
+        self.weights_ = found["weights0"], found["weights1"]
+        self.local_ = LocalState.of(found, "local.")
         self._alone = self.loss == "local"
+
+
+WEIGHTS = Rule("makes no sense", lambda a: not (a < 0).any() and not a[:, -1].any())
 
 
 def _known(factors: Factors, codes: tuple[Codes, ...]) -> tuple[Codes, ...]:

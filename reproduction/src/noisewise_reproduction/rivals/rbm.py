@@ -7,18 +7,17 @@ equations. It predicts a chance for every level, and from these a mean and a std
 from __future__ import annotations
 
 from dataclasses import replace
-from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
-from noisewise import storage
 from noisewise.data import Observations, encode_ids, warn_of_unknown
 from noisewise.engine.arrays import Codes, Floats
 from noisewise.errors import DataError
 from noisewise.models.base import Cells, at_one_moment
 from noisewise.models.iterative import Fit, Iterative, Plan, check_levels, count_rows
+from noisewise.schema import Found, Schema
 from noisewise.settings import either, learned, number, one_of, setting, settings, whole
 from noisewise_reproduction.rivals.boltzmann import Machine, Schedule
 from noisewise_reproduction.rivals.levels import Levels
@@ -214,13 +213,13 @@ class RBM(Iterative):
         """Codes of cases and of visible units, as ``knowledge_`` has them."""
         return self.knowledge_.known_codes((codes[self._encoded], codes[1 - self._encoded]))
 
-    def pack(self) -> tuple[dict[str, Any], storage.Tensors]:
-        """Return what a file keeps of this model."""
-        header, tensors = super().pack()
-        return header, tensors | self.knowledge_.pack()
-
-    def unpack(self, path: str | Path, header: dict[str, Any], tensors: storage.Tensors) -> None:
-        """Undo ``pack``, trusting nothing."""
-        super().unpack(path, header, tensors)
+    def schema(self) -> Schema:
+        """Declare what a file keeps: also the machine."""
+        yield from super().schema()
         sides = len(self.ids_[self._encoded]), len(self.ids_[1 - self._encoded])
-        self.knowledge_ = Levels.unpack(path, tensors, sides, self.hidden)
+        yield from Levels.schema(sides, self.hidden)
+
+    def restore(self, found: Found) -> None:
+        """Make what was learned of what a file has."""
+        super().restore(found)
+        self.knowledge_ = Levels.of(found)

@@ -11,10 +11,8 @@ those under which the data are likeliest. There is no step size and no penalty t
 from __future__ import annotations
 
 from functools import partial
-from pathlib import Path
 from typing import Any, NamedTuple
 
-from noisewise import storage
 from noisewise.data import Observations
 from noisewise.engine.arrays import Codes, Floats
 from noisewise.engine.sgd.factors import Factors, Side
@@ -23,6 +21,7 @@ from noisewise.engine.threads import one_blas_thread
 from noisewise.engine.training import EpochInfo
 from noisewise.models.iterative import Fit, Iterative, Plan, count_rows, judged
 from noisewise.models.rows import FactorRows
+from noisewise.schema import Entry, Found, Schema
 from noisewise.settings import either, learned, number, setting, settings, whole
 from noisewise_reproduction.rivals.engine.als import grouped
 from noisewise_reproduction.rivals.engine.predictive import as_factors, new_side
@@ -136,17 +135,16 @@ class RobustBayesianFactorizer(Iterative, FactorRows):
         if knowledge.bounds is not None:
             self.elbo_ = knowledge.bounds
 
-    def pack(self) -> tuple[dict[str, Any], storage.Tensors]:
-        """Return what a file keeps of this model."""
-        header, tensors = super().pack()
-        common, priors = self.common_.pack()
-        return {**header, "common": common, "elbo": self.elbo_}, tensors | priors
+    def schema(self) -> Schema:
+        """Declare what a file keeps: also what rows have in common, and the bounds."""
+        yield from super().schema()
+        yield from Common.schema(self.rank, "common_")
+        yield Entry("elbo", "elbo_", lambda bounds: [float(bound) for bound in bounds])
 
-    def unpack(self, path: str | Path, header: dict[str, Any], tensors: storage.Tensors) -> None:
-        """Undo ``pack``, trusting nothing."""
-        super().unpack(path, header, tensors)
-        self.common_ = Common.unpack(path, header["common"], tensors, self.rank)
-        self.elbo_ = [float(bound) for bound in header["elbo"]]
+    def restore(self, found: Found) -> None:
+        """Make what was learned of what a file has."""
+        super().restore(found)
+        self.common_ = Common.of(found)
 
 
 class Learned(NamedTuple):

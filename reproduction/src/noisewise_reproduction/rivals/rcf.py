@@ -11,13 +11,11 @@ from __future__ import annotations
 import math
 from dataclasses import replace
 from functools import partial
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
-from noisewise import storage
 from noisewise.data import Observations, observe
 from noisewise.engine.arrays import Floats
 from noisewise.engine.sgd import strata
@@ -27,6 +25,7 @@ from noisewise.engine.training import EpochInfo
 from noisewise.models.base import at_one_moment
 from noisewise.models.iterative import Fit, Iterative, Plan
 from noisewise.models.rows import FactorRows
+from noisewise.schema import Entry, Schema, real
 from noisewise.settings import learned, number, setting, settings, whole
 from noisewise_reproduction.rivals.robust import ADVICE, Task, biased_mf, robust_std
 
@@ -145,15 +144,10 @@ class HuberFactorizer(Iterative, FactorRows):
     def _adopt(self, knowledge: Learned) -> None:
         self.factors_, self.scale_ = knowledge
 
-    def pack(self) -> tuple[dict[str, Any], storage.Tensors]:
-        """Return what a file keeps of this model."""
-        header, tensors = super().pack()
-        return {**header, "scale": self.scale_}, tensors
-
-    def unpack(self, path: str | Path, header: dict[str, Any], tensors: storage.Tensors) -> None:
-        """Undo ``pack``, trusting nothing."""
-        super().unpack(path, header, tensors)
-        self.scale_ = storage.take_real(path, header, "scale", above=0.0)
+    def schema(self) -> Schema:
+        """Declare what a file keeps: also the robust std of errors."""
+        yield from super().schema()
+        yield Entry("scale", "scale_", real(above=0.0))
 
 
 class Learned(NamedTuple):

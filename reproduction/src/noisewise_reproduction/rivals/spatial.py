@@ -8,23 +8,36 @@ from __future__ import annotations
 import time as clock
 from collections.abc import Iterator, Mapping
 from itertools import product
-from pathlib import Path
-from typing import Any, ClassVar, Literal, Self
+from typing import Any, ClassVar, Literal, NamedTuple, Self
 
 import numpy as np
-import numpy.typing as npt
 
-from noisewise import storage
 from noisewise.data import Ids, encode_ids, id_columns, observe
 from noisewise.data.tables import take_apart
 from noisewise.data.timestamps import Units, key_places, mode_number, n_keys, series_keys
 from noisewise.engine.arrays import Moments
-from noisewise.errors import DataError, ModelFileError, SettingError
+from noisewise.errors import DataError, SettingError
 from noisewise.models.base import Cells, Threads, in_one_step
 from noisewise.models.iterative import range_of
 from noisewise.models.model_file import pack_ids, unpack_ids
-from noisewise.models.sensors import PRIOR, InTime, take_keys
+from noisewise.models.sensors import PRIOR, InTime, units_schema
+from noisewise.schema import (
+    ANY,
+    POSITIVE,
+    STARTS,
+    Entry,
+    Found,
+    Place,
+    Schema,
+    Source,
+    Tensor,
+    below,
+    integer,
+    keys,
+    real,
+)
 from noisewise.settings import Rule, check, either, learned, number, setting, settings, whole
+from noisewise.storage import Damaged, Tensors
 from noisewise_reproduction.rivals.engine.neighbours import Array, Ints, Nearest, Snapshots, nearest
 
 NEIGHBOURS = 10  # tried by "auto", at most
@@ -198,55 +211,54 @@ class SpatialNeighbours(InTime, Threads):
         parts = (mean, noise, np.maximum(full - noise, 0.0))
         return Cells(Moments(*(part.astype(self._units.precision) for part in parts)), unseen)
 
-    def pack(self) -> tuple[dict[str, Any], storage.Tensors]:
-        """Return what a file keeps of this model."""
-        entry, tensors = pack_ids(self._places, "places")
-        tensors |= {
-            "position": self._snapshots.position,
-            "keys": self._keys,
-            "kinds": self._kinds,
-            "starts": self._snapshots.starts,
-            "seen": self._snapshots.places,
-            "values": self._snapshots.values,
-            "mean": self._units.mean,
-            "variance": self._units.variance,
-            "spread": self._spread,
-            "factor": self._factor,
-        }
-        chosen = {"n_neighbours": self.n_neighbours_, "power": self.power_}
-        return {"places": entry, "chosen": chosen, "seconds": self.seconds_}, tensors
-
-    def unpack(self, path: str | Path, header: dict[str, Any], tensors: storage.Tensors) -> None:
-        """Undo ``pack``, trusting nothing."""
-
-        def take(name: str, dtype: str, *shape: int | None) -> npt.NDArray[Any]:
-            return storage.take(path, tensors, name, dtype, *shape)
-
-        self._places = unpack_ids(path, header["places"], tensors, "places")
-        position = take("position", "float64", len(self._places), storage.ANY)
-        pairs = zip(self._places.labels.tolist(), position.tolist(), strict=True)
-        self.coordinates = {label: tuple(row) for label, row in pairs}
-        time, self.location_ = self._modes(self.ids_, self._places)
+    def schema(self) -> Schema:
+        """Declare what a file keeps: places, snapshots of what was observed, units and errors."""
+        places = yield IdsOf("places", "_places")
+        position = yield Tensor("position", "float64", (len(places), ANY), "_snapshots.position")
+        time, location = self._modes(self.ids_, places)
         most = max(len(position) - 1, 1)
-        self.n_neighbours_ = storage.take_whole(path, header["chosen"], "n_neighbours", 1, most)
-        self.power_ = storage.take_real(path, header["chosen"], "power")
+        n = yield Entry("chosen.n_neighbours", "n_neighbours_", integer(1, most))
+        power = yield Entry("chosen.power", "power_", real())
+        if power < 0:
+            raise Damaged(f"chosen.power is {power}")
+        yield Entry("seconds", "seconds_", real())
         shape = tuple(map(len, self.ids_))
-        self._keys = take_keys(path, tensors, "keys", n_keys(shape, self.location_))
-        self._kinds = take_keys(path, tensors, "kinds", n_keys(shape, self.location_, time))
-        starts = storage.take_starts(path, tensors, "starts", len(self._keys))
-        seen = take("seen", "int64", int(starts[-1]))
-        storage.check_codes(path, "seen", seen, len(position))
-        values = take("values", "float64", len(seen))
-        self._snapshots = Snapshots(starts, seen, values, position)
-        n_types = len(self._kinds) + 1
-        self._units = Units(take("mean", "float64", n_types), take("variance", "float64", n_types))
-        self._factor = take("factor", "float64", n_types)
-        self._spread = take("spread", "float64", self.n_neighbours_ + 1)
-        positive = min(map(np.min, (self._units.variance, self._factor, self._spread))) > 0
-        if not (positive and self.power_ >= 0):
-            raise ModelFileError(f"{path} is damaged: its neighbours make no sense.")
-        self.n_features_in_ = len(shape)
-        self.seconds_ = float(header["seconds"])
+        moments = yield Tensor("keys", "int64", (ANY,), "_keys", keys(n_keys(shape, location)))
+        rule = keys(n_keys(shape, location, time))
+        n_types = len((yield Tensor("kinds", "int64", (ANY,), "_kinds", rule)))
+        size = (len(moments) + 1,)
+        starts = yield Tensor("starts", "int64", size, "_snapshots.starts", STARTS)
+        size = (int(starts[-1]),)
+        yield Tensor("seen", "int64", size, "_snapshots.places", below(len(position)))
+        yield Tensor("values", "float64", size, "_snapshots.values")
+        yield from units_schema("", "_units", n_types + 1)
+        yield Tensor("factor", "float64", (n_types + 1,), "_factor", POSITIVE)
+        yield Tensor("spread", "float64", (n + 1,), "_spread", POSITIVE)
+
+    def restore(self, found: Found) -> None:
+        """Make what was learned of what a file has."""
+        pairs = zip(self._places.labels.tolist(), found["position"].tolist(), strict=True)
+        self.coordinates = {label: tuple(row) for label, row in pairs}
+        _, self.location_ = self._modes(self.ids_, self._places)
+        parts = (found[name] for name in ("starts", "seen", "values", "position"))
+        self._snapshots = Snapshots(*parts)
+        self._units = Units(found["mean"], found["variance"])
+
+
+class IdsOf(NamedTuple):
+    """A field of a schema that is ids."""
+
+    name: str
+    of: Place
+
+    def write(self, value: Ids, header: dict[str, Any], tensors: Tensors) -> None:
+        """Put what they are into the header, and the ids among the tensors."""
+        header[self.name], own = pack_ids(value, self.name)
+        tensors |= own
+
+    def read(self, source: Source) -> Ids:
+        """Return ids that obey the rules of any table."""
+        return unpack_ids(source.header[self.name], source, self.name)
 
 
 def read_coordinates(coordinates: Any) -> tuple[Ids, Array]:

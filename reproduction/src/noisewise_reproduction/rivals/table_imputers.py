@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import time as clock
 import warnings
-from pathlib import Path
+from dataclasses import replace
 from typing import Any, Literal, NamedTuple, Self
 
 import numpy as np
@@ -18,17 +18,17 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.experimental import enable_iterative_imputer  # noqa: F401
 from sklearn.impute import IterativeImputer, KNNImputer
 
-from noisewise import storage
 from noisewise.calibration import Calibration
 from noisewise.data import Observations, encode_ids, observe
 from noisewise.data.timestamps import SeriesIndex, Units, n_keys, sensor_modes, series_keys
 from noisewise.engine.arrays import Codes, Moments
 from noisewise.engine.series import Array, Series
 from noisewise.engine.threads import one_blas_thread
-from noisewise.errors import DataError, ModelFileError
+from noisewise.errors import DataError
 from noisewise.models.base import Cells, in_one_step
 from noisewise.models.iterative import fixed_seed, hold_out, joined, range_of
-from noisewise.models.sensors import PRIOR, InTime, Typed, series_units, take_keys
+from noisewise.models.sensors import PRIOR, InTime, Typed, grouping_of, series_units, units_schema
+from noisewise.schema import ANY, POSITIVE, Entry, Found, Schema, Tensor, keys, real
 from noisewise.settings import (
     check,
     either,
@@ -239,48 +239,24 @@ class TableImputer(InTime, Typed):
         unseen = np.any([code < 0 for code in codes], axis=0)
         return Cells(Moments(*(part.astype(np.float32) for part in parts)), unseen)
 
-    def pack(self) -> tuple[dict[str, Any], storage.Tensors]:
-        """Return what a file keeps of this model."""
-        filled = self._filled
-        return {"seconds": self.seconds_}, {
-            "table": filled.table,
-            "keys": filled.grouping.keys,
-            "series.mean": filled.series.mean,
-            "series.variance": filled.series.variance,
-            "types.mean": filled.types.mean,
-            "types.variance": filled.types.variance,
-            "share": self._share,
-            "factor": self._factor,
-        }
+    def schema(self) -> Schema:
+        """Declare what a file keeps: the table without gaps, and units."""
+        yield Entry("seconds", "seconds_", real())
+        grouping = grouping_of(self, self.ids_)
+        rule = keys(n_keys(grouping.shape, grouping.time))
+        n = len((yield Tensor("keys", "int64", (ANY,), "_filled.grouping.keys", rule)))
+        size, n_types = (grouping.shape[grouping.time], n), grouping.n_sensors + 1
+        yield Tensor("table", "float32", size, "_filled.table")
+        yield from units_schema("series.", "_filled.series", n)
+        yield from units_schema("types.", "_filled.types", n_types)
+        yield Tensor("share", "float64", (n_types,), "_share", POSITIVE)
+        yield Tensor("factor", "float64", (n,), "_factor", POSITIVE)
 
-    def unpack(self, path: str | Path, header: dict[str, Any], tensors: storage.Tensors) -> None:
-        """Undo ``pack``, trusting nothing."""
-
-        def take(name: str, dtype: str, *shape: int) -> npt.NDArray[Any]:
-            return storage.take(path, tensors, name, dtype, *shape)
-
-        def units(name: str, n: int) -> Units:
-            return Units(take(f"{name}.mean", "float64", n), take(f"{name}.variance", "float64", n))
-
-        shape = tuple(map(len, self.ids_))
-        time, sensor = sensor_modes(self.time, self.sensor, self.ids_)
-        keys = take_keys(path, tensors, "keys", n_keys(shape, time))
-        grouping = SeriesIndex(time, sensor, shape, keys)
-        n_types = grouping.n_sensors + 1
-        self._filled = Filled(
-            take("table", "float32", shape[grouping.time], len(keys)),
-            grouping,
-            units("series", len(keys)),
-            units("types", n_types),
-        )
-        self._share = take("share", "float64", n_types)
-        self._factor = take("factor", "float64", len(keys))
-        variances = self._filled.series.variance, self._filled.types.variance
-        positive = min(map(np.min, (*variances, self._share, self._factor))) > 0
-        if not positive:
-            raise ModelFileError(f"{path} is damaged: its table makes no sense.")
-        self.n_features_in_ = len(shape)
-        self.seconds_ = float(header["seconds"])
+    def restore(self, found: Found) -> None:
+        """Make what was learned of what a file has."""
+        grouping = replace(grouping_of(self, self.ids_), keys=found["keys"])
+        units = (Units(**found.part(name)) for name in ("series", "types"))
+        self._filled = Filled(found["table"], grouping, *units)
 
 
 def _spread(filled: Filled, codes: tuple[Codes, ...], error: Array) -> tuple[Array, Array]:

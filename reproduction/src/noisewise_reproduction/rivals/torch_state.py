@@ -12,16 +12,17 @@ import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import cached_property
-from pathlib import Path
 from typing import Any, Self
 
 import numpy as np
 import numpy.typing as npt
 
-from noisewise.engine.arrays import Codes, Source
-from noisewise.errors import MissingExtraError, ModelFileError, SettingError
+import noisewise.engine.arrays as engine
+from noisewise.engine.arrays import Codes
+from noisewise.errors import MissingExtraError, SettingError
+from noisewise.schema import Source
 from noisewise.settings import one_of
-from noisewise.storage import Tensors, take, take_real, take_whole
+from noisewise.storage import Damaged, Tensors
 
 DEVICE = one_of("auto", "cpu", "cuda")  # the rule of the setting
 
@@ -177,16 +178,15 @@ class TorchState:
         memory = self._packed(self.optimizer.state_dict()["state"], "optimizer", tensors)
         return {"epoch": self.epoch, "optimizer": memory}, tensors
 
-    def restored(self, source: Source) -> Self:
+    def restored(self, source: engine.Source) -> Self:
         """Return a state like this one with what ``pack`` gave; the file is not trusted."""
-        path, header, tensors = source.path, source.header, source.tensors
         copy: Any = self.copy()
         for name, weight in copy.weights.items():
-            array = take(path, tensors, name, "float32", *weight.shape)
+            array = source.array(name, "float32", *weight.shape)
             weight.copy_(self.torch.from_numpy(array))
-        copy.epoch = take_whole(path, header, "epoch")
+        copy.epoch = source.whole("epoch")
         state = copy.optimizer.state_dict()
-        state["state"] = self._remembered(path, header["optimizer"], tensors)
+        state["state"] = self._remembered(source)
         copy.optimizer.load_state_dict(state)
         return copy  # type: ignore[no-any-return]
 
@@ -203,39 +203,39 @@ class TorchState:
         tensors[name] = value.cpu().numpy()
         return {"tensor": name}
 
-    def _remembered(self, path: Path, memory: dict[str, Any], tensors: Tensors) -> dict[int, Any]:
+    def _remembered(self, source: engine.Source) -> dict[int, Any]:
         """Undo ``_packed``: for every weight, what this kind of optimizer remembers of it."""
         kinds = MEMORY[type(self.optimizer).__name__]
         weights = list(self.weights.values())
         remembered = {}
-        for key, entry in memory.items():
+        for key, entry in source.header["optimizer"].items():
             weight = weights[int(key)]
             known = (kinds.keys(), kinds.keys() - {"al"}, {"func_evals", "n_iter"})
             if entry.keys() not in known or (len(entry) == 2 and entry["n_iter"] != 0):
-                raise ModelFileError(f"{path} is damaged: its optimizer remembers other things.")
+                raise Damaged("its optimizer remembers other things")
             remembered[int(key)] = {
-                name: self._unpacked(path, value, kinds[name], weight, tensors)
+                name: self._unpacked(source, value, kinds[name], weight)
                 for name, value in entry.items()
             }
             lengths = {len(entry[name]) for name in entry if name in SAME_LENGTH}
             room = self.optimizer.param_groups[0].get("history_size", 0)
             sound = len(lengths) < 2 and max(lengths, default=0) <= room
             if not sound or len(entry.get("al", [None] * room)) != room:
-                raise ModelFileError(f"{path} is damaged: its optimizer has lost its memory.")
+                raise Damaged("its optimizer has lost its memory")
         return remembered
 
-    def _unpacked(self, path: Path, value: Any, kind: str, weight: Tensor, tensors: Tensors) -> Any:
+    def _unpacked(self, source: engine.Source, value: Any, kind: str, weight: Tensor) -> Any:
         if kind.startswith("list of "):
             each = kind.removeprefix("list of ")
-            return [self._unpacked(path, v, each, weight, tensors) for v in value]
+            return [self._unpacked(source, v, each, weight) for v in value]
         if value is None and kind.endswith("or none"):
             return None
         if kind == "count":
-            return take_whole(path, {"count": value}, "count")
+            return Source({"count": value}, {}).whole("count")
         if kind.startswith("number"):
             if isinstance(value, dict):
-                return self.torch.tensor(take_real(path, value, "scalar"))
-            return take_real(path, {"number": value}, "number")
+                return self.torch.tensor(Source(value, {}).real("scalar"))
+            return Source({"number": value}, {}).real("number")
         every = sum(weight.numel() for weight in self.weights.values())
         shape = (every,) if kind == "flat" else tuple(weight.shape)
-        return self.torch.from_numpy(take(path, tensors, value["tensor"], "float32", *shape))
+        return self.torch.from_numpy(source.array(value["tensor"], "float32", *shape))

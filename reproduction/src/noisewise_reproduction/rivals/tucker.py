@@ -6,22 +6,21 @@ mean_ijk = sum_abc G_abc A_ia B_jb C_kc
 from __future__ import annotations
 
 import math
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
-from noisewise import storage
 from noisewise.data import Ids, Observations, encode_ids
 from noisewise.data.timestamps import Units, sensor_modes
 from noisewise.engine.arrays import Codes, Floats, Moments
 from noisewise.engine.series import Array, Ints
 from noisewise.engine.training import EpochInfo, train
-from noisewise.errors import ModelFileError, SettingError, brief, training_bar
+from noisewise.errors import SettingError, brief, training_bar
 from noisewise.models.base import Cells, at_one_moment
 from noisewise.models.iterative import Fit, Iterative, Plan, count_rows
-from noisewise.models.sensors import MODE, PRIOR, Typed
+from noisewise.models.sensors import MODE, PRIOR, Typed, units_schema
+from noisewise.schema import NOT_NEGATIVE, POSITIVE, Found, Schema, Tensor
 from noisewise.settings import Rule, learned, number, setting, settings, whole
 from noisewise_reproduction.rivals.engine import tucker_sgd as tucker
 from noisewise_reproduction.rivals.engine.tucker_sgd import Params, State, first_places, places_of
@@ -209,42 +208,36 @@ class TuckerFactorizer(Iterative, Typed):
         )
         return Cells(Moments(*(part.astype(units.precision) for part in parts)), unseen)
 
-    def pack(self) -> tuple[dict[str, Any], storage.Tensors]:
-        """Return what a file keeps of this model."""
-        k, (header, tensors) = self.knowledge_, super().pack()
-        return header, tensors | {
-            "rows": k.rows,
-            "core": k.core,
-            "known": k.known.astype(np.uint8),
-            "mean": k.units.mean,
-            "variance": k.units.variance,
-            "noise": k.noise,
-            "epistemic": k.epistemic,
-        }
+    def _known_rows(self) -> npt.NDArray[np.uint8]:
+        return self.knowledge_.known.astype(np.uint8)
 
-    def unpack(self, path: str | Path, header: dict[str, Any], tensors: storage.Tensors) -> None:
-        """Undo ``pack``, trusting nothing."""
-        super().unpack(path, header, tensors)
-
-        def take(name: str, dtype: str, *shape: int) -> npt.NDArray[Any]:
-            return storage.take(path, tensors, name, dtype, *shape)
-
+    def schema(self) -> Schema:
+        """Declare what a file keeps: also rows and core, units and variances."""
+        yield from super().schema()
         shape = tuple(map(len, self.ids_))
         ranks, sensor = self._ranks(shape), self._group(self.ids_)
         n_types = 2 if sensor is None else shape[sensor] + 1
         n_rows = sum(shape) + len(shape)
+        yield Tensor("rows", "float32", (n_rows, max(ranks)), "knowledge_.rows")
+        yield Tensor("core", "float32", (math.prod(ranks),), "knowledge_.core")
+        yield Tensor("known", "uint8", (n_rows,), lambda model: model._known_rows())
+        yield from units_schema("", "knowledge_.units", n_types)
+        yield Tensor("noise", "float64", (n_types,), "knowledge_.noise", POSITIVE)
+        lack = "knowledge_.epistemic"
+        yield Tensor("epistemic", "float64", (len(shape),), lack, NOT_NEGATIVE)
+
+    def restore(self, found: Found) -> None:
+        """Make what was learned of what a file has."""
+        super().restore(found)
         self.knowledge_ = Knowledge(
-            take("rows", "float32", n_rows, max(ranks)),
-            take("core", "float32", math.prod(ranks)),
-            ranks,
-            take("known", "uint8", n_rows).astype(bool),
-            Units(take("mean", "float64", n_types), take("variance", "float64", n_types)),
-            take("noise", "float64", n_types),
-            take("epistemic", "float64", len(shape)),
+            found["rows"],
+            found["core"],
+            self._ranks(tuple(map(len, self.ids_))),
+            found["known"].astype(bool),
+            Units(found["mean"], found["variance"]),
+            found["noise"],
+            found["epistemic"],
         )
-        least = min(self.knowledge_.units.variance.min(), self.knowledge_.noise.min())
-        if least <= 0 or self.knowledge_.epistemic.min() < 0:
-            raise ModelFileError(f"{path} is damaged: it has a variance that is none.")
 
 
 def _standardised(values: Floats, units: Units, types: Ints) -> Floats:

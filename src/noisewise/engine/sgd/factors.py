@@ -2,21 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
-from noisewise.engine.arrays import Arrays, Codes, Counts, Floats, Moments, Source
+from noisewise.engine.arrays import Arrays, Codes, Counts, Floats, Moments
 from noisewise.engine.sgd import strata
 from noisewise.engine.sgd.layout import (
     BIAS,
     BIAS_SUM,
     DEVIATION_SUM,
     LINE,
-    MEAN_SUM,
     SHARE,
     Params,
     State,
@@ -29,7 +29,6 @@ from noisewise.engine.training import mean_in_units, variance_in_units
 from noisewise.errors import DivergedError, brief
 
 LARGEST = 1e9  # number of a row, in standardised units, that nobody would miss
-SUMS = [BIAS_SUM, MEAN_SUM, DEVIATION_SUM]
 
 
 class Side(NamedTuple):
@@ -210,60 +209,29 @@ class Factors:
         grown.epoch, grown.variance = self.state.epoch, self.state.variance
         return grown
 
-    def pack(self) -> tuple[dict[str, Any], Arrays]:
-        """Header and arrays of a file, one array for each part of the rows."""
-        tensors: Arrays = {}
-        for m, rows in enumerate(self.state.rows):
-            for name, part in self._parts().items():
-                tensors[f"mode{m}.{name}"] = rows[:-1, part]
-            tensors[f"mode{m}.counts"] = self.counts[m]
-            tensors[f"mode{m}.spread"] = self.spread[m]
-            tensors[f"mode{m}.shrink"] = self.shrink[m]
-        header = {
-            "epoch": self.state.epoch,
-            "variance": self.state.variance,
-            "location": self.location,
-            "scale": self.scale,
-            "seed": self.params.seed,
-        }
-        return header, tensors
-
     @classmethod
-    def unpack(cls, source: Source, params: Params, shape: tuple[int, ...]) -> Factors:
-        """Undo ``pack``."""
-        layout = params.layout
-        epoch = source.whole("epoch")
-        variance, scale = (source.real(name, above=0.0) for name in ("variance", "scale"))
-        location = source.real("location")
-        empty = State((), layout, epoch, variance)
-        kept = cls(params, empty, (), location, scale, (), ())._parts()
-        learned = [
-            _unpack_mode(source.part(f"mode{m}"), kept, params, n, len(shape))
-            for m, n in enumerate(shape)
-        ]
-        rows, counts, spread, shrink = zip(*learned, strict=True)
-        state = State(rows, layout, epoch, variance)
+    def of_parts(
+        cls,
+        params: Params,
+        modes: Sequence[Arrays],
+        *,
+        epoch: int,
+        variance: float,
+        location: float,
+        scale: float,
+    ) -> Factors:
+        """Put rows together of their parts, which a file has by name, mode by mode."""
+        rows = []
+        for parts in modes:
+            own = aligned_zeros(len(parts["bias"]), params.layout.width)
+            for name, part in row_parts(params).items():
+                own[:, part] = parts[name]
+            order = np.arange(len(own), dtype=np.int32)
+            rows.append(_with_average(own, order, parts["counts"]))
+        state = State(tuple(rows), params.layout, epoch, variance)
+        names = "counts", "spread", "shrink"
+        counts, spread, shrink = (tuple(parts[name] for parts in modes) for name in names)
         return cls(params, state, counts, location, scale, spread, shrink)
-
-    def _parts(self) -> dict[str, Any]:
-        """Columns of a packed row that a file keeps, by name."""
-        params, layout = self.params, self.state.layout
-        parts: dict[str, Any] = {
-            "bias": [BIAS],
-            "mean": slice(LINE, LINE + params.rank),
-            "deviation": slice(
-                layout.deviation_start, layout.deviation_start + params.deviation_rank
-            ),
-            "sums": SUMS,
-            "share": [SHARE],
-        }
-        if layout.copies == 2:
-            start = layout.sums_start
-            parts["mean_sums"] = slice(start, start + layout.mean)
-            parts["deviation_sums"] = slice(
-                start + layout.mean, start + layout.mean + layout.deviation
-            )
-        return parts
 
     def _epistemic(self, codes: tuple[Codes, ...], n_jobs: int) -> Floats:
         """Variance of cells that comes from not knowing their rows, in standardised units."""
@@ -286,26 +254,22 @@ class Factors:
         return Moments(mean_in_units(mean, *units), *parts)
 
 
-def _unpack_mode(
-    source: Source, kept: dict[str, Any], params: Params, n: int, n_modes: int
-) -> tuple[Floats, Counts, Floats, Floats]:
-    """Return rows, counts, spread and shrink of a mode of n ids."""
-    parts = {name: source.array(name, "float32", n, _width(part)) for name, part in kept.items()}
-    count = source.counts("counts", n)
-    matrices = (2, params.rank + 1, params.rank + 1)
-    spread = source.array("spread", "float32", *((n + 1,) if n_modes == 2 else matrices))
-    shrink = source.array("shrink", "float32", n + 1)
-    for name, part in (("deviation", parts["deviation"]), ("spread", spread), ("shrink", shrink)):
-        if part.ndim < 3 and (part < 0).any():
-            raise source.damaged("must not be negative", name)
-    rows = aligned_zeros(n, params.layout.width)  # the arrays are as large, or array would raise
-    for name, part in kept.items():
-        rows[:, part] = parts[name]
-    return _with_average(rows, np.arange(n, dtype=np.int32), count), count, spread, shrink
-
-
-def _width(part: list[int] | slice) -> int:
-    return len(part) if isinstance(part, list) else part.stop - part.start
+def row_parts(params: Params) -> dict[str, slice]:
+    """Columns of a packed row that a file keeps, by name."""
+    layout = params.layout
+    start = layout.deviation_start
+    parts = {
+        "bias": slice(BIAS, BIAS + 1),
+        "mean": slice(LINE, LINE + params.rank),
+        "deviation": slice(start, start + params.deviation_rank),
+        "sums": slice(BIAS_SUM, DEVIATION_SUM + 1),
+        "share": slice(SHARE, SHARE + 1),
+    }
+    if layout.copies == 2:
+        middle = layout.sums_start + layout.mean
+        parts["mean_sums"] = slice(layout.sums_start, middle)
+        parts["deviation_sums"] = slice(middle, layout.width)
+    return parts
 
 
 def _with_average(rows: Floats, order: Codes, count: Counts) -> Floats:

@@ -21,12 +21,15 @@ import numpy as np
 import numpy.typing as npt
 from numba import njit
 
-from noisewise.engine.arrays import Codes, Floats, Source
+from noisewise import schema
+from noisewise.engine import arrays
+from noisewise.engine.arrays import Codes, Floats
 from noisewise.engine.sgd.strata import CHUNK, LEAST_VARIANCE, arrange
 from noisewise.engine.threads import in_threads
 from noisewise.engine.training import EpochInfo
 from noisewise.errors import brief
-from noisewise.storage import Tensors, take, take_real, take_whole
+from noisewise.schema import Entry, Found, Source, Tensor, integer, real
+from noisewise.storage import Tensors
 
 Kernel = TypeVar("Kernel", bound=Callable[..., Any])
 _compiled: Callable[[Kernel], Kernel] = njit(
@@ -78,34 +81,34 @@ class LocalState:
         return all(np.isfinite(part.sum(dtype=np.float64)) for part in self.rows)
 
     def pack(self) -> tuple[dict[str, Any], Tensors]:
-        """Header and tensors of a checkpoint, or of a file."""
-        header = {"epoch": self.epoch, "variance": self.variance}
-        return header, {f"local{mode}": part for mode, part in enumerate(self.rows)}
+        """Header and tensors of a checkpoint."""
+        return schema.packed(local_schema(*self._sizes, "", ""), self)
 
-    def restored(self, source: Source) -> LocalState:
+    def restored(self, source: arrays.Source) -> LocalState:
         """Return a state like this one with what ``pack`` gave; the file is not trusted."""
-        path, header, tensors = source.path, source.header, source.tensors
-        models, _, width = self.rows[0].shape
-        shape = tuple(part.shape[1] for part in self.rows)
-        return self.unpack(path, header, tensors, models, shape, width - 1)
+        part = Source(source.header, source.tensors)
+        return LocalState.of(schema.unpacked(local_schema(*self._sizes, "", ""), part), "")
 
     @classmethod
-    def unpack(
-        cls,
-        path: Any,
-        header: dict[str, Any],
-        tensors: Tensors,
-        models: int,
-        shape: tuple[int, ...],
-        rank: int,
-    ) -> LocalState:
-        """Undo ``pack``; the file is not trusted."""
-        first, second = (
-            take(path, tensors, f"local{mode}", "float32", models, n, 1 + rank)
-            for mode, n in enumerate(shape)
-        )
-        variance = take_real(path, header, "variance", above=0.0)
-        return cls((first, second), take_whole(path, header, "epoch"), variance)
+    def of(cls, found: Found, prefix: str) -> LocalState:
+        """Make it of what a file has."""
+        rows = found["local0"], found["local1"]
+        return cls(rows, found[f"{prefix}epoch"], found[f"{prefix}variance"])
+
+    @property
+    def _sizes(self) -> tuple[int, tuple[int, ...], int]:
+        models, _, width = self.rows[0].shape
+        return models, tuple(part.shape[1] for part in self.rows), width - 1
+
+
+def local_schema(
+    models: int, shape: tuple[int, ...], rank: int, prefix: str, of: str
+) -> schema.Schema:
+    """Declare what a file, or a checkpoint, keeps of local models."""
+    yield Entry(f"{prefix}epoch", f"{of}epoch", integer())
+    yield Entry(f"{prefix}variance", f"{of}variance", real(above=0.0))
+    for mode, n in enumerate(shape):
+        yield Tensor(f"local{mode}", "float32", (models, n, 1 + rank), f"{of}rows.{mode}")
 
 
 @dataclass(frozen=True)

@@ -23,7 +23,7 @@ from noisewise.engine.sgd.layout import ADAGRAD_START
 from noisewise.engine.threads import CHUNK, in_threads, one_blas_thread
 from noisewise.engine.training import EpochInfo
 from noisewise.errors import DivergedError
-from noisewise.storage import Tensors, take, take_real, take_whole
+from noisewise.storage import Tensors
 
 Places = npt.NDArray[np.int32]
 
@@ -89,12 +89,10 @@ class State:
 
     def restored(self, source: Source) -> State:
         """Return a state like this one with what ``pack`` gave; the file is not trusted."""
-        path, header, tensors = source.path, source.header, source.tensors
         copy = self.copy()
         for name, array in copy._arrays.items():
-            array[:] = take(path, tensors, name, "float32", *array.shape)
-        copy.epoch = take_whole(path, header, "epoch")
-        copy.variance = take_real(path, header, "variance", above=0.0)
+            array[:] = source.array(name, "float32", *array.shape)
+        copy.epoch, copy.variance = source.whole("epoch"), source.real("variance", above=0.0)
         return copy
 
 

@@ -26,10 +26,12 @@ import numpy.typing as npt
 from scipy.optimize import brentq
 from scipy.special import digamma, gammaln
 
-from noisewise.engine.arrays import Source
+from noisewise import schema
+from noisewise.engine import arrays
 from noisewise.engine.threads import in_threads, one_blas_thread
-from noisewise.errors import ModelFileError, brief
-from noisewise.storage import Tensors, take, take_real, take_whole
+from noisewise.errors import brief
+from noisewise.schema import Entry, Found, Rule, Schema, Source, Tensor, integer, real
+from noisewise.storage import Tensors
 from noisewise_reproduction.rivals.engine.als import Array, Grouped, gathered, inverted, unpacked
 
 CHUNK = 256  # rows that one task works on
@@ -62,22 +64,28 @@ class Common:
         s = self.shape[mode]
         return np.asarray(s / (s - 1.0) * np.linalg.inv(self.prior[mode]))
 
-    def pack(self) -> tuple[dict[str, Any], Tensors]:
-        """Header and tensors of a file."""
-        return {"shape": self.shape, "tau": self.tau}, {
-            f"prior{mode}": prior for mode, prior in enumerate(self.prior)
-        }
+    @classmethod
+    def schema(cls, rank: int, place: str) -> Schema:
+        """Declare what a file keeps."""
+        yield Entry("common.shape", f"{place}.shape", _shapes)
+        yield Entry("common.tau", f"{place}.tau", real(above=0.0))
+        size = (rank + 1, rank + 1)
+        for mode in range(2):
+            yield Tensor(f"prior{mode}", "float64", size, f"{place}.prior.{mode}", CERTAIN)
 
     @classmethod
-    def unpack(cls, path: Any, header: dict[str, Any], tensors: Tensors, rank: int) -> Common:
-        """Undo ``pack``; the file is not trusted."""
-        size = rank + 1
-        prior = [take(path, tensors, f"prior{mode}", "float64", size, size) for mode in range(2)]
-        shape, tau = [float(s) for s in header["shape"]], float(header["tau"])
-        certain = all((np.linalg.eigvalsh(L) > 0).all() for L in prior)
-        if not (certain and len(shape) == 2 and 1 < min(shape) < math.inf and 0 < tau < math.inf):
-            raise ModelFileError(f"{path} is damaged: what its rows have in common makes no sense.")
-        return cls(prior, shape, tau)
+    def of(cls, found: Found) -> Common:
+        """Make it of what a file has."""
+        priors = [found[f"prior{mode}"] for mode in range(2)]
+        return cls(priors, found["common.shape"], found["common.tau"])
+
+
+CERTAIN = Rule("is no precision", lambda a: (np.linalg.eigvalsh(a) > 0).all())
+
+
+def _shapes(value: Any) -> list[float] | None:
+    shapes = [float(shape) for shape in value]
+    return shapes if len(shapes) == 2 and 1 < min(shapes) <= max(shapes) < math.inf else None
 
 
 @dataclass
@@ -147,27 +155,25 @@ class Posterior:
         parts = (self.moments, self.rate, self.log_det, self.common.prior)
         return all(np.isfinite(array.sum()) for part in parts for array in part)
 
+    def _schema(self) -> Schema:
+        yield from Common.schema(self.rank, "common")
+        for name in ARRAYS:
+            for m, like in enumerate(getattr(self, name)):
+                yield Tensor(f"{name}{m}", "float64", like.shape, f"{name}.{m}")
+        yield Entry("squares", "squares", real())
+        yield Entry("epoch", "epoch", integer())
+        yield Entry("bounds", "bounds", lambda bounds: [float(bound) for bound in bounds])
+
     def pack(self) -> tuple[dict[str, Any], Tensors]:
         """Header and tensors of a checkpoint."""
-        common, tensors = self.common.pack()
-        tensors |= {f"{name}{m}": getattr(self, name)[m] for name in ARRAYS for m in range(2)}
-        header = {"squares": self.squares, "epoch": self.epoch, "bounds": self.bounds}
-        return {"common": common, **header}, tensors
+        return schema.packed(self._schema(), self)
 
-    def restored(self, source: Source) -> Posterior:
+    def restored(self, source: arrays.Source) -> Posterior:
         """Return a posterior like this one with what ``pack`` gave; the file is not trusted."""
-        path, header, tensors = source.path, source.header, source.tensors
-        arrays: Any = {
-            name: tuple(
-                take(path, tensors, f"{name}{m}", "float64", *like.shape)
-                for m, like in enumerate(getattr(self, name))
-            )
-            for name in ARRAYS
-        }
-        common = Common.unpack(path, header["common"], tensors, self.rank)
-        bounds = [float(b) for b in header["bounds"]]
-        squares, epoch = take_real(path, header, "squares"), take_whole(path, header, "epoch")
-        return replace(self, **arrays, common=common, squares=squares, epoch=epoch, bounds=bounds)
+        found = schema.unpacked(self._schema(), Source(source.header, source.tensors))
+        arrays: Any = {name: tuple(found[f"{name}{m}"] for m in range(2)) for name in ARRAYS}
+        numbers = {name: found[name] for name in ("squares", "epoch", "bounds")}
+        return replace(self, **arrays, common=Common.of(found), **numbers)
 
 
 def initial_posterior(shape: tuple[int, ...], rank: int, seed: int) -> Posterior:
