@@ -18,7 +18,6 @@ from noisewise.errors import DataError, SettingError
 from noisewise.evaluation.comparison import Result
 from noisewise.evaluation.records import RunOptions, data_of, measure
 from noisewise.evaluation.trials import Task, about_task
-from noisewise.models.base import Factorizer
 from noisewise.models.iterative import Iterative
 from noisewise.splits import Split, rating_split, split_by_time, split_by_user
 
@@ -84,17 +83,15 @@ def evaluate(
 def rating_task(observations: Observations, *, protocol: str = "random", seed: int = 0) -> Task:
     """Judge models of ratings on the validation part of a split, as ``evaluate`` makes it."""
     split = split_of(observations, seed, protocol)
-    held_out = observations.take(split.validation)
+    train, held_out = observations.take(split.train), observations.take(split.validation)
 
-    def judged(model: Factorizer) -> dict[str, float]:
-        mean, std = model.predict(held_out, return_std=True)
-        truth = held_out.values
-        return {"rmse": metrics.rmse(truth, mean), "nll": metrics.nll(truth, mean, std)}
+    def errors(model: Any, seen: Observations) -> dict[str, float]:
+        mean, std = model.predict(seen, return_std=True)
+        return {"rmse": metrics.rmse(seen.values, mean), "nll": metrics.nll(seen.values, mean, std)}
 
     about = about_task("ratings", observations, {"kind": protocol}, seed)
     under = settings_under(protocol, observations)
-    train = observations.take(split.train)
-    return Task("ratings", train, held_out, about, METRICS, judged, settings=under)
+    return Task("ratings", train, held_out, about, METRICS, errors, settings=under)
 
 
 def settings_under(protocol: str, observations: Observations) -> dict[str, Any]:

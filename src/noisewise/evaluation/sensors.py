@@ -14,6 +14,7 @@ import dataclasses
 import inspect
 import time
 from collections.abc import Callable
+from functools import partial
 from typing import Any, NamedTuple, Unpack
 
 import numpy as np
@@ -26,7 +27,6 @@ from noisewise.errors import SettingError
 from noisewise.evaluation.comparison import Result
 from noisewise.evaluation.records import RunOptions, data_of, measure
 from noisewise.evaluation.trials import Task, about_task
-from noisewise.models.base import Factorizer
 from noisewise.splits import Split, block_split, share_split
 
 PROTOCOLS = ("cells", "blocks")
@@ -113,15 +113,10 @@ def sensor_task(
     check_protocol(protocol, outage)
     split = split_of(data, share, outage, seed)
     train, held_out = seen.take(split.train), seen.take(split.validation)
-    units = ZScores.of(dataclasses.replace(data, observations=train))
-
-    def judged(model: Factorizer) -> dict[str, float]:
-        scores = score(model, held_out, units)
-        return {name: scores[name] for name in METRICS}
-
+    errors = partial(score, units=ZScores.of(dataclasses.replace(data, observations=train)))
     about = about_task("sensors", seen, chosen, seed)
     shared = {"time": -1, "sensor": 1, "coordinates": data.coordinates}
-    return Task("sensors", train, held_out, about, METRICS, judged, shared=shared)
+    return Task("sensors", train, held_out, about, METRICS, errors, shared=shared)
 
 
 def protocol_of(kind: str, share: float, outage: float | None = None) -> dict[str, Any]:

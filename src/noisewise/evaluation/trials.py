@@ -13,7 +13,7 @@ import math
 import time
 import zlib
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import dataclass, field, fields
 from typing import Any
 
 import numpy as np
@@ -22,7 +22,6 @@ from noisewise import registry
 from noisewise.data import Observations
 from noisewise.errors import DivergedError, MissingExtraError, SettingError
 from noisewise.evaluation.records import data_of
-from noisewise.models.base import Factorizer
 from noisewise.models.iterative import Iterative
 
 ROUNDING = 1e-9  # relative: far above what machines differ by, far below what matters
@@ -132,11 +131,6 @@ def as_space(entries: Mapping[str, Any]) -> Space:
     return space
 
 
-def as_plain(space: Space) -> dict[str, Any]:
-    """Undo ``as_space``."""
-    return {name: asdict(one) for name, one in space.items()}
-
-
 def as_tuples(value: Any) -> Any:
     """Return what JSON holds with tuples for lists, as models take it."""
     return tuple(map(as_tuples, value)) if isinstance(value, list | tuple) else value
@@ -202,7 +196,7 @@ class Task:
     validation: Observations
     about: dict[str, Any]  # data and split, as a file of tuning has them
     metrics: tuple[str, ...]  # what trials can be ranked by, the usual one first; lower is better
-    score: Callable[[Factorizer], dict[str, float]]  # errors on the validation part
+    score: Callable[[Any, Observations], dict[str, float]]  # errors of a model on a part
     settings: Settings = field(default_factory=dict)  # of every model, where a trial has no others
     shared: dict[str, Any] = field(default_factory=dict)  # what models get that have such settings
 
@@ -234,7 +228,8 @@ def run_trial(task: Task, model: str, settings: Settings, seed: int, n_jobs: int
     scores: dict[str, Any]
     try:
         _fit(fitted, task)
-        scores = task.score(fitted)
+        measured = task.score(fitted, task.validation)
+        scores = {name: measured[name] for name in task.metrics}
         if hasattr(fitted, "n_epochs_"):
             scores["epochs"] = int(fitted.n_epochs_)
     except DivergedError as error:

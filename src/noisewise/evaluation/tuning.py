@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +22,6 @@ from noisewise.evaluation.trials import (
     Space,
     Task,
     Trial,
-    as_plain,
     as_tuples,
     draw,
     run_trial,
@@ -107,7 +106,8 @@ class Tuned:
 
     def begin(self, search: Search, method: str, seed: int) -> list[Trial]:
         """Return the trials that a model has had; raise unless they are of this search."""
-        about = {"fixed": search.fixed, "ranges": as_plain(search.space)}
+        ranges = {name: asdict(one) for name, one in search.space.items()}
+        about = {"fixed": search.fixed, "ranges": ranges}
         entry = self.models.setdefault(search.model, {**about, "trials": []})
         if records.plain({key: entry[key] for key in about}) != records.plain(about):
             raise self.foreign(f"choice of settings and ranges for {search.model}")
