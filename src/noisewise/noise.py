@@ -96,24 +96,12 @@ def noisy_observations(model: Rows, X: Any, y: Any = None, *, n: int | None = 20
     return _first(columns, by=np.abs(surprise), n=n)
 
 
-def noise_model(
-    X: Any,
-    y: Any = None,
-    *,
-    time: int | str = -1,
-    sensor: int | str | None = "auto",
-    random_state: Any = None,
-    n_jobs: int | None = -1,
-    verbose: bool | None = None,
-) -> TemporalFactorizer:
-    """Fit the model by which sensors are judged; parameters are those of ``TemporalFactorizer``.
+def noise_model(X: Any, y: Any = None, **settings: Any) -> TemporalFactorizer:
+    """Fit the model by which sensors are judged; settings are those of ``TemporalFactorizer``.
 
     It has few factors: what one sensor does alone must not pass for something that all share.
     """
-    model = TemporalFactorizer(
-        **JUDGE, time=time, sensor=sensor, random_state=random_state, n_jobs=n_jobs, verbose=verbose
-    )
-    return model.fit(X, y)
+    return TemporalFactorizer(**(JUDGE | settings)).fit(X, y)
 
 
 def noisy_series(model: TemporalFactorizer, *, n: int | None = 20, fewest: int = 1) -> Table:

@@ -15,8 +15,6 @@ from noisewise.engine.arrays import Codes, Floats, Moments
 
 CHUNK_CELLS = 4_000_000
 
-Rows = npt.NDArray[np.intp]
-
 
 class Side(Protocol):
     """Rows of one mode, as the factors they come from have them."""
@@ -75,21 +73,16 @@ def top_columns(
     out. Only ``candidates`` are ranked; None ranks all that were trained on.
     """
     counts = factors.counts[1 - mode]
-    allowed = counts > 0
-    if candidates is not None:
-        chosen = np.zeros_like(allowed)
-        chosen[candidates] = True
-        allowed = allowed & chosen
-    barred = np.flatnonzero(~allowed)
+    ranked = np.flatnonzero(counts) if candidates is None else candidates[counts[candidates] > 0]
+    barred = np.setdiff1d(np.arange(len(counts)), ranked)
     chunk = max(1, CHUNK_CELLS // len(counts))
     for start in range(0, side.size, chunk):
         part = slice(start, start + chunk)
         moments = factors.table(mode, side.part(part))
         score = moments.mean
         if risk:
-            score = score - np.float32(risk * std_scale) * np.sqrt(
-                moments.noise + moments.epistemic
-            )
+            std = np.sqrt(moments.noise + moments.epistemic)
+            score = score - np.float32(risk * std_scale) * std
         score[:, barred] = -np.inf
         for row, without in zip(score, excluded[part], strict=True):
             row[without] = -np.inf

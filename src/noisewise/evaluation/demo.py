@@ -56,29 +56,31 @@ PARTS = {
     "It finds the noise": (
         "The std of a cell says how much a rating would vary if the user rated the item again and "
         "again. Nobody told DMF: it saw every cell once, or never.",
-        "recovery",
-        "noisiest",
+        {
+            "recovery": "Cells kept for the test; the stronger the colour, the more of them. On "
+            "the line the learned std is the true one.",
+            "noisiest": "{found} of these {n} users are in truth among the noisiest fifth.",
+        },
     ),
     "Its intervals are calibrated": (
         "A model that says 90 % should be right in 90 % of the cases: on average, and also where "
         "there is little noise, and where there is much.",
-        "calibration",
-        "coverage",
+        {
+            "calibration": "How often the rating lies below a predicted quantile. A calibrated "
+            "model stays on the diagonal.",
+            "coverage": "With one std for all, intervals are too wide for the careful and too "
+            "narrow for the careless, even if the average is right.",
+        },
     ),
-    "A closer look": ("", "fan", "curves"),
-}
-CAPTIONS = {
-    "recovery": "Cells kept for the test; the stronger the colour, the more of them. On the line "
-    "the learned std is the true one.",
-    "noisiest": "{found} of these {n} users are in truth among the noisiest fifth.",
-    "calibration": "How often the rating lies below a predicted quantile. A calibrated model stays "
-    "on the diagonal.",
-    "coverage": "With one std for all, intervals are too wide for the careful and too narrow for "
-    "the careless, even if the average is right.",
-    "fan": "Intervals of DMF that should hold 90 % of the ratings, from the narrowest to the "
-    "widest.",
-    "curves": "Dots mark the lowest points. DMF learns the mean first, then the noise too: that is "
-    "where its NLL drops.",
+    "A closer look": (
+        "",
+        {
+            "fan": "Intervals of DMF that should hold 90 % of the ratings, from the narrowest to "
+            "the widest.",
+            "curves": "Dots mark the lowest points. DMF learns the mean first, then the noise too: "
+            "that is where its NLL drops.",
+        },
+    ),
 }
 
 Floats = NDArray[np.floating]
@@ -261,13 +263,12 @@ def _page(
         "Can a model tell?"
     )
     foot = f"Made by noisewise with seed {seed}. The ratings are synthetic; no one gave them."
-    pictures = {
-        name: Picture(drawing.svg(), drawing.alt, CAPTIONS[name].format(found=found, n=NOISIEST))
-        for name, drawing in drawings.items()
-    }
     scores = Table(COLUMNS, [_cells(row) for row in rows], SCORES)
     sections = [Section("Three models", [MODELS, scores])]
-    for title, (words, *names) in PARTS.items():
-        shown = [pictures[name] for name in names]
-        sections.append(Section(title, [words, *shown] if words else shown))
+    for title, (words, captions) in PARTS.items():
+        pictures = [
+            Picture(drawings[name].svg(), drawings[name].alt, text.format(found=found, n=NOISIEST))
+            for name, text in captions.items()
+        ]
+        sections.append(Section(title, [words, *pictures] if words else pictures))
     return page(TITLE, sections, lead=lead, foot=foot)

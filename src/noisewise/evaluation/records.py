@@ -96,6 +96,8 @@ def settings_of(model: Any) -> dict[str, Any]:
 def where_and_when() -> dict[str, Any]:
     """Name the machine, the versions and the day, for a result to carry."""
     packages = ("noisewise", "numpy", "numba", "scikit-learn")
+    torch = sys.modules.get("torch")  # else no model has used a graphics card
+    gpu = {"gpu": torch.cuda.get_device_name()} if torch and torch.cuda.is_available() else {}
     return {
         "machine": {
             "cpu": _cpu(),
@@ -103,7 +105,7 @@ def where_and_when() -> dict[str, Any]:
             "system": f"{platform.system()} {platform.machine()}",
             "python": platform.python_version(),
             "packages": {name: version(name) for name in packages},
-            **_gpu(),
+            **gpu,
         },
         "date": datetime.datetime.now(datetime.UTC).date().isoformat(),
     }
@@ -251,12 +253,6 @@ def _finite(value: Any) -> Any:
     if isinstance(value, list | tuple):
         return [_finite(part) for part in value]
     return None if isinstance(value, float) and not math.isfinite(value) else value
-
-
-def _gpu() -> dict[str, str]:
-    """Name the graphics card, if a model may have used one."""
-    torch = sys.modules.get("torch")
-    return {"gpu": torch.cuda.get_device_name()} if torch and torch.cuda.is_available() else {}
 
 
 def _cpu() -> str:
