@@ -80,8 +80,13 @@ def test_more_than_what_is_observed_cannot_train():
         (SHAPE, observed()[:2], 0.3, "codes needs one array per mode, 3; got 2"),
         ((4, 3, 9), observed(), 0.3, "codes of mode 2 must lie in 0 to 8; got 49"),
         (SHAPE, [c - 1 for c in observed()], 0.3, "mode 0 must lie in 0 to 3; got -1"),
-        (SHAPE, [c.astype(float) for c in observed()], 0.3, "one integer per row and mode"),
-        (SHAPE, [np.zeros(0, int)] * 3, 0.3, "there are 0 rows to split"),
+        (
+            SHAPE,
+            [c.astype(float) for c in observed()],
+            0.3,
+            "codes of mode 0 needs one integer code per row",
+        ),
+        (SHAPE, [np.zeros(0, int)] * 3, 0.3, "the same rows in every mode, one or more; got"),
     ],
 )
 def test_share_split_refuses_what_makes_no_sense(shape, codes, share, message):

@@ -253,17 +253,13 @@ def _from_parts(part: Rows, seed: int | None = None) -> Split:
 
 def _cells(codes: Sequence[NDArray[np.integer]], shape: Sequence[int]) -> Rows:
     """Return the number of each cell, in the order of the modes."""
-    columns = [np.asarray(column) for column in codes]
+    columns = [_codes(column, f"codes of mode {mode}") for mode, column in enumerate(codes)]
     if len(columns) != len(shape) or not columns:
         raise DataError(f"codes needs one array per mode, {len(shape)}; got {len(columns)}.")
+    lengths = [len(column) for column in columns]
+    if len(set(lengths)) > 1 or not lengths[0]:
+        raise DataError(f"codes needs the same rows in every mode, one or more; got {lengths}.")
     for mode, (column, size) in enumerate(zip(columns, shape, strict=True)):
-        if column.ndim != 1 or column.dtype.kind not in "iu" or len(column) != len(columns[0]):
-            raise DataError(
-                f"codes needs one integer per row and mode; got dtype {column.dtype} and shape "
-                f"{column.shape} in mode {mode}, {len(columns[0])} rows in mode 0."
-            )
-        if not len(column):
-            raise DataError("codes is empty: there are 0 rows to split.")
         if column.min() < 0 or column.max() >= size:
             wrong = column.min() if column.min() < 0 else column.max()
             raise DataError(f"codes of mode {mode} must lie in 0 to {size - 1}; got {wrong}.")
