@@ -5,6 +5,8 @@ BIN := $(VENV)/bin
 BENCH := .venv-bench
 
 N := 20000
+# Two processes, each with half of the tests; who is done takes from the other.
+PYTEST = $(BIN)/python -m pytest -n 2 --dist worksteal
 
 .PHONY: demo test test-portable lint fuzz bench bench-bayes bench-peers clean
 
@@ -13,7 +15,7 @@ demo: $(VENV)/ready
 	@echo "Look at demo/noisewise-demo.html"
 
 test: demo lint
-	$(BIN)/python -m pytest
+	$(PYTEST)
 
 # Other machines on this one. First all tests with numpy, the C library and BLAS kept to what old
 # CPUs have (x86, glibc and OpenBLAS know these words, others pass them over); then the engine and
@@ -21,12 +23,12 @@ test: demo lint
 DISPATCHED = $(BIN)/python -c 'from numpy._core._multiarray_umath import __cpu_dispatch__ as d, __cpu_features__ as has; print(*(f for f in d if has[f]))'
 OLD_CPU = NPY_DISABLE_CPU_FEATURES="$$($(DISPATCHED))" OPENBLAS_CORETYPE=Nehalem GLIBC_TUNABLES=glibc.cpu.hwcaps=-AVX512F,-AVX2,-FMA
 ANY_CPU = NUMBA_CPU_NAME=generic NUMBA_CACHE_DIR=$(CURDIR)/.numba-portable
-COMPILED = $(addprefix tests/test_,$(addsuffix .py,bayesian calibration changing choosing contract determinism deviation engine geweke geweke_temporal gibbs gibbs_series honest interpolation newcomers residual sensor_models series smoother temporal tensor training vectors)) $(addprefix reproduction/tests/test_,$(addsuffix .py,autorec drmf linear llorma rbm rbmf rcf rivals spatial table_imputers tucker)) src/noisewise/engine src/noisewise/models reproduction/src/noisewise_reproduction/rivals
+COMPILED = $(addprefix tests/test_,$(addsuffix .py,bayesian calibration changing choosing contract determinism deviation engine geweke geweke_temporal gibbs gibbs_series honest interpolation newcomers residual sensor_models series smoother temporal tensor training vectors)) $(addprefix reproduction/tests/test_,$(addsuffix .py,autorec drmf linear llorma rbm rbmf rcf rivals rivals_changing rivals_newcomers rivals_tables sensor_rivals spatial table_imputers tucker)) src/noisewise/engine src/noisewise/models reproduction/src/noisewise_reproduction/rivals
 
 test-portable: $(VENV)/ready
-	$(OLD_CPU) $(BIN)/python -m pytest
-	$(ANY_CPU) $(BIN)/python -m pytest $(COMPILED)
-	NOISEWISE_VECTORS=narrow $(BIN)/python -m pytest tests/test_engine.py tests/test_tensor.py tests/test_deviation.py
+	$(OLD_CPU) $(PYTEST)
+	$(ANY_CPU) $(PYTEST) $(COMPILED)
+	NOISEWISE_VECTORS=narrow $(PYTEST) tests/test_engine.py tests/test_tensor.py tests/test_deviation.py
 
 lint: $(VENV)/ready
 	$(BIN)/ruff check src reproduction tests bench fuzz conftest.py

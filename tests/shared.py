@@ -15,6 +15,7 @@ import pytest
 from hypothesis import settings
 
 from noisewise import storage
+from noisewise.engine import training
 
 settings.register_profile("untimed", deadline=None)  # a busy machine is not a failure
 settings.load_profile("untimed")
@@ -83,6 +84,28 @@ def ctrl_c() -> Iterator[Callable[[], None]]:
     before = signal.signal(signal.SIGINT, signal.default_int_handler)
     yield lambda: os.kill(os.getpid(), signal.SIGINT)
     signal.signal(signal.SIGINT, before)
+
+
+@pytest.fixture
+def press_in_epoch(
+    monkeypatch: pytest.MonkeyPatch, ctrl_c: Callable[[], None]
+) -> Callable[[int], list[int]]:
+    """Press Ctrl-C in the middle of the epoch of that number, of all that are trained."""
+
+    def prepare(number: int) -> list[int]:
+        seen: list[int] = []
+        left, check = iter(range(number - 1, -1, -1)), training._check_finite
+
+        def counted(info: Any, state: Any, advice: str) -> None:
+            seen.append(info.epoch)
+            if next(left, None) == 0:
+                ctrl_c()
+            check(info, state, advice)
+
+        monkeypatch.setattr(training, "_check_finite", counted)
+        return seen
+
+    return prepare
 
 
 @pytest.fixture(scope="session")

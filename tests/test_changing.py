@@ -3,21 +3,18 @@
 import sys
 import threading
 import warnings
+from collections.abc import Callable
 from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, ClassVar
 
 import numpy as np
 import pytest
-from noisewise_reproduction.rivals.autorec import AutoRec
-from noisewise_reproduction.rivals.drmf import TrimmedFactorizer
-from noisewise_reproduction.rivals.linear import DeviationRegressor
-from noisewise_reproduction.rivals.llorma import LLORMA
-from noisewise_reproduction.rivals.rbm import RBM
-from noisewise_reproduction.rivals.rbmf import RobustBayesianFactorizer
-from noisewise_reproduction.rivals.rcf import HuberFactorizer
+from battery import public_models
 from sklearn.base import clone
-from test_sensor_models import PLACES
-from test_sensor_models import QUICK as QUICK_SENSORS
 
+import noisewise
 from noisewise import (
     BayesianFactorizer,
     DataError,
@@ -28,31 +25,28 @@ from noisewise import (
     registry,
 )
 from noisewise.errors import unsaid, warn
+from noisewise.models.base import Factorizer
 from noisewise.models.residual import Layer, TypeMean
 from noisewise.models.rows import Rows
 
-pytestmark = pytest.mark.filterwarnings("ignore:Predictions have not settled")
-
 QUICK = {"rank": 3, "epochs": 3, "random_state": 0, "n_jobs": 1}
-NETWORK = {"hidden": 3, "epochs": 3, "device": "cpu", "random_state": 0, "n_jobs": 1}
-SENSOR_MODELS = registry.models("sensors")
-RATINGS = {
-    "deviation": DeviationFactorizer(deviation_rank=1, **QUICK),
-    "rcf": HuberFactorizer(**QUICK),
-    "rbmf": RobustBayesianFactorizer(**QUICK),
-    "drmf": TrimmedFactorizer(round_epochs=1, **QUICK),
-    "llorma": LLORMA(models=4, global_rank=2, **QUICK),
-    "autorec": AutoRec(**NETWORK),
-    "rbm": RBM(**NETWORK),
-    "bayes": BayesianFactorizer(rank=3, sweeps=8, burn_in=4, random_state=0, n_jobs=1),
-}
+SWEEPS = {"rank": 2, "sweeps": 8, "burn_in": 4}
+TURNS = 10
 
 
+@dataclass
 class Case:
     """A model, and two worlds of different sizes to fit it to."""
 
-    def __init__(self, make, first, second, asked):
-        self.make, self.first, self.second, self.asked = make, first, second, asked
+    make: Callable[[], Any]
+    first: tuple[Any, ...]
+    second: tuple[Any, ...]
+    asked: Any
+    needs: str | None = None  # a package
+
+    @classmethod
+    def of(cls, model, worlds, needs=None):
+        return cls(partial(clone, model), *worlds, worlds[0][0], needs)
 
     def ask(self, model):
         if isinstance(model, DeviationImputer):
@@ -75,39 +69,38 @@ def readings(n_places, n_hours, seed):
     return [(f"p{i}", f"k{j}", t) for i, j, t in cells.tolist()], y
 
 
-def case_of(name):
-    if name in RATINGS:
-        if name in ("autorec", "rbm"):
-            pytest.importorskip("torch")
-        worlds = stars(30, 20, 0), stars(9, 8, 1)
-        return Case(lambda: clone(RATINGS[name]), *worlds, worlds[0][0])
-    if name == "regression":
-        rng = np.random.default_rng(0)
-        worlds = [(X, X @ [1.0, 2.0]) for X in rng.normal(size=(2, 40, 2))]
-        return Case(DeviationRegressor, *worlds, worlds[0][0])
-    if name == "imputer":
-        rng = np.random.default_rng(0)
-        tables = rng.normal(size=(2, 40, 3))
-        tables[:, 5:9, 1] = np.nan
-        return Case(lambda: DeviationImputer("ou"), (tables[0],), (tables[1][:30],), tables[0])
-    worlds = readings(4, 40, 0), readings(3, 25, 1)
-    if name == "type mean":
-        return Case(TypeMean, *worlds, worlds[0][0])
-    where = PLACES if SENSOR_MODELS[name].needs_coordinates else None
-    make = lambda: registry.build(  # noqa: E731
-        "sensors", name, time=-1, sensor=1, coordinates=where, random_state=0, n_jobs=1,
-        settings=QUICK_SENSORS.get(name),
-    )  # fmt: skip
-    return Case(make, *worlds, worlds[0][0])
+def tables():
+    """Two tables with holes."""
+    rng = np.random.default_rng(0)
+    tables = rng.normal(size=(2, 40, 3))
+    tables[:, 5:9, 1] = np.nan
+    return (tables[0],), (tables[1][:30],)
 
 
-TURNS = 10
-NAMES = (*RATINGS, *SENSOR_MODELS, "type mean", "regression", "imputer")
+RATINGS = stars(30, 20, 0), stars(9, 8, 1)
+READINGS = readings(4, 40, 0), readings(3, 25, 1)
 
 
-@pytest.fixture(params=NAMES)
-def case(request):
-    return case_of(request.param)
+def of_sensors(name, settings, coordinates=None):
+    """Return the case of a sensor model by its name."""
+    shared = {"time": -1, "sensor": 1, "random_state": 0, "n_jobs": 1}
+    build = partial(registry.build, "sensors", name, settings, coordinates=coordinates, **shared)
+    return Case(build, *READINGS, READINGS[0][0])
+
+
+CASES = {
+    "deviation": Case.of(DeviationFactorizer(deviation_rank=1, **QUICK), RATINGS),
+    "bayes of ratings": Case.of(BayesianFactorizer(random_state=0, n_jobs=1, **SWEEPS), RATINGS),
+    "auto": of_sensors("auto", {"candidates": ("linear", "ou")}),
+    "bayes": of_sensors("bayes", SWEEPS),
+    "fast": of_sensors("fast", SWEEPS),
+    "ou": of_sensors("ou", {}),
+    "linear": of_sensors("linear", {}),
+    "dtf": of_sensors("dtf", {"rank": 2, "epochs": 3}),
+    "ptf": of_sensors("ptf", {"rank": 2, "epochs": 3}),
+    "type mean": Case.of(TypeMean(), READINGS),
+    "imputer": Case.of(DeviationImputer("ou"), tables()),
+}
 
 
 @contextmanager
@@ -126,25 +119,96 @@ def failing_at(kind, number, monkeypatch):
         yield seen
 
 
-def test_a_fit_that_fails_at_any_point_leaves_the_model_as_it_was(case, monkeypatch):
-    model = case.make().fit(*case.first)
-    before, attributes = case.ask(model), dict(vars(model))
-    with failing_at(type(model), 0, monkeypatch) as seen:
-        clone(model).fit(*case.second)
-    assigned = len(seen) - len(model.get_params(deep=False))  # clone has assigned its settings
-    assert assigned > 1
-    for number in sorted({1, 2, 3, assigned // 2, assigned - 1, assigned}):
-        with (
-            failing_at(type(model), number, monkeypatch),
-            pytest.raises(ArithmeticError),
-        ):
-            model.fit(*case.second)
-        assert vars(model) == attributes
-        np.testing.assert_array_equal(case.ask(model), before)
-    assert model.fit(*case.second) is model
-    fresh = case.make().fit(*case.second)
-    if not isinstance(model, DeviationImputer):  # whose second table has other rows
-        np.testing.assert_array_equal(case.ask(model), case.ask(fresh))
+def answers(case, model):
+    """All that can be asked of a model, as things that can be compared."""
+    told = [case.ask(model).tobytes()]
+    if isinstance(model, Rows):
+        told.append(repr(model.recommend_many([1, 2, 29])))
+        told.append(repr(model.similar(1)))
+        told.append(repr(model.fold_in([1, 2], [5.0, 3.0]).predict([1, 7], return_std=True)))
+        told.append(repr(noisy_ids(model)))
+    return told
+
+
+@pytest.mark.filterwarnings("ignore:Predictions have not settled")
+class Changing:
+    """What every model must do; a suite inherits it and says which models it has."""
+
+    cases: ClassVar[dict[str, Case]]
+
+    def pytest_generate_tests(self, metafunc):
+        metafunc.parametrize("case", self.cases.values(), ids=self.cases)
+
+    @pytest.fixture(autouse=True)
+    def its_package(self, case):
+        if case.needs is not None:
+            pytest.importorskip(case.needs)
+
+    @pytest.fixture
+    def hasty(self):
+        """Let threads take turns as often as they can."""
+        before = sys.getswitchinterval()
+        sys.setswitchinterval(1e-6)
+        yield
+        sys.setswitchinterval(before)
+
+    def test_a_fit_that_fails_at_any_point_leaves_the_model_as_it_was(self, case, monkeypatch):
+        model = case.make().fit(*case.first)
+        before, attributes = case.ask(model), dict(vars(model))
+        with failing_at(type(model), 0, monkeypatch) as seen:
+            clone(model).fit(*case.second)
+        assigned = len(seen) - len(model.get_params(deep=False))  # clone has assigned its settings
+        assert assigned > 1
+        for number in sorted({1, 2, 3, assigned // 2, assigned - 1, assigned}):
+            with (
+                failing_at(type(model), number, monkeypatch),
+                pytest.raises(ArithmeticError),
+            ):
+                model.fit(*case.second)
+            assert vars(model) == attributes
+            np.testing.assert_array_equal(case.ask(model), before)
+        assert model.fit(*case.second) is model
+        fresh = case.make().fit(*case.second)
+        if not isinstance(model, DeviationImputer):  # whose second table has other rows
+            np.testing.assert_array_equal(case.ask(model), case.ask(fresh))
+
+    def test_asking_while_another_thread_fits_gives_the_answer_of_one_fit(self, case, hasty):
+        """A large fit and a small one in turns: rows of the one are out of bounds in the other."""
+        worlds = case.first, case.second
+        right = [answers(case, case.make().fit(*world)) for world in worlds]
+        model, done, wrong, asked = case.make().fit(*case.first), threading.Event(), [], []
+
+        def ask():
+            while not done.is_set():
+                try:
+                    told = answers(case, model)
+                except Exception as error:
+                    wrong.append(error)
+                    continue
+                asked.append(1)
+                wrong.extend(
+                    k for k, one in enumerate(told) if one not in (right[0][k], right[1][k])
+                )
+
+        threads = [threading.Thread(target=ask) for _ in range(2)]
+        for thread in threads:
+            thread.start()
+        for turn in range(TURNS):
+            model.fit(*worlds[1 - turn % 2])
+        done.set()
+        for thread in threads:
+            thread.join()
+        assert wrong == []
+        assert asked
+
+
+class TestEveryModel(Changing):
+    cases = CASES
+
+
+def test_no_model_is_forgotten():
+    tried = {type(case.make()) for case in CASES.values()}
+    assert tried == public_models(noisewise, Factorizer) | {DeviationImputer}
 
 
 def test_a_refit_that_fails_leaves_factors_and_what_was_seen_together(monkeypatch):
@@ -217,54 +281,6 @@ def test_a_warning_points_at_the_line_that_asked():
     with pytest.warns(UserWarning, match="not calibrated") as caught:
         model.predict_interval([(1, 2)])
     assert caught[0].filename == __file__
-
-
-@pytest.fixture
-def hasty():
-    """Let threads take turns as often as they can."""
-    before = sys.getswitchinterval()
-    sys.setswitchinterval(1e-6)
-    yield
-    sys.setswitchinterval(before)
-
-
-def answers(case, model):
-    """All that can be asked of a model, as things that can be compared."""
-    told = [case.ask(model).tobytes()]
-    if isinstance(model, Rows):
-        told.append(repr(model.recommend_many([1, 2, 29])))
-        told.append(repr(model.similar(1)))
-        told.append(repr(model.fold_in([1, 2], [5.0, 3.0]).predict([1, 7], return_std=True)))
-        told.append(repr(noisy_ids(model)))
-    return told
-
-
-def test_asking_while_another_thread_fits_gives_the_answer_of_one_fit(case, hasty):
-    """A large fit and a small one in turns: rows of the one are out of bounds in the other."""
-    worlds = case.first, case.second
-    right = [answers(case, case.make().fit(*world)) for world in worlds]
-    model, done, wrong, asked = case.make().fit(*case.first), threading.Event(), [], []
-
-    def ask():
-        while not done.is_set():
-            try:
-                told = answers(case, model)
-            except Exception as error:
-                wrong.append(error)
-                continue
-            asked.append(1)
-            wrong.extend(k for k, one in enumerate(told) if one not in (right[0][k], right[1][k]))
-
-    threads = [threading.Thread(target=ask) for _ in range(2)]
-    for thread in threads:
-        thread.start()
-    for turn in range(TURNS):
-        model.fit(*worlds[1 - turn % 2])
-    done.set()
-    for thread in threads:
-        thread.join()
-    assert wrong == []
-    assert asked
 
 
 def test_fits_that_overlap_in_threads_leave_the_filters_of_warnings_as_they_were(monkeypatch):

@@ -347,7 +347,7 @@ def test_it_runs_as_a_module():
 
 @pytest.mark.parametrize(
     ("line", "expected"),
-    [("noisewise rec", "recommend"), ("noisewise fit x --model d", "dmf-paper")],
+    [("noisewise rec", "recommend"), ("noisewise fit x --model b", "biased-mf")],
 )
 def test_a_shell_completes_commands_and_choices(line, expected):
     asked = {

@@ -219,9 +219,3 @@ def test_an_error_on_sensors_is_one_sentence_and_status_two(folder, capsys, word
 def test_files_that_hold_no_results_are_not_compared(folder, capsys):
     assert run("compare", folder / "readings.csv", folder / "readings.csv") == 2
     assert "must hold results as JSON" in capsys.readouterr().err
-
-
-def test_a_named_dataset_is_cut_from_its_file(folder, capsys):
-    (folder / "small.csv").write_text("Site,Species,ReadingDateTime,Value\n")
-    assert run("evaluate", folder / "small.csv", "--dataset", "mars", "--share", 20) == 2
-    assert "--dataset must be one of london-paper-size, intel-2epoch" in capsys.readouterr().err

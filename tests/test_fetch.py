@@ -2,23 +2,20 @@
 
 import gzip
 import hashlib
-import http.server
 import importlib
 import io
 import json
 import re
 import sys
-import threading
 import zipfile
 from dataclasses import replace
-from functools import partial
 
 import pytest
 
+from noisewise import registry
 from noisewise.cli import main
 from noisewise.data import fetch
 from noisewise.data.files import read
-from noisewise.data.panel import read_panel
 from noisewise.errors import DataError, MissingExtraError, SettingError
 
 pytest.importorskip("pooch")
@@ -31,15 +28,33 @@ LAYOUTS = {
     "ratings.csv": (",", "userId,movieId,rating,timestamp\n"),
 }
 MOVIELENS = [name for name in fetch.sources() if name.startswith("ml-")]
-LAB = (
-    "2004-02-28 00:59:16.02785 3 1 19.9884 37.0933 45.08 2.69964\n"
-    "2004-02-28 01:03:16.33393 11 2 19.3024 38.4629 45.08 2.68742\n"
-)
-SITE = (
-    "Site,Species,ReadingDateTime,Value,Units,Provisional or Ratified\n"
-    "{site},{species},11/07/2002 00:00,96.1,ug m-3,R\n"
-    "{site},{species},12/07/2002 00:00,90.5,ug m-3,R\n"
-)
+# Datasets as packages may add them: without checksums, with a file for every site, and by hand.
+PAGE = {"what": "Made up", "licence": "Free", "terms": "https://example.org/terms"}
+MADE_UP = {
+    "meter": PAGE | {
+        "read": "meter",
+        "files": [
+            {"url": "https://example.org/data.gz", "megabytes": 1, "to": "meter/data.txt.gz"},
+            {"url": "https://example.org/places.txt", "megabytes": 1, "to": "meter/places.txt"},
+        ],
+    },
+    "city": PAGE | {
+        "read": "city",
+        "sites": ["A1", "B2", "C3"],
+        "files": [
+            {"url": f"https://example.org/site?at={{site}}&half={k}", "megabytes": 1,
+             "to": f"city/{{site}}-{k}.csv"}
+            for k in (1, 2)
+        ],
+    },
+    "prize": PAGE | {"read": "prize", "files": [], "by_hand": "Kaggle has a copy. Unpack it"},
+}  # fmt: skip
+
+
+@pytest.fixture(autouse=True)
+def made_up(monkeypatch):
+    known = registry.sources() | MADE_UP
+    monkeypatch.setattr(registry, "sources", lambda: known)
 
 
 def archive(files):
@@ -59,57 +74,6 @@ def release(name):
     rows = [row if file != "u.data" else (*row[:2], row[2][0], row[3]) for row in RATINGS]
     text = head + "".join(delimiter.join(map(str, row)) + "\n" for row in rows)
     return archive({f"{folder}/README": "cite us", f"{folder}/movies.dat": "x", member: text})
-
-
-class Handler(http.server.BaseHTTPRequestHandler):
-    def __init__(self, content, asked, *args):
-        self.content, self.asked = content, asked
-        super().__init__(*args)
-
-    def do_GET(self):
-        self.asked.append(self.path)
-        found = self.content.get(self.path.partition("?")[0])
-        self.send_response(404 if found is None else 200)
-        self.send_header("Content-Length", str(len(found or b"")))
-        self.end_headers()
-        self.wfile.write(found or b"")
-
-    def log_message(self, *_):
-        pass
-
-
-@pytest.fixture
-def server(monkeypatch):
-    """A server with files to fill in, and what it was asked for."""
-    monkeypatch.setenv("NO_PROXY", "127.0.0.1")
-    content, asked = {}, []
-    with http.server.ThreadingHTTPServer(
-        ("127.0.0.1", 0), partial(Handler, content, asked)
-    ) as serving:
-        thread = threading.Thread(target=serving.serve_forever, args=(0.02,), daemon=True)
-        thread.start()
-        yield content, asked, f"http://127.0.0.1:{serving.server_port}"
-        serving.shutdown()
-        thread.join()
-
-
-@pytest.fixture
-def local(server):
-    """Put files on the server, and return a dataset that has its files there."""
-    content, _, address = server
-
-    def put(name, *bodies, checked=True):
-        source, files = fetch.find(name), []
-        for k, (file, body) in enumerate(zip(source.files, bodies, strict=True)):
-            path = f"/{k}/{file.url.partition('?')[0].rpartition('/')[2]}"
-            content[path] = body
-            question = "".join(file.url.partition("?")[1:])
-            md5 = hashlib.md5(body, usedforsecurity=False).hexdigest()
-            own = md5 if checked and file.md5 is not None else file.md5
-            files.append(replace(file, url=address + path + question, md5=own))
-        return replace(source, files=tuple(files))
-
-    return put
 
 
 def yes(kind, sentence):
@@ -144,24 +108,22 @@ def test_what_is_there_is_not_downloaded_again_and_may_be_put_there_by_hand(
     assert len(read(tmp_path / "ml-1m")) == 3
 
 
-def test_files_of_the_lab_are_put_where_the_reader_looks(local, tmp_path):
-    source = local("intel-lab", gzip.compress(LAB.encode()), b"1 21.5 23\n2 24.5 20\n")
-    fetch.fetch(source, tmp_path, agree=yes)
-    lab = read_panel(tmp_path / source.read)
-    assert len(lab.observations) == 8
-    assert lab.coordinates == {1: (21.5, 23.0), 2: (24.5, 20.0)}
+def test_files_are_put_where_their_dataset_says(local, tmp_path):
+    source = local("meter", gzip.compress(b"19.9\n"), b"1 21.5 23\n")
+    found = fetch.fetch(source, tmp_path, agree=yes)
+    folder = tmp_path / source.read
+    assert [*found] == [folder / "data.txt.gz", folder / "places.txt"]
+    assert gzip.decompress((folder / "data.txt.gz").read_bytes()) == b"19.9\n"
+    assert (folder / "places.txt").read_bytes() == b"1 21.5 23\n"
 
 
-def test_london_has_two_files_for_every_site(local, server, tmp_path):
-    bodies = [SITE.format(site="MY1", species=species).encode() for species in ("NO2", "SO2")]
-    source = local("laqn", *bodies).at(["MY1"])
+def test_every_site_has_its_files(local, server, tmp_path):
+    source = local("city", b"first", b"second").at(["MY1"])
     fetch.fetch(source, tmp_path, agree=yes)
-    seen = read_panel(tmp_path / source.read).observations
-    assert set(seen.decode()) == {
-        ("MY1", kind, day) for kind in ("NO2", "SO2") for day in (11879, 11880)
-    }
-    assert all("site=MY1&" in path and "period=daily" in path for path in server[1])
-    assert len(fetch.find("laqn").downloads()) == 2 * 15
+    names = {path.name: path.read_bytes() for path in (tmp_path / source.read).iterdir()}
+    assert names == {"MY1-1.csv": b"first", "MY1-2.csv": b"second"}
+    assert [path.partition("?")[2] for path in server[1]] == ["at=MY1&half=1", "at=MY1&half=2"]
+    assert len(fetch.find("city").downloads()) == 2 * 3
 
 
 def test_nothing_is_asked_of_a_server_before_the_licence_is_agreed_to(local, server, tmp_path):
@@ -182,7 +144,7 @@ def test_nothing_is_asked_of_a_server_before_the_licence_is_agreed_to(local, ser
 
 
 def test_a_dataset_without_checksums_has_to_be_agreed_to_twice(local, server, tmp_path):
-    source = local("intel-lab", b"", b"")
+    source = local("meter", b"", b"")
     asked = []
 
     def half(kind, sentence):
@@ -242,8 +204,8 @@ def test_a_failure_says_what_to_download_by_hand_and_where_to_put_it(
 
 
 def test_what_is_not_to_be_had_says_where_it_is(tmp_path):
-    with pytest.raises(DataError, match=r"netflix cannot be fetched\. .*combined_data_4\.txt into"):
-        fetch.fetch(fetch.find("netflix"), tmp_path, agree=yes)
+    with pytest.raises(DataError, match=r"prize cannot be fetched\. .*Unpack it into"):
+        fetch.fetch(fetch.find("prize"), tmp_path, agree=yes)
 
 
 def test_an_unknown_dataset_and_a_wrong_site_are_errors():
@@ -252,7 +214,7 @@ def test_an_unknown_dataset_and_a_wrong_site_are_errors():
     with pytest.raises(SettingError, match="ml-1m is not divided into sites"):
         fetch.find("ml-1m").at(["MY1"])
     with pytest.raises(SettingError, match=r"letters and digits; got '\.\./x'"):
-        fetch.find("laqn").at(["../x"])
+        fetch.find("city").at(["../x"])
 
 
 def test_every_source_has_terms_and_honest_checksums():
@@ -334,18 +296,18 @@ def test_the_command_asks_and_then_fetches(run, local, server, monkeypatch, type
 
 
 def test_without_a_terminal_flags_have_to_agree(run, local, monkeypatch):
-    bodies = gzip.compress(LAB.encode()), b"1 21.5 23\n"
-    source = local("intel-lab", *bodies)
+    bodies = b"19.9\n", b"1 21.5 23\n"
+    source = local("meter", *bodies)
     monkeypatch.setattr(fetch, "find", lambda name: source)
     monkeypatch.setattr("sys.stdin.isatty", lambda: False, raising=False)
-    status, said = run("fetch", "intel-lab")
+    status, said = run("fetch", "meter")
     assert status == 2
     assert "pass --accept-licence" in said
-    status, said = run("fetch", "intel-lab", "--accept-licence")
+    status, said = run("fetch", "meter", "--accept-licence")
     assert status == 2
     assert "No checksum is published" in said
     assert "pass --accept-unchecked" in said
-    status, said = run("fetch", "intel-lab", "--accept-licence", "--accept-unchecked")
+    status, said = run("fetch", "meter", "--accept-licence", "--accept-unchecked")
     assert status == 0
     assert hashlib.sha256(bodies[0]).hexdigest() in said
 
@@ -354,7 +316,7 @@ def test_without_a_terminal_flags_have_to_agree(run, local, monkeypatch):
     ("words", "sentence"),
     [
         (["ml-2m"], "A dataset must be one of"),
-        (["netflix"], "Kaggle has a copy"),
+        (["prize"], "Kaggle has a copy"),
         (["ml-1m", "--site", "MY1"], "not divided into sites"),
     ],
 )

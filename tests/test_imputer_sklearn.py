@@ -87,7 +87,6 @@ def test_names_go_through(weather):
     [
         DeviationImputer("ou", n_jobs=1),
         DeviationImputer("linear", refit=False, n_jobs=1),
-        DeviationImputer("knn-imputer"),
     ]
 )
 def test_scikit_learn_has_no_complaints(estimator, check):

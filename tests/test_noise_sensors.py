@@ -4,7 +4,6 @@ import numpy as np
 import pytest
 
 from noisewise.data import Observations, observe
-from noisewise.data.panel import named_panel
 from noisewise.errors import SettingError
 from noisewise.noise import noise_model, noisy_places, noisy_series, unusual
 
@@ -132,33 +131,3 @@ def test_types_of_few_series_are_compared_with_all():
     stds = np.r_[np.full(10, 1.0) + np.linspace(-0.1, 0.1, 10), 5.0]
     types = np.r_[np.zeros(10, dtype=int), 1]
     assert unusual(stds, types, np.full(11, 1000))[-1] > 5
-
-
-@pytest.fixture(scope="module")
-def intel(data_folder):
-    return named_panel("intel-2epoch", data_folder / "intel_lab_5days.npz").observations
-
-
-def test_the_failing_mote_and_the_noisy_ones_are_found_in_the_intel_lab(intel):
-    places = noisy_places(noise_model(intel, random_state=0), n=5)
-    assert {18, 11, 13} <= set(places["id"].tolist())
-    row = places["id"].tolist().index(18)
-    assert places["worst"][row] == "temperature"
-    assert places["drift"][row] == places["drift"].max()
-
-
-def test_series_with_added_noise_are_found_in_the_intel_lab(intel):
-    rng = np.random.default_rng(0)
-    n_types = intel.shape[1]
-    series = intel.codes[0] * n_types + intel.codes[1]
-    bad = rng.permutation(intel.shape[0] * n_types)[:12]
-    spread = np.array([intel.values[intel.codes[1] == kind].std() for kind in range(n_types)])
-    noise = 0.6 * spread[intel.codes[1]] * rng.normal(size=len(intel))
-    values = intel.values + np.where(np.isin(series, bad), noise, 0.0)
-    kept = rng.random(len(intel)) < 0.4
-    seen = Observations(intel.codes, values.astype(np.float32), intel.ids).take(kept)
-    table = noisy_series(noise_model(seen, random_state=0), n=None)
-    codes = [ids.lookup(table[ids.name]) for ids in intel.ids[:2]]
-    is_bad = np.isin(codes[0] * n_types + codes[1], bad)
-    above = table["noise"][is_bad][:, None] > table["noise"][~is_bad]
-    assert above.mean() >= 0.96

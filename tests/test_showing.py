@@ -10,7 +10,6 @@ import types
 import numpy as np
 import pandas as pd
 import pytest
-from noisewise_reproduction.rivals.tucker import TuckerFactorizer
 from sklearn.base import BaseEstimator, clone
 
 import noisewise
@@ -30,10 +29,8 @@ MODELS = {
     and issubclass(kind, BaseEstimator)
     and "verbose" in inspect.signature(kind).parameters
 }
-QUICK = {
-    "rank": 2, "epochs": 2, "hidden": 4, "models": 4, "global_rank": 2, "sweeps": 6, "burn_in": 2,
-    "random_state": 0, "n_jobs": 1, "device": "cpu", "round_epochs": 1,
-}  # fmt: skip
+QUICK = {"rank": 2, "epochs": 2, "sweeps": 6, "burn_in": 2, "random_state": 0, "n_jobs": 1}
+INSIDE = DeviationFactorizer(2, deviation_rank=0, epochs=2)
 
 
 class Terminal(io.StringIO):
@@ -44,15 +41,13 @@ class Terminal(io.StringIO):
 
 
 def quick(name):
-    if name in ("AutoRec", "RBM"):
-        pytest.importorskip("torch")
     model = MODELS[name]()
     known = model.get_params()
     model.set_params(**{k: v for k, v in QUICK.items() if k in known})
     if name == "AutoFactorizer":
-        model.set_params(candidates=[("tucker", TuckerFactorizer(2, epochs=2))])
+        model.set_params(candidates=[("quick", INSIDE)])
     if name == "ResidualFactorizer":
-        model.set_params(factorizer=TuckerFactorizer(2, epochs=2))
+        model.set_params(factorizer=INSIDE)
     if name == "DeviationImputer":
         model.set_params(method="bayes", settings={"sweeps": 6, "burn_in": 2, "rank": 2})
     return model
@@ -171,7 +166,7 @@ def test_verbose_must_be_true_false_or_none():
 
 
 def test_a_model_within_another_keeps_its_own_bar_unless_told(capsys):
-    inner = TuckerFactorizer(2, epochs=2, verbose=True)
+    inner = clone(INSIDE).set_params(verbose=True)
     for verbose, shows in ((None, True), (False, False)):
         learned(ResidualFactorizer(inner, base="type", random_state=0, verbose=verbose))
         assert ("%" in capsys.readouterr().err) is shows

@@ -10,7 +10,6 @@ import time
 
 import numpy as np
 import pytest
-from noisewise_reproduction.rivals.llorma import LLORMA
 from shared import make_world
 from sklearn.exceptions import NotFittedError
 from sklearn.model_selection import GridSearchCV, cross_val_score
@@ -44,25 +43,6 @@ def quick(**settings):
     return DeviationFactorizer(
         **{"rank": 2, "deviation_rank": 1, "random_state": 0, "n_jobs": 1, "epochs": 6, **settings}
     )
-
-
-@pytest.fixture
-def press_in_epoch(monkeypatch, ctrl_c):
-    """Press Ctrl-C in the middle of the epoch of that number, of all that are trained."""
-
-    def prepare(number):
-        seen, left, check = [], iter(range(number - 1, -1, -1)), training._check_finite
-
-        def counted(info, state, advice):
-            seen.append(info.epoch)
-            if next(left, None) == 0:
-                ctrl_c()
-            check(info, state, advice)
-
-        monkeypatch.setattr(training, "_check_finite", counted)
-        return seen
-
-    return prepare
 
 
 # The handler.
@@ -218,7 +198,6 @@ def test_tolerance_waits_for_draws_to_predict_from():
     [
         ResidualFactorizer(quick(), random_state=0, n_jobs=1),
         AutoFactorizer([("dtf", ResidualFactorizer(quick())), "ou"], random_state=0, n_jobs=1),
-        LLORMA(rank=2, models=3, random_state=0, n_jobs=1),
     ],
     ids=lambda model: type(model).__name__,
 )

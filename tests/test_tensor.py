@@ -1,7 +1,6 @@
 """Three modes and more: kernels against the equations, strata, and the model from end to end."""
 
 import itertools
-import json
 import math
 from unittest import mock
 
@@ -9,8 +8,6 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from noisewise_reproduction.rivals.rcf import HuberFactorizer
-from noisewise_reproduction.runs import search_sensors
 from shared import World
 from test_determinism import assert_same_bits, tensors_of
 from test_engine import make_params, reference_epoch
@@ -23,8 +20,6 @@ from noisewise import (
     observe,
     storage,
 )
-from noisewise.data import Ids, Observations
-from noisewise.data.panel import Panel
 from noisewise.engine.sgd import reference, strata
 from noisewise.engine.sgd import uncertainty as epistemic
 from noisewise.engine.sgd.layout import BIAS, LINE, SHARE, initial_state, release_deviation
@@ -568,43 +563,3 @@ def test_a_damaged_file_is_refused(fitted, tmp_path, damage):
     storage.write(tmp_path / "model", "model", header, tensors)
     with pytest.raises(ModelFileError):
         load(tmp_path / "model")
-
-
-def test_a_model_of_two_modes_takes_no_file_of_three(fitted, split, tmp_path):
-    fitted.save(tmp_path / "tensor")
-    matrix = HuberFactorizer(rank=4, epochs=2, duplicates="last")
-    matrix.fit(split[0].X[:500, ::2], split[0].y[:500]).save(tmp_path / "matrix")
-    header, tensors = storage.read(tmp_path / "tensor", "model")
-    header["model"] = "HuberFactorizer"
-    header["settings"] = storage.read(tmp_path / "matrix", "model")[0]["settings"]
-    storage.write(tmp_path / "model", "model", header, tensors)
-    with pytest.raises(ModelFileError, match="must have 2 modes, but has 3"):
-        load(tmp_path / "model")
-
-
-def test_the_search_tries_settings_on_every_task_and_goes_on_where_it_was(monkeypatch, tmp_path):
-    world = make_world((6, 3, 100), n=1_600)
-    names = ("location", "sensor", "time")
-    ids = tuple(Ids(np.arange(n), name) for n, name in zip((6, 3, 100), names, strict=True))
-    seen = Observations(tuple(world.X.T.astype(np.int32)), world.y.astype(np.float32), ids)
-    monkeypatch.setattr(search_sensors, "named_panel", lambda name, path: Panel(seen, None, 1.0))
-    place = tmp_path / "search.json"
-    for trials in (1, 2):
-        words = ["search", "london.npz", "intel.npz", "--trials", str(trials), "--json", str(place)]
-        monkeypatch.setattr("sys.argv", words)
-        search_sensors.main()
-        found = json.loads(place.read_text())
-        assert {name: len(runs) for name, runs in found["trials"].items()} == {
-            "ptf": trials,
-            "dtf": trials,
-        }
-    for runs in found["trials"].values():
-        assert runs[0]["settings"] != runs[1]["settings"]
-        for one in runs:
-            assert len(one["tasks"]) == len(search_sensors.TASKS)
-            errors = [task["mse"] for task in one["tasks"].values()]
-            assert one["error"] == pytest.approx(math.prod(errors) ** (1 / len(errors)))
-    assert found["best"]["ptf"]["error"] == min(one["error"] for one in found["trials"]["ptf"])
-    for name, settings in (("ptf", PTF), ("dtf", DTF)):
-        assert [one["seed"] for one in found["chosen"][name]] == list(range(5))
-        assert found["chosen"][name][0]["settings"] == settings

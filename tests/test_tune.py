@@ -80,7 +80,7 @@ def test_a_trial_of_sensors_never_sees_the_test_part(readings):
     values[test] = -1e6
     spoilt = type(seen)(seen.codes, values, seen.ids)
     tasks.append(sensor_task(Panel(spoilt, readings.coordinates, readings.seconds)))
-    for model in ("linear", "knn"):
+    for model in ("linear", "ptf"):
         settings = draw(space_of("sensors", model), 0, 0)
         first, second = (run_trial(task, model, settings, 0, 1) for task in tasks)
         assert first | {"seconds": 0} == second | {"seconds": 0}
@@ -247,10 +247,10 @@ def test_an_interrupted_trial_does_not_count(task, tmp_path, monkeypatch):
 
 def test_a_model_without_ranges_has_one_trial(readings):
     task = sensor_task(readings, protocol="blocks", outage=1200.0)
-    result = tune(task, ["linear", "idw"], budget=Budget(trials=3), n_jobs=1)
+    result = tune(task, ["linear", "ptf"], budget=Budget(trials=3), n_jobs=1)
     assert {name: len(one["trials"]) for name, one in result["models"].items()} == {
         "linear": 1,
-        "idw": 3,
+        "ptf": 3,
     }
     assert result["metric"] == "mse"
     assert result["task"]["protocol"] == {"kind": "blocks", "share": 0.2, "outage_seconds": 1200.0}

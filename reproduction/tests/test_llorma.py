@@ -8,8 +8,9 @@ import pytest
 from noisewise_reproduction.rivals.engine import local
 from noisewise_reproduction.rivals.llorma import LLORMA
 from shared import World, assert_same_bits, make_world, tensors_of
+from sklearn.exceptions import NotFittedError
 
-from noisewise import ModelFileError, SettingError, observe, storage
+from noisewise import FitInterrupted, ModelFileError, SettingError, observe, storage
 
 
 def make_model(**settings):
@@ -313,6 +314,16 @@ def test_an_interrupt_before_the_first_epoch_is_passed_on(small_world, monkeypat
     with pytest.raises(KeyboardInterrupt):
         model.fit(small_world.X, small_world.y)
     assert not hasattr(model, "factors_")
+
+
+def test_an_interrupt_among_its_models_is_passed_on_too(press_in_epoch, small_world):
+    seen, model = press_in_epoch(2), make_model()
+    with pytest.raises(KeyboardInterrupt) as stop:
+        model.fit(small_world.X, small_world.y)
+    assert not isinstance(stop.value, FitInterrupted)
+    assert seen == [1, 2]
+    with pytest.raises(NotFittedError):
+        model.predict([(1, 2)])
 
 
 # Settings.

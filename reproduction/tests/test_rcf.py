@@ -7,7 +7,7 @@ import pytest
 from noisewise_reproduction.rivals.rcf import HuberFactorizer
 from noisewise_reproduction.rivals.robust import Units, robust_std
 
-from noisewise import metrics, storage
+from noisewise import load, metrics, storage
 from noisewise.errors import DivergedError, ModelFileError, SettingError
 from noisewise.models.deviation import DeviationFactorizer
 
@@ -178,3 +178,15 @@ def test_an_absurd_learning_rate_diverges_with_advice(small_world):
 def test_a_bad_setting_is_named(small_world, setting):
     with pytest.raises(SettingError, match=next(iter(setting))):
         make_model(**setting).fit(small_world.X, small_world.y)
+
+
+def test_a_model_of_two_modes_takes_no_file_of_three(small_world, tmp_path):
+    make_model().fit(small_world.X, small_world.y).save(tmp_path / "matrix")
+    cells = np.column_stack([small_world.X, small_world.X[:, 0] % 3])
+    DeviationFactorizer(2, epochs=2).fit(cells, small_world.y).save(tmp_path / "tensor")
+    header, tensors = storage.read(tmp_path / "tensor", "model")
+    header["model"] = "HuberFactorizer"
+    header["settings"] = storage.read(tmp_path / "matrix", "model")[0]["settings"]
+    storage.write(tmp_path / "model", "model", header, tensors)
+    with pytest.raises(ModelFileError, match="must have 2 modes, but has 3"):
+        load(tmp_path / "model")

@@ -1,15 +1,20 @@
 """The search for settings: what it draws, what it may look at, and what came of it."""
 
 import json
+import math
 import sys
 from pathlib import Path
 
 import numpy as np
 import pytest
-from noisewise_reproduction.runs import search
+from noisewise_reproduction.runs import search, search_sensors
+from test_tensor import make_world
 
 from noisewise import SettingError, observe, registry
+from noisewise.data import Ids, Observations
+from noisewise.data.panel import Panel
 from noisewise.evaluation.trials import same_settings
+from noisewise.models.deviation import DTF, PTF
 from noisewise.settings import check
 from noisewise.splits import rating_split
 
@@ -149,3 +154,31 @@ def test_the_record_has_the_trial_that_was_chosen_and_the_best(name):
     tried = [one["validation_rmse"] for one in RIVALS["trials"][name]]
     assert RIVALS["chosen"][name]["validation_rmse"] in tried
     assert RIVALS["best"][name]["validation_rmse"] == min(tried)
+
+
+def test_the_search_tries_settings_on_every_task_and_goes_on_where_it_was(monkeypatch, tmp_path):
+    world = make_world((6, 3, 100), n=1_600)
+    names = ("location", "sensor", "time")
+    ids = tuple(Ids(np.arange(n), name) for n, name in zip((6, 3, 100), names, strict=True))
+    seen = Observations(tuple(world.X.T.astype(np.int32)), world.y.astype(np.float32), ids)
+    monkeypatch.setattr(search_sensors, "named_panel", lambda name, path: Panel(seen, None, 1.0))
+    place = tmp_path / "search.json"
+    for trials in (1, 2):
+        words = ["search", "london.npz", "intel.npz", "--trials", str(trials), "--json", str(place)]
+        monkeypatch.setattr("sys.argv", words)
+        search_sensors.main()
+        found = json.loads(place.read_text())
+        assert {name: len(runs) for name, runs in found["trials"].items()} == {
+            "ptf": trials,
+            "dtf": trials,
+        }
+    for runs in found["trials"].values():
+        assert runs[0]["settings"] != runs[1]["settings"]
+        for one in runs:
+            assert len(one["tasks"]) == len(search_sensors.TASKS)
+            errors = [task["mse"] for task in one["tasks"].values()]
+            assert one["error"] == pytest.approx(math.prod(errors) ** (1 / len(errors)))
+    assert found["best"]["ptf"]["error"] == min(one["error"] for one in found["trials"]["ptf"])
+    for name, settings in (("ptf", PTF), ("dtf", DTF)):
+        assert [one["seed"] for one in found["chosen"][name]] == list(range(5))
+        assert found["chosen"][name][0]["settings"] == settings

@@ -9,6 +9,7 @@ from noisewise_reproduction.rivals.engine.neighbours import Snapshots, nearest
 from noisewise_reproduction.rivals.spatial import SpatialNeighbours
 from sklearn.base import clone
 from sklearn.exceptions import NotFittedError
+from test_storage import overflowing
 
 from noisewise import storage
 from noisewise.errors import DataError, ModelFileError, SettingError
@@ -216,6 +217,8 @@ def test_what_cannot_be_used_is_refused_with_a_reason(coordinates, settings, err
 DAMAGE = {
     "a place that is not there": ("seen", lambda t: t + 100),
     "keys in no order": ("keys", lambda t: t[::-1].copy()),
+    "keys whose differences overflow": ("keys", overflowing),
+    "starts whose differences overflow": ("starts", overflowing),
     "no variance": ("variance", lambda t: 0 * t),
     "too few values": ("values", lambda t: t[1:]),
 }

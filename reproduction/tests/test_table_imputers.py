@@ -8,6 +8,7 @@ from noisewise_reproduction.rivals.table_imputers import TableImputer
 from sklearn.base import clone
 from sklearn.exceptions import NotFittedError
 from sklearn.impute import KNNImputer
+from test_storage import overflowing
 
 from noisewise import load, storage
 from noisewise.data import observe
@@ -172,6 +173,7 @@ DAMAGE = {
     "a series too few": ("table", lambda t: t[:, 1:].copy()),
     "series that cannot be": ("keys", lambda t: t + 10**9),
     "series in no order": ("keys", lambda t: t[::-1].copy()),
+    "series whose differences overflow": ("keys", overflowing),
 }
 
 

@@ -21,7 +21,7 @@ import typer
 from noisewise import BayesianFactorizer, observe
 from noisewise.cli import app
 
-ROOT = Path(__file__).parents[1]
+ROOT = Path(__file__).parents[2]
 PAGES = [
     ROOT / "README.md",
     ROOT / "reproduction" / "README.md",
