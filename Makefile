@@ -14,7 +14,8 @@ demo: $(VENV)/ready
 	$(BIN)/noisewise demo --out demo
 	@echo "Look at demo/noisewise-demo.html"
 
-test: demo lint
+test: $(VENV)/ready
+	$(MAKE) --jobs=2 demo lint
 	$(PYTEST)
 
 # Other machines on this one. First all tests with numpy, the C library and BLAS kept to what old

@@ -7,6 +7,7 @@ import time
 import numpy as np
 import pandas as pd
 import pytest
+from shared import assert_same_bits, tensors_of
 
 from noisewise import (
     BayesianFactorizer,
@@ -55,15 +56,10 @@ def stars():
     return pd.DataFrame({"user": users, "item": items, "when": when}), rating
 
 
-def tensors_of(model, folder):
-    model.save(folder / "model")
-    return storage.read(folder / "model", "model")[1]
-
-
-def assert_same_bits(got, expected):
-    assert got.keys() == expected.keys()
-    for name, tensor in expected.items():
-        np.testing.assert_array_equal(got[name], tensor, err_msg=name)
+@pytest.fixture(scope="module")
+def full(stars):
+    """A model of levels and times; no test changes it."""
+    return make_model(**FULL).fit(*stars)
 
 
 def test_the_mean_and_the_noise_that_we_put_in_are_found(fitted, split):
@@ -139,8 +135,8 @@ def test_time_follows_moods():
     assert errors[1] < 0.7 * errors[0]
 
 
-def test_probabilities_of_levels_sum_to_one_and_agree_with_mean_and_std(stars):
-    model = make_model(**FULL).fit(*stars)
+def test_probabilities_of_levels_sum_to_one_and_agree_with_mean_and_std(stars, full):
+    model = full
     chances = model.predict_proba(stars[0])
     np.testing.assert_array_equal(model.levels_, [1, 2, 3, 4, 5])
     np.testing.assert_allclose(chances.sum(axis=1), 1.0, rtol=1e-6)
@@ -219,11 +215,10 @@ def test_fold_in_of_levels_refuses_what_is_no_level(stars):
         model.fold_in([1, 2], [5, 2.5])
 
 
-@pytest.mark.parametrize("settings", [{}, FULL], ids=["numbers", "levels"])
-def test_recommendations_are_what_predict_says(stars, settings):
+@pytest.mark.parametrize("of", ["numbers", "levels"])
+def test_recommendations_are_what_predict_says(stars, full, of):
     frame, y = stars
-    columns = ["user", "item"] + (["when"] if "time" in settings else [])
-    model = make_model(**settings).fit(frame[columns], y)
+    model = full if of == "levels" else make_model().fit(frame[["user", "item"]], y)
     best = model.recommend(3, n=5)
     assert len(best) == 5
     cells = [(3, r.id) for r in best]
@@ -318,9 +313,8 @@ def test_draws_have_the_same_bits_for_any_number_of_threads(stars, settings, tmp
         assert_same_bits(other, one)
 
 
-def test_a_loaded_model_has_the_same_bits(stars, tmp_path):
-    frame, y = stars
-    model = make_model(**FULL).fit(frame, y)
+def test_a_loaded_model_has_the_same_bits(stars, full, tmp_path):
+    frame, model = stars[0], full
     model.save(tmp_path / "model")
     loaded = load(tmp_path / "model")
     np.testing.assert_array_equal(loaded.predict_parts(frame), model.predict_parts(frame))
@@ -332,9 +326,8 @@ def test_a_loaded_model_has_the_same_bits(stars, tmp_path):
 
 
 @pytest.mark.parametrize("part", ["draws.noise", "levels", "timeline0.starts", "draws.gaps1"])
-def test_a_damaged_file_is_refused(stars, tmp_path, part):
-    model = make_model(sweeps=12, burn_in=4, **FULL).fit(*stars)
-    model.save(tmp_path / "model")
+def test_a_damaged_file_is_refused(full, tmp_path, part):
+    full.save(tmp_path / "model")
     header, tensors = storage.read(tmp_path / "model", "model")
     tensors[part] = -tensors[part][:-1]
     storage.write(tmp_path / "model", "model", header, tensors)

@@ -58,7 +58,7 @@ def reproduce(
     measure: bool = True,
     say: Callable[[str], object] = lambda line: None,
 ) -> dict[str, Path]:
-    """Measure artefacts, and write what was found.
+    """Measure artefacts, write what was found, and return where the JSON file of each is.
 
     Runs that are finished are not measured again, whichever command or artefact measured them.
 
@@ -83,11 +83,6 @@ def reproduce(
         Whether to measure what is missing; else what is finished is put together.
     say : callable
         Called with a line of text about what was done.
-
-    Returns
-    -------
-    dict
-        For each artefact the path of its JSON file.
     """
     require_matplotlib()  # before the work, not after it
     names = chosen(what)
@@ -105,14 +100,19 @@ def reproduce(
     written = {}
     for name, runs in wanted.items():
         result = json.loads(as_json(gathered(name, plan, runs, store, why)))
-        written[name] = folder / f"{name}.json"
-        write_bytes(written[name], as_json(result).encode())
-        for kind in ("svg", "png"):
-            for place, drawing in drawings(result).items():
-                write_bytes(folder / f"{place}.{kind}", render(drawing, kind))
+        written[name] = _write(folder / f"{name}.json", result)
         missing = len(result["left_out"])
         say(f"{written[name]}: {len(runs) - missing} of {len(runs)} runs.")
     return written
+
+
+def _write(path: Path, result: dict[str, Any]) -> Path:
+    """Write the file of an artefact, and its figures beside it."""
+    write_bytes(path, as_json(result).encode())
+    for kind in ("svg", "png"):
+        for place, drawing in drawings(result).items():
+            write_bytes(path.with_name(f"{place}.{kind}"), render(drawing, kind))
+    return path
 
 
 def chosen(what: Sequence[str]) -> list[str]:
