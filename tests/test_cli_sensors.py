@@ -206,7 +206,6 @@ def test_noise_of_ratings_needs_a_model(folder, capsys):
         (["--protocol", "cells", "--share", "20", "--outage", "9"], "has no outages"),
         (["--protocol", "cells", "--share", "20", "--time", "step"], "--time is for ratings"),
         (["--share", "20"], "--share is for sensors"),
-        (["--dataset", "intel-2epoch", "--share", "20"], "--id is not for a named dataset"),
     ],
 )
 def test_an_error_on_sensors_is_one_sentence_and_status_two(folder, capsys, words, sentence):

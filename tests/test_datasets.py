@@ -500,8 +500,6 @@ def test_movielens_refuses_what_is_not_movielens(write):
     [
         ("ml1m", "Observations(1,000,209 of 6,040 user x 3,706 item)"),
         ("ml100k", "Observations(100,000 of 943 user x 1,682 item)"),
-        ("intel_lab_5days", "Observations(1,890,817 of 52 location x 4 sensor x 14,400 time)"),
-        ("london_laqn_daily", "Observations(2,955,027 of 130 location x 19 sensor x 10,957 time)"),
     ],
 )
 def test_real_data_has_the_published_counts(name, expected):

@@ -17,23 +17,12 @@ from noisewise.data import Ids
 from noisewise.data.cells import read_cells
 from noisewise.data.files import read
 from noisewise.data.gapped import read_gapped
-from noisewise.data.panel import read_panel
 from noisewise.data.reader import SETTING
 from noisewise.errors import DataError, SettingError, listed
 from noisewise.evaluation.records import read_results
 from noisewise.evaluation.tuning import best_settings, read_tuned
 
 USERS, ITEMS = Ids.encode([1, 2], "user")[0], Ids.encode(["a", "b"], "item")[0]
-SENSORS = {
-    "loc": np.array([0, 1, 0]),
-    "sensor": np.array([0, 0, 0]),
-    "time": np.array([0, 1, 2]),
-    "value": np.array([1.0, 2.0, 3.0]),
-    "mote_id": np.array([4, 9]),
-    "sensor_name": np.array(["heat"]),
-    "epoch0": np.array(7),
-    "coords_xy_m": np.array([[0.0, 1.0], [2.0, 3.0]]),
-}
 RATINGS = {"user": np.array([0, 1]), "item": np.array([1, 0]), "rating": np.array([3.0, 4.0])}
 
 
@@ -190,44 +179,6 @@ def test_a_small_parquet_that_unpacks_to_much_is_refused_before(tmp_path, repeat
     with pytest.raises(DataError, match="NOISEWISE_MAX_UNPACKED"):
         read(path)
     assert pa.default_memory_pool().max_memory() - before < 2**27
-
-
-@pytest.mark.parametrize(
-    ("change", "message"),
-    [
-        ({"epoch0": np.array([1, 2])}, "epoch0 must be a single number"),
-        ({"epoch0": np.array(1.5)}, "epoch0 must be a single number"),
-        ({"epoch0": np.array(2**60)}, "more than 2\\*\\*53"),
-        ({"time": np.array([0, 1, 2**63 - 1])}, "more than 2\\*\\*53"),
-        ({"time": np.array([0.5, 1, 2])}, "'time' must hold integers"),
-        ({"loc": np.array([0.0, 1.0, 0.0])}, "'loc' must hold integers"),
-        ({"loc": np.array(["0", "1", "0"])}, "'loc' must hold integers"),
-        ({"loc": np.array([0, 1, 2**64 - 1], np.uint64)}, "has position 18446744073709551615"),
-        ({"value": np.array(["a", "b", "c"])}, "not a number"),
-        ({"coords_xy_m": np.zeros((2, 3))}, "two numbers for each of 2 mote_id"),
-        ({"coords_xy_m": np.array([["a", "b"], ["c", "d"]])}, "two numbers for each"),
-        ({"mote_id": np.zeros((2, 2))}, "'mote_id' must have one dimension"),
-    ],
-)
-def test_arrays_of_sensors_that_do_not_fit_are_a_sentence(tmp_path, change, message):
-    path = npz(tmp_path / "s.npz", SENSORS | change)
-    with pytest.raises(DataError, match=message):
-        read_panel(path)
-
-
-@pytest.mark.parametrize(
-    ("change", "message"),
-    [
-        ({"time_origin": np.array("2024-99-99 (days)")}, "time_origin has no such day"),
-        ({"time_origin": np.array(7)}, "time_origin must be a single text"),
-        ({"time_origin": np.array("2024-01-01 (days)"), "coords_xy_m": None,
-          "coords_latlon": np.array([[1e300, 2.0], [0.0, 0.0]])}, "a latitude and a longitude"),
-    ],
-)  # fmt: skip
-def test_origins_and_places_of_sensors_are_checked(tmp_path, change, message):
-    arrays = {k: v for k, v in (SENSORS | change).items() if k != "epoch0" and v is not None}
-    with pytest.raises(DataError, match=message):
-        read_panel(npz(tmp_path / "s.npz", arrays))
 
 
 def test_lengths_of_time_are_ids(tmp_path):

@@ -10,7 +10,7 @@ from test_fetch import yes
 
 from noisewise.data import Observations, fetch
 from noisewise.data.files import read
-from noisewise.data.npz import named_panel, read_panel
+from noisewise.data.panel import named_panel, read_panel
 from noisewise.errors import DataError, NoisewiseError
 from noisewise.noise import noise_model, noisy_places, noisy_series
 
@@ -30,6 +30,22 @@ LAB = """\
 2004-02-28 01:14:22.3\t35\t3 19.1 38.8  45.08 2.7
 """
 HEADER = "Site,Species,ReadingDateTime,Value,Units,Provisional or Ratified\n"
+ARRAYS = {
+    "loc": np.array([0, 1, 0]),
+    "sensor": np.array([0, 0, 0]),
+    "time": np.array([0, 1, 2]),
+    "value": np.array([1.0, 2.0, 3.0]),
+    "mote_id": np.array([4, 9]),
+    "sensor_name": np.array(["heat"]),
+    "epoch0": np.array(7),
+    "coords_xy_m": np.array([[0.0, 1.0], [2.0, 3.0]]),
+}
+
+
+def archive(folder, arrays):
+    """Write an archive of readings."""
+    np.savez(folder / "s.npz", **arrays)
+    return folder / "s.npz"
 
 
 @pytest.fixture
@@ -191,6 +207,90 @@ def test_the_general_reader_knows_the_file_of_a_site(london):
     (london / "BX1.csv").write_text(HEADER + "BX1,NO,1,2,x,R\nBX1,CO,1,3,x,R\n")
     by_hand = read(london / "BX1.csv", ids=["Site", "Species"], value="Value")
     assert by_hand.names == ("Site", "Species")
+
+
+def npz(path, **more):
+    loc, time = np.divmod(np.arange(6), 3)
+    np.savez(
+        path,
+        loc=loc.astype(np.uint8),
+        time=time.astype(np.int16),
+        sensor=np.zeros(6, np.uint8),
+        value=np.arange(6.0),
+        sensor_name=np.array(["NO2"]),
+        **more,
+    )
+    return path
+
+
+def test_an_archive_of_days_counts_them_from_1970(tmp_path):
+    path = npz(
+        tmp_path / "t.npz",
+        site_code=np.array(["BX1", "BQ9"]),
+        coords_latlon=np.array([[51.5074, -0.1278], [np.nan, np.nan]]),
+        time_origin="2002-07-11 (days)",
+    )
+    data = read_panel(path)
+    assert data.observations.ids[2].labels.tolist() == [11879, 11880, 11881]
+    assert data.coordinates == {"BX1": (0.0, 0.0)}
+    assert data.seconds == 86_400
+
+
+def test_an_archive_of_the_lab_counts_epochs(tmp_path):
+    path = npz(
+        tmp_path / "t.npz",
+        mote_id=np.array([4, 7]),
+        coords_xy_m=np.array([[1.0, 2.0], [3.0, 4.5]]),
+        epoch0=14284,
+        time_origin="epoch 14284 = 2004-03-04 00:00",
+    )
+    data = read_panel(path)
+    assert data.observations.ids[2].labels.tolist() == [14284, 14285, 14286]
+    assert data.coordinates == {4: (1.0, 2.0), 7: (3.0, 4.5)}
+    assert data.seconds == 30
+
+
+def test_an_archive_must_say_how_long_a_step_is(tmp_path):
+    with pytest.raises(DataError, match="needs an array time_origin such as"):
+        read_panel(npz(tmp_path / "t.npz"))
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"epoch0": np.array([1, 2])}, "epoch0 must be a single number"),
+        ({"epoch0": np.array(1.5)}, "epoch0 must be a single number"),
+        ({"epoch0": np.array(2**60)}, "more than 2\\*\\*53"),
+        ({"time": np.array([0, 1, 2**63 - 1])}, "more than 2\\*\\*53"),
+        ({"time": np.array([0.5, 1, 2])}, "'time' must hold integers"),
+        ({"loc": np.array([0.0, 1.0, 0.0])}, "'loc' must hold integers"),
+        ({"loc": np.array(["0", "1", "0"])}, "'loc' must hold integers"),
+        ({"loc": np.array([0, 1, 2**64 - 1], np.uint64)}, "has position 18446744073709551615"),
+        ({"value": np.array(["a", "b", "c"])}, "not a number"),
+        ({"coords_xy_m": np.zeros((2, 3))}, "two numbers for each of 2 mote_id"),
+        ({"coords_xy_m": np.array([["a", "b"], ["c", "d"]])}, "two numbers for each"),
+        ({"mote_id": np.zeros((2, 2))}, "'mote_id' must have one dimension"),
+    ],
+)
+def test_arrays_of_sensors_that_do_not_fit_are_a_sentence(tmp_path, change, message):
+    path = archive(tmp_path, ARRAYS | change)
+    with pytest.raises(DataError, match=message):
+        read_panel(path)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"time_origin": np.array("2024-99-99 (days)")}, "time_origin has no such day"),
+        ({"time_origin": np.array(7)}, "time_origin must be a single text"),
+        ({"time_origin": np.array("2024-01-01 (days)"), "coords_xy_m": None,
+          "coords_latlon": np.array([[1e300, 2.0], [0.0, 0.0]])}, "a latitude and a longitude"),
+    ],
+)  # fmt: skip
+def test_origins_and_places_of_sensors_are_checked(tmp_path, change, message):
+    arrays = {k: v for k, v in (ARRAYS | change).items() if k != "epoch0" and v is not None}
+    with pytest.raises(DataError, match=message):
+        read_panel(archive(tmp_path, arrays))
 
 
 @pytest.mark.parametrize(
@@ -408,3 +508,19 @@ def test_a_named_dataset_is_cut_from_its_file(tmp_path, capsys):
     (tmp_path / "small.csv").write_text("Site,Species,ReadingDateTime,Value\n")
     assert run("evaluate", tmp_path / "small.csv", "--dataset", "mars", "--share", 20) == 2
     assert "--dataset must be one of london-paper-size, intel-2epoch" in capsys.readouterr().err
+    words = ["--dataset", "intel-2epoch", "--share", 20, "--id", "Site"]
+    assert run("evaluate", tmp_path / "small.csv", *words) == 2
+    assert "--id is not for a named dataset" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [
+        ("intel_lab_5days", "Observations(1,890,817 of 52 location x 4 sensor x 14,400 time)"),
+        ("london_laqn_daily", "Observations(2,955,027 of 130 location x 19 sensor x 10,957 time)"),
+    ],
+)
+def test_archives_of_real_readings_have_the_published_counts(data_folder, name, expected):
+    seen = read(data_folder / f"{name}.npz")
+    assert repr(seen) == expected
+    assert seen.nbytes <= (4 + 4 * seen.n_modes) * len(seen)
