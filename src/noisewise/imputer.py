@@ -1,13 +1,13 @@
 """DeviationImputer: fills the holes of a table of sensors, and says how far off it may be.
 
-A transformer of scikit-learn. Tables are read by `noisewise.data`, and what is learned of them is a
-`noisewise.standardised.StandardisedModel`.
+A transformer of scikit-learn. Tables are read by `noisewise.data`, and a model learns from readings
+as z-scores of their sensor.
 """
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Hashable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, Self
 
@@ -15,10 +15,10 @@ import numpy as np
 from sklearn.base import BaseEstimator, OneToOneFeatureMixin, TransformerMixin
 from sklearn.utils.validation import check_array, check_is_fitted, validate_data
 
-from noisewise import registry, storage
+from noisewise import imputer_file, registry, storage
+from noisewise.data import Codes, Ids, Observations, observe
 from noisewise.data.arrays import read_array, read_xarray
 from noisewise.data.tables_with_holes import (
-    CLOCKS,
     Fitted,
     LabelledArray,
     Roles,
@@ -27,18 +27,21 @@ from noisewise.data.tables_with_holes import (
     read_frame,
     warn_of_unread,
 )
-from noisewise.errors import DataError, SettingError
+from noisewise.data.timestamps import Floats, Ints, Units, as_integers, key_places, series_keys
+from noisewise.errors import DataError
 from noisewise.models.auto import AutoFactorizer
-from noisewise.models.base import Factorizer, Seeded, Threads, at_one_moment, in_one_step
-from noisewise.models.model_file import OF_THE_MACHINE
-from noisewise.schema import Source
+from noisewise.models.base import (
+    Factorizer,
+    Seeded,
+    Threads,
+    at_one_moment,
+    clone_with,
+    in_one_step,
+)
 from noisewise.settings import Rule, check, learned, one_of, rules_of, setting, settings
-from noisewise.standardised import StandardisedModel
 
 CHUNK = 1_000_000  # holes that are filled at a time
-LATEST = 2**62  # time that rows may be counted from: more would not fit a number of 64 bits
 
-_KIND = "imputer"
 _NAME = Rule("a name, a number or None", lambda v: isinstance(v, Hashable))
 _NAMES = Rule("a name, a dict, a function or None", lambda v: isinstance(v, Hashable | Mapping))
 
@@ -211,12 +214,27 @@ class DeviationImputer(
         A function of columns cannot be saved: give location and sensor as dicts.
         """
         check_is_fitted(self)
-        _write(path, self)
+        model, names = self._standardised, getattr(self, "feature_names_in_", None)
+        kept = imputer_file.Kept(
+            self.get_params(deep=False), self._fitted, model.seen, model.sensor, model.model,
+            getattr(self, "n_features_in_", None), None if names is None else names.tolist(),
+        )  # fmt: skip
+        imputer_file.write(path, kept)
 
     @classmethod
     def load(cls, path: str | Path) -> Self:
         """Read an imputer that ``save`` wrote; a broken or foreign file is a ``ModelFileError``."""
-        imputer: Self = _read(path, cls)
+        with storage.reading(path):
+            kept = imputer_file.read(path)
+            imputer = cls(**kept.settings)
+            imputer._check()
+            units, _ = _units(kept.seen, kept.sensor)
+            imputer._standardised = StandardisedModel(kept.seen, kept.sensor, units, kept.model)
+            imputer._fitted = kept.fitted
+            if kept.features is not None:
+                imputer.feature_names_in_ = np.array(kept.features, dtype=object)
+            if kept.n_features is not None:
+                imputer.n_features_in_ = kept.n_features
         return imputer
 
     def _read(self, X: Any, *, reset: bool) -> LabelledArray:
@@ -273,85 +291,108 @@ class DeviationImputer(
         return tags
 
 
-def _write(path: str | Path, imputer: DeviationImputer) -> None:
-    """Write a fitted imputer, wholly or not at all."""
-    header, tensors = imputer._standardised.pack()
-    names = getattr(imputer, "feature_names_in_", None)
-    settings = imputer.get_params(deep=False)
-    del settings["verbose"]  # how it is watched is no part of it
-    settings["settings"] = _kept(settings["settings"])
-    header |= {
-        "settings": _plain(settings),
-        "fitted": imputer._fitted,
-        "n_features": getattr(imputer, "n_features_in_", None),
-        "features": None if names is None else names.tolist(),
-    }
-    storage.write(path, _KIND, header, tensors)
+@dataclass(frozen=True, eq=False)
+class StandardisedModel:
+    """Readings, the units of their sensors, and the model that was fitted to both.
+
+    Models compute in float32, and some take all values to be of one unit. So readings come to them
+    as z-scores of their sensor, and what they say goes back to units in float64: a meter that
+    counts in millions keeps its digits.
+    """
+
+    seen: Observations  # all readings, in float64; ids that have none are not among its ids
+    sensor: int | None  # the mode that is the sensor; None if all readings have one unit
+    units: Units  # mean and variance of each sensor
+    model: Factorizer  # fitted to the readings as z-scores
+
+    @classmethod
+    def fit(cls, seen: Observations, sensor: int | None, model: Factorizer) -> StandardisedModel:
+        """Fit a model to readings."""
+        seen = _without_unseen(seen)
+        units, sensors = _units(seen, sensor)
+        scores = (seen.values - units.mean[sensors]) / np.sqrt(units.variance[sensors])
+        model.fit(Observations(seen.codes, scores.astype(np.float32), seen.ids))
+        return cls(seen, sensor, units, model)
+
+    def predict(self, cells: Observations) -> tuple[Floats, Floats]:
+        """Mean and std of readings; NaN for sensors of which nothing was ever read."""
+        mean, std = np.full(len(cells), np.nan), np.full(len(cells), np.nan)
+        sensors = np.zeros(len(cells), dtype=np.int32)
+        if self.sensor is not None:
+            asked = cells.ids[self.sensor].labels
+            sensors = self.seen.ids[self.sensor].lookup(asked)[cells.codes[self.sensor]]
+        known = np.flatnonzero(sensors >= 0)
+        if len(known):
+            scores, spread = self.model.predict(cells.take(known), return_std=True)
+            scale = np.sqrt(self.units.variance[sensors[known]])
+            mean[known] = self.units.mean[sensors[known]] + scale * scores
+            std[known] = scale * spread
+        return mean, std
+
+    def updated(self, new: Observations) -> StandardisedModel:
+        """Learn from new readings too, which replace old ones of the same cells.
+
+        If they tell nothing new, nothing is learned; else the same model is fitted from scratch.
+        """
+        if not len(new):
+            return self
+        new = observe(new, ids=self.seen.ids)
+        old_keys, new_keys = _keys(self.seen, new.shape), _keys(new, new.shape)
+        order = np.argsort(old_keys)
+        at = key_places(old_keys[order], new_keys, np.ones(len(new), dtype=bool))
+        if ((at >= 0) & (self.seen.values[order[at]] == new.values)).all():
+            return self
+        rest = self.seen.take(~np.isin(old_keys, new_keys))
+        codes = tuple(np.append(a, b) for a, b in zip(rest.codes, new.codes, strict=True))
+        everything = Observations(codes, np.append(rest.values, new.values), new.ids)
+        if not isinstance(self.model, AutoFactorizer):
+            return StandardisedModel.fit(everything, self.sensor, clone_with(self.model))
+        again = StandardisedModel.fit(everything, self.sensor, clone_with(self.model.model_))
+        again.model.calibration_ = self.model.calibration_  # as the chosen one was judged
+        return again
+
+    def begins_like(self, new: Observations, n_rows: int) -> bool:
+        """Tell whether rows, numbered from 0, have the same readings up to a row."""
+        old, new = (
+            part.take(part.ids[-1].labels[part.codes[-1]] < n_rows) for part in (self.seen, new)
+        )
+        if len(old) != len(new) or not len(new):
+            return len(old) == len(new)
+        new = observe(new, ids=self.seen.ids)
+        a, b = _keys(old, new.shape), _keys(new, new.shape)
+        first, second = np.argsort(a), np.argsort(b)
+        alike = np.array_equal(a[first], b[second])
+        return alike and np.array_equal(old.values[first], new.values[second])
 
 
-def _read(path: str | Path, kind: type[Any]) -> Any:
-    """Undo ``_write``, trusting nothing."""
-    header, tensors = storage.read(path, _KIND)
-    source = Source(header, tensors)
-    with storage.reading(path):
-        imputer = kind(**_given(header["settings"]))
-        imputer._check()
-        imputer._standardised = StandardisedModel.unpack(source)
-        imputer._fitted = _fitted(header["fitted"], imputer._standardised)
-        names, many = header["features"], header["n_features"]
-        if names is not None:
-            imputer.feature_names_in_ = np.array(list(map(str, names)), dtype=object)
-        if many is not None:
-            imputer.n_features_in_ = source.whole("n_features", least=1)
-            if names is not None and len(names) != many:
-                raise storage.Damaged(f"it names {len(names)} of {many} columns")
-    return imputer
+def _keys(seen: Observations, shape: tuple[int, ...]) -> Ints:
+    """Return one number for each cell."""
+    return series_keys(seen.codes, shape)[0]
 
 
-def _fitted(entry: Any, model: StandardisedModel) -> Fitted:
-    names, lengths, clock, end = entry
-    if type(end) is not int or abs(end) > LATEST:
-        raise storage.Damaged(f"its readings end at {storage.shown(end)}")
-    fitted = Fitted(tuple(names), tuple(map(int, lengths)), clock, end)
-    if fitted.names != model.seen.names or clock not in CLOCKS:
-        raise storage.Damaged("its readings are of another table")
-    return fitted
+def _units(seen: Observations, sensor: int | None) -> tuple[Units, Any]:
+    """Mean and variance of each sensor, and the sensor of each reading.
+
+    A single reading says nothing of the variance of its sensor, and those of others are in other
+    units: it may be off by its own size.
+    """
+    if sensor is None:
+        sensors, many = np.zeros(len(seen), dtype=np.int64), 1
+    else:
+        sensors, many = seen.codes[sensor].astype(np.int64), len(seen.ids[sensor])
+    mean, variance = Units.of(seen.values, sensors, many)
+    lone = np.flatnonzero(np.bincount(sensors, minlength=many) == 1)
+    variance[lone] = np.where(mean[lone] == 0.0, 1.0, mean[lone] ** 2)
+    return Units(mean, variance), sensors
 
 
-def _kept(settings: Any) -> Any:
-    """Return settings of the model without those that no file decides."""
-    if settings is None:
-        return None
-    return {name: value for name, value in settings.items() if name not in OF_THE_MACHINE}
-
-
-def _plain(settings: dict[str, Any]) -> dict[str, Any]:
-    """Return settings as JSON has them; a dict from columns becomes pairs."""
-    if isinstance(settings["random_state"], np.random.RandomState):
-        settings["random_state"] = None
-    for name in ("location", "sensor"):
-        if isinstance(settings[name], Mapping):
-            settings[name] = list(settings[name].items())
-    for name, value in settings.items():
-        try:
-            json.dumps(value)
-        except TypeError:
-            hint = "; give a dict instead" if callable(value) else ""
-            raise SettingError(
-                f"{name} must be plain numbers and text to be saved{hint}; got {value!r}."
-            ) from None
-    return settings
-
-
-def _given(settings: dict[str, Any]) -> dict[str, Any]:
-    """Undo ``_plain``."""
-    for name in ("location", "sensor"):
-        if isinstance(settings[name], list):
-            settings[name] = dict(settings[name])
-    inside = _kept(settings["settings"])
-    if inside is not None:
-        settings["settings"] = {
-            name: tuple(value) if isinstance(value, list) else value
-            for name, value in inside.items()
-        }
-    return settings
+def _without_unseen(seen: Observations) -> Observations:
+    """Return the same readings without the ids that have none; times in their order."""
+    coded: list[tuple[Ids, Codes]] = []
+    for own, seen_codes in zip(seen.ids[:-1], seen.codes[:-1], strict=True):
+        present, code = np.unique(seen_codes, return_inverse=True)
+        coded.append((Ids(own.labels[present], own.name), code.astype(np.int32)))
+    times = seen.ids[-1].labels[seen.codes[-1]].astype(np.float64)
+    coded.append(Ids.encode(as_integers(times), seen.ids[-1].name))
+    codes = tuple(code for _, code in coded)
+    return Observations(codes, seen.values, tuple(ids for ids, _ in coded))

@@ -1,0 +1,139 @@
+"""Files of imputers: settings, readings, what their table was like, and the model of them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from functools import partial
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from noisewise import storage
+from noisewise.data import Observations
+from noisewise.data.tables_with_holes import CLOCKS, Fitted
+from noisewise.errors import SettingError
+from noisewise.models.base import Factorizer
+from noisewise.models.model_file import OF_THE_MACHINE, IdsOfModes, Part
+from noisewise.schema import (
+    ANY,
+    Entry,
+    Rule,
+    Schema,
+    Source,
+    Tensor,
+    below,
+    integer,
+    packed,
+    unpacked,
+)
+from noisewise.storage import Damaged
+
+KIND = "imputer"
+LATEST = 2**62  # time that rows may be counted from: more would not fit a number of 64 bits
+
+
+class Kept(NamedTuple):
+    """What a file keeps of a fitted imputer."""
+
+    settings: dict[str, Any]
+    fitted: Fitted  # what its table was like
+    seen: Observations  # readings
+    sensor: int | None  # the mode that is the sensor
+    model: Factorizer
+    n_features: int | None  # of an array of two dimensions or a wide frame
+    features: list[str] | None  # their names
+
+
+def write(path: str | Path, kept: Kept) -> None:
+    """Write what is kept of an imputer, wholly or not at all."""
+    storage.write(path, KIND, *packed(_schema(), kept))
+
+
+def read(path: str | Path) -> Kept:
+    """Undo ``write``, trusting nothing."""
+    found = unpacked(_schema(), Source(*storage.read(path, KIND)))
+    ids = found["ids"]
+    codes = tuple(found[f"mode{mode}.codes"] for mode in range(len(ids)))
+    if found["model"].ids_ != ids:
+        raise Damaged("its model is not of its readings")
+    seen = Observations(codes, found["values"], ids)
+    if found["fitted"].names != seen.names:
+        raise Damaged("its readings are of another table")
+    own = {name: found[name] for name in Kept._fields if name != "seen"}
+    return Kept(seen=seen, **own)
+
+
+def _schema() -> Schema:
+    """Declare what a file holds."""
+    yield Entry("settings", lambda kept: _plain(kept.settings), _given)
+    yield Part("model", "model")
+    ids = yield IdsOfModes("ids", "seen.ids")
+    if len(ids) < 2:
+        raise Damaged(f"it has {len(ids)} modes")
+    yield Entry("sensor", "sensor", integer(most=len(ids) - 2), optional=True)
+    values = yield Tensor("values", "float64", (ANY,), "seen.values")
+    for mode, own in enumerate(ids):
+        rule = Rule("does not match its ids", partial(_are_all, len(own)))
+        yield Tensor(f"mode{mode}.codes", "int32", (len(values),), f"seen.codes.{mode}", rule)
+    yield Entry("fitted", "fitted", _fitted)
+    many = yield Entry("n_features", "n_features", integer(least=1), optional=True)
+    names = yield Entry("features", "features", _texts, optional=True)
+    if names is not None and len(names) != many:
+        raise Damaged(f"it names {len(names)} of {many} columns")
+
+
+def _are_all(n: int, codes: npt.NDArray[Any]) -> bool:
+    return bool(below(n).holds(codes)) and len(np.unique(codes)) == n
+
+
+def _texts(entry: Any) -> list[str]:
+    return list(map(str, entry))
+
+
+def _fitted(entry: Any) -> Fitted:
+    names, lengths, clock, end = entry
+    if type(end) is not int or abs(end) > LATEST:
+        raise Damaged(f"its readings end at {storage.shown(end)}")
+    if clock not in CLOCKS:
+        raise Damaged("its readings are of another table")
+    return Fitted(tuple(names), tuple(map(int, lengths)), clock, end)
+
+
+def _plain(settings: dict[str, Any]) -> dict[str, Any]:
+    """Return settings as JSON has them; a dict from columns becomes pairs."""
+    plain = _portable(settings)
+    if isinstance(plain["random_state"], np.random.RandomState):
+        plain["random_state"] = None
+    for name in ("location", "sensor"):
+        if isinstance(plain[name], Mapping):
+            plain[name] = list(plain[name].items())
+    for name, value in plain.items():
+        try:
+            json.dumps(value)
+        except TypeError:
+            hint = "; give a dict instead" if callable(value) else ""
+            raise SettingError(
+                f"{name} must be plain numbers and text to be saved{hint}; got {value!r}."
+            ) from None
+    return plain
+
+
+def _given(settings: dict[str, Any]) -> dict[str, Any]:
+    """Undo ``_plain``."""
+    given = _portable(settings)
+    for name in ("location", "sensor"):
+        if isinstance(given[name], list):
+            given[name] = dict(given[name])
+    for name, value in (given["settings"] or {}).items():
+        given["settings"][name] = tuple(value) if isinstance(value, list) else value
+    return given
+
+
+def _portable(settings: Mapping[str, Any]) -> dict[str, Any]:
+    """Return settings, and those of the model among them, without any that no file decides."""
+    kept = {name: value for name, value in settings.items() if name not in OF_THE_MACHINE}
+    inside = kept.get("settings")
+    return kept if inside is None else kept | {"settings": _portable(inside)}
