@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
 from noisewise import storage
 from noisewise.data import Observations
@@ -24,7 +22,6 @@ from noisewise.schema import (
     Schema,
     Source,
     Tensor,
-    below,
     integer,
     packed,
     unpacked,
@@ -43,8 +40,8 @@ class Kept(NamedTuple):
     seen: Observations  # readings
     sensor: int | None  # the mode that is the sensor
     model: Factorizer
-    n_features: int | None  # of an array of two dimensions or a wide frame
-    features: list[str] | None  # their names
+    n_features: int | None
+    features: list[str] | None
 
 
 def write(path: str | Path, kept: Kept) -> None:
@@ -76,21 +73,16 @@ def _schema() -> Schema:
     yield Entry("sensor", "sensor", integer(most=len(ids) - 2), optional=True)
     values = yield Tensor("values", "float64", (ANY,), "seen.values")
     for mode, own in enumerate(ids):
-        rule = Rule("does not match its ids", partial(_are_all, len(own)))
+        every = np.arange(len(own))  # an id without readings would not be there
+        rule = Rule(
+            "does not match its ids", lambda c, every=every: np.array_equal(np.unique(c), every)
+        )
         yield Tensor(f"mode{mode}.codes", "int32", (len(values),), f"seen.codes.{mode}", rule)
     yield Entry("fitted", "fitted", _fitted)
     many = yield Entry("n_features", "n_features", integer(least=1), optional=True)
-    names = yield Entry("features", "features", _texts, optional=True)
+    names = yield Entry("features", "features", lambda v: list(map(str, v)), optional=True)
     if names is not None and len(names) != many:
         raise Damaged(f"it names {len(names)} of {many} columns")
-
-
-def _are_all(n: int, codes: npt.NDArray[Any]) -> bool:
-    return bool(below(n).holds(codes)) and len(np.unique(codes)) == n
-
-
-def _texts(entry: Any) -> list[str]:
-    return list(map(str, entry))
 
 
 def _fitted(entry: Any) -> Fitted:

@@ -140,7 +140,10 @@ def noisy_series(model: TemporalFactorizer, *, n: int | None = 20, fewest: int =
     grouping, units = model.encoder_.grouping, model.encoder_.units
     sensors = grouping.sensors[eligible]
     names = [ids.name for mode, ids in enumerate(model.ids_) if mode != grouping.time]
-    stays = np.exp(-_usual_gap(model) / known["timescale"])  # of a path, until the next reading
+    series = model.posterior_.series
+    gaps = np.diff(series.time)[np.diff(series.which) == 0]
+    gap = float(np.median(gaps)) if len(gaps) else 0.0
+    stays = np.exp(-gap / known["timescale"])  # of a path, until the next reading
     white_std = np.sqrt(known["noise_std"] ** 2 + (1.0 - stays) * known["drift_std"] ** 2)
     drift_std = np.sqrt(stays) * known["drift_std"]
     scale = np.sqrt(units.variance[sensors])
@@ -227,10 +230,3 @@ def _first(columns: Table, *, by: npt.NDArray[Any], n: int | None) -> Table:
 def _spread(away: npt.NDArray[Any]) -> float:
     """Return the standard deviation of distances from a median, as their own median tells it."""
     return float(np.median(np.abs(away)) / stats.norm.ppf(0.75))
-
-
-def _usual_gap(model: TemporalFactorizer) -> float:
-    """Return the time that mostly lies between one reading of a series and the next."""
-    series = model.posterior_.series
-    gaps = np.diff(series.time)[np.diff(series.which) == 0]
-    return float(np.median(gaps)) if len(gaps) else 0.0
