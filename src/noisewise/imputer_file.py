@@ -73,16 +73,18 @@ def _schema() -> Schema:
     yield Entry("sensor", "sensor", integer(most=len(ids) - 2), optional=True)
     values = yield Tensor("values", "float64", (ANY,), "seen.values")
     for mode, own in enumerate(ids):
-        every = np.arange(len(own))  # an id without readings would not be there
-        rule = Rule(
-            "does not match its ids", lambda c, every=every: np.array_equal(np.unique(c), every)
-        )
+        rule = _every_one_of(len(own))
         yield Tensor(f"mode{mode}.codes", "int32", (len(values),), f"seen.codes.{mode}", rule)
     yield Entry("fitted", "fitted", _fitted)
     many = yield Entry("n_features", "n_features", integer(least=1), optional=True)
     names = yield Entry("features", "features", lambda v: list(map(str, v)), optional=True)
     if names is not None and len(names) != many:
         raise Damaged(f"it names {len(names)} of {many} columns")
+
+
+def _every_one_of(n: int) -> Rule:
+    """Ask for numbers of 0 to n - 1, each there once or more."""
+    return Rule("does not match its ids", lambda a: np.array_equal(np.unique(a), np.arange(n)))
 
 
 def _fitted(entry: Any) -> Fitted:
