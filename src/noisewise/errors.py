@@ -163,8 +163,8 @@ def listed(names: Sequence[object]) -> str:
 
     Examples
     --------
-    >>> listed(range(1_000_000))[-23:]
-    '18, 19 and 999,980 more'
+    >>> listed(range(1_000_000))[-23:], len(listed(["u" * 1_000_000]))
+    ('18, 19 and 999,980 more', 63)
     """
     shown = ", ".join(shortened(name) for name in names[:_SHOWN])
     more = len(names) - _SHOWN

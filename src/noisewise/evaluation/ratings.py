@@ -39,25 +39,14 @@ def evaluate(
 ) -> Result:
     """Run a model over splits and report every metric for each, with the mean and its interval.
 
-    Parameters
-    ----------
-    observations : Observations
-        All ratings; the protocol "time" needs them with their time.
-    name, settings
-        One of ``registry.models("ratings")``, and settings that differ from its own.
-    splits, seed : int
-        Splits ``seed`` to ``seed + splits - 1``; each is also the model's random state.
-    protocol : {"random", "paper", "time", "user"}
-        Random tenths; the same, with a 3 for ids that were not trained on, as the paper has it;
-        each user's later ratings; users held out whole.
-    **options
-        See ``noisewise.evaluation.records.RunOptions``.
+    The model is one of ``registry.models("ratings")`` with settings that differ from its own.
+    Splits are ``seed`` to ``seed + splits - 1``; each is also the model's random state. They are
+    random tenths ("random"); the same, with a 3 for ids that were not trained on, as the paper has
+    it ("paper"); each user's later ratings ("time"); or users held out whole ("user"). ``options``
+    are those of ``noisewise.evaluation.records.RunOptions``.
 
-    Returns
-    -------
-    dict
-        JSON-ready: model, settings, splits, mean, interval95, and where and when it ran; for DRMF
-        also what became of errors round by round.
+    The result is ready for JSON: model, settings, splits, mean, interval95, and where and when it
+    ran; for DRMF also what became of errors round by round.
     """
     if splits < 1:
         raise SettingError(f"splits must be 1 or more; got {splits}.")

@@ -52,29 +52,16 @@ def evaluate(
 ) -> Result:
     """Run a model over splits and report its errors on each, with the mean and its interval.
 
-    Parameters
-    ----------
-    data, name
-        All observations; and what the result calls the model, its class by default.
-    build_model : callable
-        Makes a new model from a seed. One whose ``fit`` takes no ``validation`` has nothing to
-        choose, and is given all that is not test.
-    protocol : {"cells", "blocks"}
-        Hide single cells, or stretches of time of single series.
-    share, outage : float
-        For "cells" the share of all cells that is for training; for "blocks" the share of blocks
-        that is test, and how many seconds a stretch lasts.
-    repeats, seed : int
-        Splits ``seed`` to ``seed + repeats - 1``.
-    **options
-        See ``noisewise.evaluation.records.RunOptions``.
+    ``build_model`` makes a new model from a seed. One whose ``fit`` takes no ``validation`` has
+    nothing to choose, and is given all that is not test. Splits are ``seed`` to ``seed + repeats -
+    1``. They hide single cells ("cells"), where ``share`` is that of all cells that train; or
+    stretches of time of single series ("blocks"), where it is that of blocks that are test, and
+    ``outage`` is how many seconds a stretch lasts. ``options`` are those of
+    ``noisewise.evaluation.records.RunOptions``.
 
-    Returns
-    -------
-    dict
-        JSON-ready: model, settings, protocol, data, splits, mean, interval95, and where and when it
-        ran. Each split has seed, mse, median_se, trimmed_mse, nll, coverage90 and seconds, which is
-        the time that ``fit`` took; and the choice of a model that chooses one of several.
+    The result is ready for JSON: model (``name``, or its class), settings, protocol, data, splits,
+    mean, interval95, and where and when it ran. Each split has the scores of ``score`` and the
+    seconds that ``fit`` took; and the choice of a model that chooses one of several.
     """
     if repeats < 1:
         raise SettingError(f"repeats must be 1 or more; got {repeats}.")

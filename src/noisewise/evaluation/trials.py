@@ -81,13 +81,7 @@ Space = dict[str, Range]
 
 
 def draw(space: Space, seed: int, number: int) -> Settings:
-    """Draw the settings of a trial, which depend on nothing but seed and number of the trial.
-
-    Examples
-    --------
-    >>> draw({"rank": Choices((8, 16, 32)), "warmup": Numbers(1, 6, int=True)}, seed=0, number=4)
-    {'rank': 16, 'warmup': 6}
-    """
+    """Draw the settings of a trial, which depend on nothing but seed and number of the trial."""
     rng = np.random.default_rng([seed, number])
     return {name: one.draw(rng) for name, one in space.items()}
 
@@ -141,8 +135,6 @@ def parse_range(word: str) -> tuple[str, Range]:
 
     Examples
     --------
-    >>> parse_range("l2=0.01:0.1:log")
-    ('l2', Numbers(low=0.01, high=0.1, log=True, int=False))
     >>> parse_range("rank=8,16,32")
     ('rank', Choices(choices=(8, 16, 32)))
     """
