@@ -98,15 +98,15 @@ def test_errors_are_those_of_the_z_scores(data, result):
     split = share_split(seen.shape, seen.codes, 0.4, 5)
     model = SeriesMean()
     model.fit(seen.take(split.train))
-    guess, doubt = model.predict(seen.take(split.test), True)
+    guess, spread = model.predict(seen.take(split.test), True)
     rows = split.test
     truth, guess = (y[rows] - mean[rows]) / std[rows], (guess - mean[rows]) / std[rows]
-    doubt = doubt / std[rows]
+    spread = spread / std[rows]
     first = result["splits"][0]
     assert first["mse"] == pytest.approx(np.mean((truth - guess) ** 2))
     assert first["median_se"] == pytest.approx(np.median((truth - guess) ** 2))
-    assert first["nll"] == pytest.approx(-stats.norm.logpdf(truth, guess, doubt).mean())
-    inside = np.abs(truth - guess) <= stats.norm.ppf(0.95) * doubt
+    assert first["nll"] == pytest.approx(-stats.norm.logpdf(truth, guess, spread).mean())
+    inside = np.abs(truth - guess) <= stats.norm.ppf(0.95) * spread
     assert first["coverage90"] == pytest.approx(inside.mean())
     assert first["coverage90"] == pytest.approx(0.9, abs=0.04)
 

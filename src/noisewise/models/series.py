@@ -196,7 +196,7 @@ class OUSmoother(SeriesModel):
     def _learn(self, series: Series, types: Ints, n_types: int) -> None:
         unit = series.usual_step()
         units = series_units(series, types, n_types)
-        length, share = fit_memory(series, units, types, n_types, unit, self._threads())
+        length, share = fit_timescales(series, units, types, n_types, unit, self._threads())
         self._smooth(series, units, types, length, share)
         self.unit_ = unit
 
@@ -251,13 +251,13 @@ def fit_processes(
     return scaled, log
 
 
-def fit_memory(
+def fit_timescales(
     series: Series, units: Units, types: Ints, n_types: int, unit: float, n_jobs: int
 ) -> tuple[Array, Array]:
-    """Return the length of the memory and the share of noise of every type, by likelihood.
+    """Return the timescale and the share of noise of every sensor, by likelihood.
 
-    A type without an observation, or of single ones, gets the first point of the grid, which then
-    makes no difference.
+    A sensor without an observation, or of single ones, gets the first point of the grid, which
+    then makes no difference.
     """
     span = float(np.ptp(series.time)) or unit
     lengths = np.linspace(np.log(0.25 * unit), np.log(4.0 * span), LENGTHS)
