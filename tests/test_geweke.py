@@ -16,21 +16,27 @@ import pytest
 
 from noisewise.engine import threads
 from noisewise.engine.gibbs.data import Data, Spec
-from noisewise.engine.gibbs.draw import CUT_WIDTH, EFFECTS, RatingDraw, first_draw
 from noisewise.engine.gibbs.sampler import rating_steps
 from noisewise.engine.gibbs.steps import ordinal, temporal
-from noisewise.engine.gibbs.steps.implicit import feature_part
 from noisewise.engine.gibbs.steps.noise import SHAPE
-from noisewise.engine.gibbs.steps.normal_wishart import (
+from noisewise.engine.gibbs.steps.ordinal import SPREAD_RATE, SPREAD_SHAPE, Levels
+from noisewise.engine.gibbs.steps.prior import (
     MEAN_WEIGHT,
     SCALE_RATE,
     SCALE_SHAPE,
     SCALES_FROM,
+    feature_part,
     freedom,
 )
-from noisewise.engine.gibbs.steps.ordinal import SPREAD_RATE, SPREAD_SHAPE, Levels
 from noisewise.engine.gibbs.steps.temporal import SETTINGS_PRIOR
-from noisewise.engine.gibbs.sweep import Sweep, Workspace
+from noisewise.engine.gibbs.sweep import (
+    CUT_WIDTH,
+    EFFECTS,
+    RatingDraw,
+    Sweep,
+    Workspace,
+    first_draw,
+)
 from noisewise.engine.threads import one_blas_thread
 
 SWEEPS = 2  # from a draw of the prior: the second starts from what the first one left

@@ -11,13 +11,18 @@ from test_geweke import FARTHEST, Array, clipped, log_mean, mean_square, normals
 from noisewise.engine import threads
 from noisewise.engine.gibbs import data as series_data
 from noisewise.engine.gibbs.data import SeriesData, Spec
-from noisewise.engine.gibbs.draw import SeriesDraw, first_series_draw
-from noisewise.engine.gibbs.sampler import series_steps
+from noisewise.engine.gibbs.series_sampler import series_steps
 from noisewise.engine.gibbs.steps import ou
 from noisewise.engine.gibbs.steps.noise import SHAPE
-from noisewise.engine.gibbs.steps.normal_wishart import MEAN_WEIGHT
 from noisewise.engine.gibbs.steps.ou import AMPLITUDE_SHAPE, NOISE_SHAPE, Timescales
-from noisewise.engine.gibbs.sweep import SERIES_FROM, SeriesWorkspace, Sweep
+from noisewise.engine.gibbs.steps.prior import MEAN_WEIGHT
+from noisewise.engine.gibbs.sweep import (
+    SERIES_FROM,
+    SeriesDraw,
+    SeriesWorkspace,
+    Sweep,
+    first_series_draw,
+)
 from noisewise.engine.threads import one_blas_thread
 
 SWEEPS = 3  # from a draw of the prior: later ones start from what the first one left

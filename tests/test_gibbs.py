@@ -13,31 +13,32 @@ from scipy import special, stats
 from shared import assert_standard_normal, whitened
 
 from noisewise import BayesianFactorizer, observe
-from noisewise.engine import normal, random, state_space, threads
-from noisewise.engine.gibbs.chain import EvenSchedule, effective_size, split_rhat
+from noisewise.engine import random, state_space, threads
 from noisewise.engine.gibbs.data import Data, Spec, Timeline
-from noisewise.engine.gibbs.draw import (
-    CUT_WIDTH,
-    EFFECT_VARIANCE,
-    EFFECTS,
-    START_STD,
-    RatingDraw,
-    first_draw,
-)
-from noisewise.engine.gibbs.rating_posterior import rating_snapshot
-from noisewise.engine.gibbs.sampler import rating_steps
-from noisewise.engine.gibbs.steps import implicit, noise, ordinal, rescaling, rows
-from noisewise.engine.gibbs.steps.implicit import feature_part
-from noisewise.engine.gibbs.steps.normal_wishart import MEAN_WEIGHT, SCALES_FROM, freedom
+from noisewise.engine.gibbs.diagnostics import effective_size, split_rhat
+from noisewise.engine.gibbs.posterior import rating_snapshot
+from noisewise.engine.gibbs.sampler import EvenSchedule, rating_steps
+from noisewise.engine.gibbs.steps import noise, ordinal, prior, rescaling, rows
 from noisewise.engine.gibbs.steps.ordinal import CENTRE_SPREAD
+from noisewise.engine.gibbs.steps.prior import MEAN_WEIGHT, SCALES_FROM, feature_part, freedom
 from noisewise.engine.gibbs.steps.temporal import (
     SETTINGS_PRIOR,
     effect_variance,
     gap_variance,
     gaps,
 )
-from noisewise.engine.gibbs.sweep import Sweep, Workspace
-from noisewise.engine.random import generator, key
+from noisewise.engine.gibbs.sweep import (
+    CUT_WIDTH,
+    EFFECT_VARIANCE,
+    EFFECTS,
+    START_STD,
+    RatingDraw,
+    Sweep,
+    Workspace,
+    first_draw,
+    generator,
+    key,
+)
 from noisewise.models.sampled import prepare
 
 DRAWS = 4000
@@ -131,13 +132,13 @@ def test_chains_and_seeds_start_apart_and_not_where_a_users_own_numbers_do():
 def test_quantile_is_the_inverse_that_scipy_has():
     small = np.concatenate([np.logspace(-299, -1, 600), np.linspace(0.01, 0.499, 500)])
     for p in (small, 1.0 - small[small > 1e-16]):
-        got = np.array([normal.quantile(x) for x in p])
+        got = np.array([random.quantile(x) for x in p])
         np.testing.assert_allclose(got, special.ndtri(p), rtol=1e-13)
 
 
 @njit
 def mass(low, high):
-    return normal.tails(low, high)
+    return random.tails(low, high)
 
 
 @pytest.mark.parametrize("at", [-30.0, -5.0, -0.1, 0.0, 0.1, 5.0, 30.0])
@@ -509,7 +510,7 @@ def test_what_follows_from_a_draw_follows_it_through_sweeps_and_moves_of_the_sca
 @pytest.mark.parametrize("likelihood", ["gaussian", "ordinal"])
 def test_a_chain_has_the_same_bits_for_any_number_of_threads(likelihood, monkeypatch):
     monkeypatch.setattr(threads, "CHUNK", 100)  # so that there is work for each of them
-    size = {"shape": (40, 50), "n": 800, "rank": implicit.BLOCK + 8}
+    size = {"shape": (40, 50), "n": 800, "rank": prior.BLOCK + 8}
     one, *others = (make_sweep(likelihood, n_jobs=n, burn_in=5, **size)[1] for n in (1, 2, 4))
     for other in others:
         for name in ARRAYS:

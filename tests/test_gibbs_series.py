@@ -13,16 +13,27 @@ from shared import assert_standard_normal, whitened
 
 from noisewise.engine import state_space
 from noisewise.engine.gibbs import data as series_data
-from noisewise.engine.gibbs.chain import LaterHalf, effective_size
 from noisewise.engine.gibbs.data import SeriesData, Spec
-from noisewise.engine.gibbs.draw import SeriesDraw, first_series_draw
-from noisewise.engine.gibbs.posterior import PROCESS, Asked
-from noisewise.engine.gibbs.sampler import SeriesProbes, SeriesSampler, series_steps
+from noisewise.engine.gibbs.diagnostics import effective_size
+from noisewise.engine.gibbs.sampler import LaterHalf
+from noisewise.engine.gibbs.series_sampler import (
+    PROCESS,
+    Asked,
+    SeriesProbes,
+    SeriesSampler,
+    series_steps,
+)
 from noisewise.engine.gibbs.steps import ou
 from noisewise.engine.gibbs.steps.ou import Timescales
-from noisewise.engine.gibbs.steps.time_factors import draw_time_factors
-from noisewise.engine.gibbs.sweep import SERIES_FROM, SeriesWorkspace, Sweep
-from noisewise.engine.random import key
+from noisewise.engine.gibbs.steps.rows import draw_time_factors
+from noisewise.engine.gibbs.sweep import (
+    SERIES_FROM,
+    SeriesDraw,
+    SeriesWorkspace,
+    Sweep,
+    first_series_draw,
+    key,
+)
 from noisewise.engine.threads import one_blas_thread
 from noisewise.schema import Source
 

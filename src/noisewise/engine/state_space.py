@@ -20,6 +20,7 @@ from typing import NamedTuple
 import numpy as np
 from numba import njit
 
+from noisewise.engine.arrays import Values
 from noisewise.engine.random import normal, stream
 from noisewise.engine.series import Array, Ints, Series
 from noisewise.engine.threads import chunks, in_threads
@@ -42,16 +43,12 @@ class Process(NamedTuple):
 
 
 class Smoothed(NamedTuple):
-    """What is known of x, less its mean, at every observation.
+    """What is known of x, less its mean, at every observation."""
 
-    ``filtered`` and ``filtered_variance`` know the observations up to it, ``mean`` and ``variance``
-    know all.
-    """
-
-    filtered: Array
-    filtered_variance: Array
-    mean: Array
-    variance: Array
+    filtered: Values  # from the observations up to it
+    filtered_variance: Values
+    mean: Values  # from all
+    variance: Values
 
 
 def log_likelihood(series: Series, process: Process, n_jobs: int = 1) -> tuple[Array, Array]:
@@ -74,21 +71,43 @@ def log_likelihood(series: Series, process: Process, n_jobs: int = 1) -> tuple[A
 
 def smooth(series: Series, process: Process, n_jobs: int = 1) -> Smoothed:
     """Filter forwards and smooth backwards (Kalman; Rauch, Tung and Striebel)."""
-    which, starts = series.which, series.starts
-    residual, noise = series.values - process.mean[which], process.noise[which]
-    phi, innovations, gain, filtered, means, variances = np.empty((6, len(which)))
+    residual, noise = series.values - process.mean[series.which], process.noise[series.which]
+    return smooth_residuals(series, residual, noise, process.timescale, process.variance, n_jobs)
+
+
+def smooth_residuals(
+    series: Series, residual: Values, noise: Values, timescale: Array, amplitude: Array, n_jobs: int
+) -> Smoothed:
+    """Smooth what is left of series, whose noise is that of every observation."""
+    starts, n = series.starts, len(residual)
+    phi, innovations, gain = np.empty((3, n), dtype=noise.dtype)
+    filtered, means, variances = np.empty((3, n))
 
     def work(chosen: Ints) -> None:
-        set_gains(
-            chosen, starts, series.gaps, noise, process.timescale, process.variance, phi,
-            innovations, gain,
-        )  # fmt: skip
+        set_gains(chosen, starts, series.gaps, noise, timescale, amplitude, phi, innovations, gain)
         smooth_paths(
             chosen, starts, residual, noise, phi, innovations, gain, filtered, means, variances
         )
 
     in_threads(work, series.tasks, n_jobs)
-    return Smoothed(filtered, gain * noise, means, variances)
+    return Smoothed(filtered, gain.astype(np.float64) * noise, means, variances)
+
+
+def at_times(
+    series: Series, which: Ints, when: Array, right: Ints, timescale: Array, amplitude: Array,
+    smoothed: Smoothed, n_jobs: int = 1,
+) -> tuple[Array, Array]:  # fmt: skip
+    """Mean and variance of x, less its mean, right before the observations ``right``."""
+    mean, variance = np.empty((2, len(when)))
+
+    def work(part: slice) -> None:
+        between(
+            which[part], when[part], right[part], series.starts, series.time, timescale,
+            amplitude, *smoothed, mean[part], variance[part],
+        )  # fmt: skip
+
+    in_threads(work, chunks(len(when)), n_jobs)
+    return mean, variance
 
 
 def predict(
@@ -101,29 +120,14 @@ def predict(
     leave_out: bool = False,
     n_jobs: int = 1,
 ) -> tuple[Array, Array]:
-    """Mean and variance of x, without the noise of an observation, at any times.
+    """Mean and variance of x, without the noise of an observation, at any times of series.
 
-    Parameters
-    ----------
-    series, process, smoothed
-        The observations, the process, and what ``smooth`` made of them.
-    which, when
-        Series and time of what is asked for.
-    leave_out
-        Forget the observation of exactly that time.
-    n_jobs
-        Threads; they change no bit.
+    An observation of exactly that time can be left out.
     """
-    mean, variance = np.empty((2, len(when)))
     right = series.place(which, when, n_jobs)
-
-    def work(part: slice) -> None:
-        between(
-            which[part], when[part], right[part], series.starts, series.time, process.timescale,
-            process.variance, *smoothed, mean[part], variance[part],
-        )  # fmt: skip
-
-    in_threads(work, chunks(len(when)), n_jobs)
+    mean, variance = at_times(
+        series, which, when, right, process.timescale, process.variance, smoothed, n_jobs
+    )
     inside = np.flatnonzero(right < series.starts[which + 1])
     seen = inside[series.time[right[inside]] == when[inside]]
     at = right[seen]
@@ -268,14 +272,9 @@ def between(
     which, when, right, starts, time, timescales, amplitudes, filtered, filtered_variances, means,
     variances, out, out_variance,
 ):  # fmt: skip
-    """Fill in mean and variance of an Ornstein-Uhlenbeck process at any times.
+    """Fill in mean and variance of Ornstein-Uhlenbeck processes at any times.
 
-    Parameters
-    ----------
-    which, when, right : int64[:], float64[:], int64[:]
-        Series and time of what is asked for, and the first observation that is not before it.
-    filtered, filtered_variances, means, variances : float[:]
-        What is known of x at every observation, from those up to it and from all.
+    ``right`` has the first observation of the series that is not before the time.
     """
     for cell in range(len(which)):
         c, s = _U(cell), _U(which[cell])

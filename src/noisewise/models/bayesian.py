@@ -27,10 +27,11 @@ from noisewise.data import (
     warn_of_unknown,
 )
 from noisewise.engine.arrays import Codes, Floats
-from noisewise.engine.gibbs.chain import Chain, EvenSchedule, convergence
 from noisewise.engine.gibbs.data import Spec
+from noisewise.engine.gibbs.diagnostics import convergence
 from noisewise.engine.gibbs.fold_in import fold_in
-from noisewise.engine.gibbs.rating_posterior import RatingPosterior, Side
+from noisewise.engine.gibbs.posterior import RatingPosterior, Side
+from noisewise.engine.gibbs.sampler import Chain, EvenSchedule
 from noisewise.engine.training import Callback, Training, standardised
 from noisewise.errors import DataError, SettingError, warn
 from noisewise.models.base import Cells, at_one_moment, in_one_step, interrupted

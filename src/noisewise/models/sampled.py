@@ -15,10 +15,9 @@ from noisewise.data import Ids, Observations
 from noisewise.data.observations import encode_in_time
 from noisewise.data.timestamps import SeriesIndex, Units, checked_stamps, sensor_modes, series_keys
 from noisewise.engine.arrays import Codes, Counts, Floats, Moments
-from noisewise.engine.gibbs.chain import Chain, EvenSchedule
 from noisewise.engine.gibbs.data import Data, Scale, SeriesData, Spec, Timeline
-from noisewise.engine.gibbs.posterior import Asked, SeriesPosterior
-from noisewise.engine.gibbs.sampler import RatingSampler, SeriesSampler
+from noisewise.engine.gibbs.sampler import Chain, EvenSchedule, RatingSampler
+from noisewise.engine.gibbs.series_sampler import Asked, SeriesPosterior, SeriesSampler
 from noisewise.engine.gibbs.steps.ou import Timescales
 from noisewise.engine.series import Array
 from noisewise.engine.threads import one_blas_thread

@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 
 from noisewise.engine.gibbs.data import Scale, Spec, Timeline
-from noisewise.engine.gibbs.draw import EFFECTS
-from noisewise.engine.gibbs.posterior import PROCESS, SeriesPosterior
-from noisewise.engine.gibbs.rating_posterior import RatingPosterior
+from noisewise.engine.gibbs.posterior import RatingPosterior
+from noisewise.engine.gibbs.series_sampler import PROCESS, SeriesPosterior
+from noisewise.engine.gibbs.sweep import EFFECTS
 from noisewise.engine.series import Array
 from noisewise.schema import (
     ANY,

@@ -22,10 +22,10 @@ from sklearn.utils.validation import check_is_fitted
 from noisewise.calibration import Calibration
 from noisewise.data import Observations, observe
 from noisewise.data.timestamps import Units, checked_stamps
-from noisewise.engine.gibbs.chain import Chain, LaterHalf, convergence
 from noisewise.engine.gibbs.data import Spec
-from noisewise.engine.gibbs.posterior import SeriesPosterior
-from noisewise.engine.gibbs.sampler import SeriesSampler
+from noisewise.engine.gibbs.diagnostics import convergence
+from noisewise.engine.gibbs.sampler import Chain, LaterHalf
+from noisewise.engine.gibbs.series_sampler import SeriesPosterior, SeriesSampler
 from noisewise.engine.training import Callback, Training
 from noisewise.errors import warn
 from noisewise.models.base import Cells, at_one_moment, in_one_step, interrupted

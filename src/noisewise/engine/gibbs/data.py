@@ -12,7 +12,7 @@ from numba import njit
 
 from noisewise.engine.arrays import Codes, Floats
 from noisewise.engine.series import Array, Ints, Series
-from noisewise.engine.threads import chunks, dealt
+from noisewise.engine.threads import dealt
 
 BLOCKS = 16  # of time, for threads to share out; their number must not depend on threads
 SHORTEST = 32  # times in a block, at least
@@ -20,31 +20,15 @@ SHORTEST = 32  # times in a block, at least
 
 @dataclass(frozen=True)
 class Spec:
-    """What the user chose.
+    """What the user chose."""
 
-    Attributes
-    ----------
-    rank
-        Factors of the mean.
-    noise_rank
-        Factors of the variance; 0 gives all observations, or those of a series, the same.
-    likelihood
-        Values as they are, or as levels.
-    implicit
-        Whether what a row was seen with is part of its prior.
-    time
-        Whether rows have temporal effects.
-    seed, chain
-        Of all random streams: chains of the same seed have different ones.
-    """
-
-    rank: int
-    noise_rank: int
-    likelihood: Literal["gaussian", "ordinal"]
-    implicit: bool
-    time: bool
-    seed: int
-    chain: int = 0
+    rank: int  # factors of the mean
+    noise_rank: int  # of the variance; 0 gives all observations, or those of a series, the same
+    likelihood: Literal["gaussian", "ordinal"]  # values as they are, or as levels
+    implicit: bool  # whether what a row was seen with is part of its prior
+    time: bool  # whether rows have temporal effects
+    seed: int  # of all random streams
+    chain: int = 0  # chains of the same seed have different streams
 
     @property
     def ordinal(self) -> bool:
@@ -67,21 +51,12 @@ class Scale(NamedTuple):
 class Data:
     """Observations in the order of the first mode's rows, and within a row of time.
 
-    Attributes
-    ----------
-    shape
-        Rows of every mode.
-    places
-        For each mode, the place of every observation's row, when modes are laid one after another.
-    values
-        Standardised; of levels, their number.
-    starts, index
-        Per mode, observations of row i are ``index[m][starts[m][i]:starts[m][i + 1]]``.
+    Row i of mode m has the observations ``index[m][starts[m][i]:starts[m][i + 1]]``.
     """
 
-    shape: tuple[int, ...]
-    places: npt.NDArray[np.int32]
-    values: Floats
+    shape: tuple[int, ...]  # rows of every mode
+    places: npt.NDArray[np.int32]  # per mode, of every row, when modes are laid one after another
+    values: Floats  # standardised; of levels, their number
     starts: tuple[Ints, ...]
     index: tuple[Codes, ...]
 
@@ -130,9 +105,7 @@ class Data:
     @cached_property
     def members(self) -> list[Codes]:
         """Of two modes: the rows of each, sorted by the row of the other they were seen with."""
-        return [
-            (self.places[m][self.index[1 - m]] - self.firsts[m]).astype(np.int32) for m in (0, 1)
-        ]
+        return [self.others[1 - m][0] - np.int32(self.firsts[m]) for m in (0, 1)]
 
     @cached_property
     def shares(self) -> list[Floats]:
@@ -143,15 +116,8 @@ class Data:
     @cached_property
     def tasks(self) -> list[list[Codes]]:
         """Per mode, rows dealt into tasks of about equal work, the heaviest rows first."""
-        tasks = []
-        for starts in self.starts:
-            order = np.argsort(-np.diff(starts), kind="stable").astype(np.int32)
-            tasks.append(dealt(order))
-        return tasks
-
-    def chunks(self) -> list[slice]:
-        """Observations in chunks."""
-        return chunks(len(self))
+        orders = [np.argsort(-np.diff(starts), kind="stable") for starts in self.starts]
+        return [dealt(order.astype(np.int32)) for order in orders]
 
 
 class Timeline(NamedTuple):
@@ -168,16 +134,8 @@ class Timeline(NamedTuple):
     @classmethod
     def of(cls, data: Data, time: npt.NDArray[Any]) -> Timeline:
         """Remember when observations, in the order of the data, were made."""
-        seconds = time.astype(np.float64)
-        others = [data.places[1 - m] - data.firsts[1 - m] for m in (0, 1)]
-        return cls(
-            data.starts,
-            tuple(seconds[index] for index in data.index),
-            tuple(
-                other[index].astype(np.int32)
-                for other, index in zip(others, data.index, strict=True)
-            ),
-        )
+        times = tuple(time.astype(np.float64)[index] for index in data.index)
+        return cls(data.starts, times, tuple(reversed(data.members)))
 
     def gaps(self, codes: tuple[Codes, ...], time: npt.NDArray[Any] | None) -> list[Ints]:
         """Per mode, the gap that each cell falls into; without a time, the last one.
@@ -205,17 +163,10 @@ class SeriesData(Data):
     """Observations by series and, within a series, in the order of time.
 
     The last mode is time, and its rows are in order.
-
-    Attributes
-    ----------
-    series
-        The same observations as series.
-    stamps
-        Times of the rows of the last mode.
     """
 
-    series: Series
-    stamps: Array
+    series: Series  # the same observations
+    stamps: Array  # times of the rows of the last mode
 
     @classmethod
     def of(

@@ -13,12 +13,10 @@ import numpy as np
 from scipy.linalg import cholesky, solve_triangular
 
 from noisewise.engine.arrays import Codes, Floats
-from noisewise.engine.gibbs.draw import Floats64
-from noisewise.engine.gibbs.posterior import Rows
-from noisewise.engine.gibbs.rating_posterior import RatingPosterior, Side
+from noisewise.engine.gibbs.posterior import RatingPosterior, Rows, Side
 from noisewise.engine.gibbs.steps.noise import FLOOR, SHAPE
 from noisewise.engine.gibbs.steps.ordinal import draw_levels
-from noisewise.engine.random import FOLD, generator, key
+from noisewise.engine.gibbs.sweep import FOLD, Floats64, generator, key
 from noisewise.engine.threads import one_blas_thread
 
 ROUNDS = {"gaussian": 2, "ordinal": 4}  # of row and noise in turn, from the average row's noise

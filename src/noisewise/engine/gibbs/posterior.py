@@ -1,30 +1,31 @@
-"""Kept draws, and from them moments of cells: what all posteriors share, and that of series.
-
-Paths of series are not kept. Given rows and process of a draw, the path of a series is smoothed
-from its observations: that takes less room than its draws, and says exactly what they would say on
-average.
-"""
+"""Kept draws, and from them moments of cells: what all posteriors share, and that of ratings."""
 
 from __future__ import annotations
 
 import itertools
+from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cached_property
+from functools import reduce
 from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
-from noisewise.engine import state_space
 from noisewise.engine.arrays import Codes, Counts, Floats, Moments
-from noisewise.engine.gibbs.data import Data, SeriesData, Spec, as_series
-from noisewise.engine.gibbs.draw import Draw, Floats64, SeriesDraw, Snapshot
-from noisewise.engine.gibbs.steps import noise, rows
-from noisewise.engine.series import Array, Ints, Series
-from noisewise.engine.threads import chunks, in_threads
-from noisewise.errors import brief
+from noisewise.engine.gibbs.data import Data, Scale, Spec, Timeline
+from noisewise.engine.gibbs.steps.noise import FLOOR, variances
+from noisewise.engine.gibbs.steps.ordinal import masses
+from noisewise.engine.gibbs.steps.rows import means
+from noisewise.engine.gibbs.steps.temporal import effect_variance, gap_variance, gaps
+from noisewise.engine.gibbs.sweep import Draw, Floats64, RatingDraw, Snapshot, rows_of
+from noisewise.engine.series import Ints
+from noisewise.engine.threads import in_threads, one_blas_thread
+from noisewise.errors import brief, too_coarse
 
-PROCESS = "timescales", "amplitudes", "variances"  # that every series has
+Places = npt.NDArray[np.int32]  # a row per mode
+
+CHUNK = 16_384  # cells predicted by one task
+TOTALS = 5  # that are summed over draws for every cell
 
 
 class Rows(NamedTuple):
@@ -50,40 +51,37 @@ class Rows(NamedTuple):
 class Sums:
     """What is summed over draws for cells; of levels in units, else in standardised units.
 
-    ``mean`` is of predictions clipped to the range of values, ``centre`` and ``square`` of what the
-    draws say: clipping a prediction must not change its std.
+    ``totals`` has predictions, clipped to the range of values; what the draws say, and its square,
+    as clipping a prediction must not change its std; noise; and the number of draws.
     """
 
-    def __init__(self, n: int, n_levels: int) -> None:
-        self.draws = 0
-        self.mean, self.centre, self.square, self.noise = np.zeros((4, n))
-        self.probabilities = np.zeros((n, n_levels))
+    def __init__(self, totals: Floats64, n_levels: int = 0) -> None:
+        self.totals, self.probabilities = totals, np.zeros((totals.shape[1], n_levels))
+
+    @classmethod
+    def of(cls, n: int, n_levels: int = 0) -> Sums:
+        """Start with nothing for n cells."""
+        return cls(np.zeros((TOTALS, n)), n_levels)
+
+    def add(self, part: slice, *of_a_draw: Any) -> None:
+        """Add what a draw says of some of the cells: all totals but the number of draws."""
+        for total, added in zip(self.totals, (*of_a_draw, 1.0), strict=True):
+            total[part] += added
 
     def moments(self) -> Moments:
         """Mean, noise and epistemic variance of cells."""
-        totals: Any = (self.mean, self.centre, self.square, self.noise)
-        mean, centre, square, noise = (total / self.draws for total in totals)
+        mean, centre, square, noise = self.totals[:-1] / self.totals[-1]
         return Moments(mean, noise, np.maximum(square - centre**2, 0.0))
 
 
 @dataclass(frozen=True)
 class Posterior:
-    """Kept draws; a code equal to the number of a mode's rows stands for an id never seen.
-
-    Attributes
-    ----------
-    spec, shape
-        What was sampled, and rows of each mode.
-    counts
-        Observations of every row.
-    draws
-        Snapshots, stacked: a leading axis of draws.
-    """
+    """Kept draws; a code equal to the number of a mode's rows stands for an id never seen."""
 
     spec: Spec
-    shape: tuple[int, ...]
-    counts: tuple[Counts, ...]
-    draws: Snapshot
+    shape: tuple[int, ...]  # rows of each mode
+    counts: tuple[Counts, ...]  # observations of every row
+    draws: Snapshot  # stacked: a leading axis of draws
 
     __repr__ = brief
 
@@ -97,296 +95,304 @@ class Posterior:
         return np.where(known, codes, len(count)).astype(np.int32)
 
     def rows(self, draw: int, mode: int, codes: Codes) -> Rows:
-        """Rows of a mode by their codes, in one draw."""
-        names = "factors", "biases", "noise", "typical", "level"
-        one = {name: self.draws[name][draw] for name in names}
-        n, first = self.shape[mode], sum(self.shape[:mode])
-        unknown = codes == n
-        codes = np.where(unknown, 0, codes)
+        """Rows of a mode by their codes, in one draw; those of the first have widths of levels."""
+        unknown = codes == self.shape[mode]
+        known = np.where(unknown, 0, codes)
         factors, biases, noise = (
-            one[name][codes + first].astype(np.float32) for name in ("factors", "biases", "noise")
+            self.draws[name][draw][known + sum(self.shape[:mode])].astype(np.float32)
+            for name in ("factors", "biases", "noise")
         )
-        factors[unknown], biases[unknown] = one["typical"][mode, :-1], one["typical"][mode, -1]
+        typical, last = self.draws["typical"][draw, mode], mode == len(self.shape) - 1
+        factors[unknown], biases[unknown] = typical[:-1], typical[-1]
         if self.spec.noise_rank:
-            noise[unknown] = one["level"] if mode == len(self.shape) - 1 else 1.0
+            noise[unknown] = self.draws["level"][draw] if last else 1.0
         widths = np.empty((len(codes), 0), dtype=np.float32)
+        if mode == 0 and self.spec.ordinal:
+            widths = self.draws["widths"][draw][known].astype(np.float32)
+            widths[unknown] = self.draws["width_centre"][draw]
         drawn = np.empty((len(codes), 0, 0), dtype=np.float32)
         return Rows(factors, biases, noise, widths, unknown, drawn)
 
-    def extra(self, draw: int, rows: list[Rows], places: npt.NDArray[np.int32]) -> Floats64:
-        """Variance of the mean in one draw: rows never seen."""
+    def extra(self, draw: int, rows: list[Rows], places: Places) -> Floats64:
+        """Variance of the mean in one draw: rows never seen, and temporal effects."""
         extra = np.zeros(places.shape[1])
-        found = [self._open(draw, mode, r, places[mode]) for mode, r in enumerate(rows)]
-        for mode, cases in enumerate(found):
-            for which, covariance in cases:
+        found = []  # per mode, which cells have a row that was not drawn, and its covariance
+        for mode, own in enumerate(rows):
+            cases = [(own.unknown[places[mode]], self.draws["covariances"][draw, mode])]
+            if own.covariance.size:
+                cases += [(places[mode] == row, one) for row, one in enumerate(own.covariance)]
+            found.append([(which, one) for which, one in cases if which.any()])
+            for which, covariance in found[mode]:
                 others = [
-                    r._replace(covariance=r.covariance[:, :0, :0]).take(at[which])
+                    r.factors[at[which]]
                     for m, (r, at) in enumerate(zip(rows, places, strict=True))
                     if m != mode
                 ]
-                extra[which] += spread(_product(others), covariance)
-            extra += self.time_variance(draw, mode, rows[mode].unknown[places[mode]])
+                extra[which] += spread(reduce(np.multiply, others), covariance)
+            if self.spec.time:
+                settings = self.draws["temporal_settings"][draw]
+                apart = effect_variance(settings, mode), gap_variance(settings, mode)
+                extra += np.where(own.unknown[places[mode]], *apart)
         for (first, one), (second, other) in itertools.product(found[0], found[1]):
             extra[first & second] += float((one * other)[:-1, :-1].sum())
         return extra
 
-    def time_variance(self, draw: int, mode: int, unknown: npt.NDArray[np.bool_]) -> Any:
-        """Variance that temporal effects of a mode add to cells, of unknown rows and of others."""
-        return 0.0
 
-    def _open(
-        self, draw: int, mode: int, rows: Rows, places: npt.NDArray[np.int32]
-    ) -> list[tuple[npt.NDArray[np.bool_], Floats]]:
-        """Which cells have a row of a mode that was not drawn, and its covariance."""
-        cases = [(rows.unknown[places], self.draws["covariances"][draw, mode])]
-        if rows.covariance.size:
-            cases += [(places == row, own) for row, own in enumerate(rows.covariance)]
-        return [(which, covariance) for which, covariance in cases if which.any()]
-
-
-def stacked(rows: list[Rows]) -> tuple[npt.NDArray[np.int32], Floats, Floats, Floats]:
+def stacked(rows: list[Rows]) -> tuple[Codes, Floats, Floats, Floats]:
     """Put the rows of all modes together: where each mode begins, factors, biases and noise."""
     firsts = np.cumsum([0, *(len(r.biases) for r in rows[:-1])]).astype(np.int32)
     factors, biases, noise = (np.concatenate([r[k] for r in rows]) for k in range(3))
     return firsts, factors, biases, noise
 
 
-def _product(rows: list[Rows]) -> Rows:
-    """Multiply factors of several modes; all else is the first mode's."""
-    factors = rows[0].factors
-    for other in rows[1:]:
-        factors = factors * other.factors
-    return rows[0]._replace(factors=factors)
-
-
-def spread(rows: Rows, covariance: Floats) -> Floats64:
-    """Variance that a row of this covariance has with given rows of the others."""
-    x = np.column_stack([rows.factors, np.ones(len(rows.factors), dtype=np.float32)])
+def spread(factors: Floats, covariance: Floats) -> Floats64:
+    """Variance that a row of this covariance has with given rows of the others, multiplied."""
+    x = np.column_stack([factors, np.ones(len(factors), dtype=np.float32)])
     return np.asarray(np.einsum("ij,ij->i", x @ covariance, x, dtype=np.float64))
 
 
 def snapshot(draw: Draw, spec: Spec, data: Data, half: type = np.float16) -> Snapshot:
     """Return what predictions need of rows of a draw, by name; most of it of type ``half``.
 
-    Beside the parts of the draw there are the average row of each mode and the covariance of rows,
-    which stand for a row never seen.
+    Beside the parts of the draw there are, per mode, mean and covariance of the rows that have
+    observations, which stand for a row never seen.
     """
-    means, covariances = _typical(draw, spec, data)
+    means, covariances = [], []
+    for mode in range(data.n_modes):
+        seen = np.flatnonzero(np.diff(data.starts[mode])) + data.firsts[mode]
+        rows = rows_of(draw, seen, spec.rank)
+        means.append(rows.mean(axis=0))
+        centred = rows - means[-1]
+        covariances.append(centred.T @ centred / len(rows))
     return {
         "factors": draw.factors[:, : spec.rank].astype(half),
         "biases": draw.biases.astype(half),
         "noise": draw.noise.astype(np.float32),
         "level": draw.level.astype(np.float32),
-        "typical": means.astype(np.float32),
-        "covariances": covariances.astype(np.float32),
+        "typical": np.array(means, dtype=np.float32),
+        "covariances": np.array(covariances, dtype=np.float32),
     }
 
 
-def _typical(draw: Draw, spec: Spec, data: Data) -> tuple[Floats64, Floats64]:
-    """Mean and covariance of the rows that have observations, per mode."""
-    means, covariances = [], []
-    for mode in range(data.n_modes):
-        seen = np.flatnonzero(np.diff(data.starts[mode])) + data.firsts[mode]
-        rows = np.column_stack([draw.factors[seen, : spec.rank], draw.biases[seen]])
-        rows = rows.astype(np.float64)
-        means.append(rows.mean(axis=0))
-        centred = rows - means[-1]
-        covariances.append(centred.T @ centred / len(rows))
-    return np.array(means), np.array(covariances)
+@dataclass(frozen=True)
+class Side:
+    """Rows of one mode in every draw, right after their last observation."""
+
+    size: int
+    rows: Callable[[int], Rows]  # by the number of the draw
+
+    def part(self, chosen: slice) -> Side:
+        """Return some of the rows."""
+        size = len(range(*chosen.indices(self.size)))
+        return Side(size, lambda draw: self.rows(draw).take(chosen))
 
 
-class Asked(NamedTuple):
-    """Cells to predict.
+class Query(NamedTuple):
+    """Cells to predict: rows needed of each mode, and where each cell's is among them."""
 
-    Attributes
-    ----------
-    codes
-        Rows of every mode, time last; one more than there are stands for one never seen.
-    which
-        Series; -1 where nothing was observed of it.
-    when
-        Times; NaN where there is none.
-    sensor, sensors
-        The sensor of each cell's series, and of all series that were observed: one that was not is
-        taken to be like those of its sensor.
-    """
-
-    codes: npt.NDArray[np.int32]
-    which: Ints
-    when: Array
-    sensor: Ints
-    sensors: Ints
+    rows: list[Codes]
+    places: Places
+    gaps: list[Ints]  # of each mode, where there is a timeline
 
 
 @dataclass(frozen=True, repr=False)
-class SeriesPosterior(Posterior):
-    """Kept draws of rows and of the processes of series, with the observations they stand on.
+class RatingPosterior(Posterior):
+    """Kept draws of ratings."""
 
-    Attributes
-    ----------
-    codes, values
-        Observations, by series and time; codes have a row per mode, time last.
-    stamps
-        Times of the rows of the last mode, in order.
+    scale: Scale  # how values are standardised
+    timeline: Timeline | None = None  # when rows were observed; None without time
+
+    def moments(self, codes: tuple[Codes, ...], n_jobs: int = 1, time: Any = None) -> Moments:
+        """Moments of cells in units of the values; codes as from ``known_codes``."""
+        return self.in_units(self._sums(codes, n_jobs, time).moments())
+
+    def probabilities(self, codes: tuple[Codes, ...], n_jobs: int, time: Any) -> Floats64:
+        """Probability of every level of cells."""
+        return self._sums(codes, n_jobs, time).probabilities / len(self)
+
+    def query(self, codes: tuple[Codes, ...], time: Any) -> Query:
+        """Prepare cells; without a time they come right after the last observation."""
+        found = [np.unique(code, return_inverse=True) for code in codes]
+        places = np.array([inverse.ravel() for _, inverse in found], dtype=np.int32)
+        gaps = [] if self.timeline is None else self.timeline.gaps(codes, time)
+        return Query([rows.astype(np.int32) for rows, _ in found], places, gaps)
+
+    def add(self, query: Query, sums: Sums, n_jobs: int) -> None:
+        """Add what every draw says of cells."""
+        for draw in range(len(self)):
+            rows = [self.rows(draw, mode, needed) for mode, needed in enumerate(query.rows)]
+            self._add(draw, rows, query.places, query.gaps, sums, n_jobs)
+
+    def side(self, mode: int, codes: Codes) -> Side:
+        """Rows of a mode by their codes, in every draw."""
+
+        def rows(draw: int) -> Rows:
+            found = self.rows(draw, mode, codes)
+            if self.timeline is not None:
+                starts = self.timeline.starts[mode]
+                known = np.where(found.unknown, 0, codes)
+                effect = self.draws[f"gaps{mode}"][draw][starts[known + 1] + known]
+                found.biases[:] += np.where(found.unknown, 0.0, effect)
+            return found
+
+        return Side(len(codes), rows)
+
+    def cells(self, mode: int, side: Side, codes: Codes) -> Moments:
+        """Moments of a single row of ``mode``, maybe without an id, with some rows of the other."""
+        sums, other = Sums.of(len(codes), self.n_levels), self.side(1 - mode, codes)
+        places = np.zeros((2, len(codes)), dtype=np.int32)
+        places[1 - mode] = np.arange(len(codes))
+        sides = [side, other] if mode == 0 else [other, side]
+        for draw in range(len(self)):
+            self._add(draw, [s.rows(draw) for s in sides], places, [], sums, 1)
+        return self.in_units(sums.moments())
+
+    def table(self, mode: int, side: Side) -> Moments:
+        """Moments of rows of ``mode`` with every id of the other mode: matrix products.
+
+        Of levels, an approximation: the hidden value is taken to be normal, cut-points to be their
+        average. The caller keeps the number of rows small, so that no full table is ever built.
+        """
+        columns = self.side(1 - mode, np.arange(self.shape[1 - mode], dtype=np.int32))
+        total, centre, square, noise = np.zeros((4, side.size, columns.size), dtype=np.float32)
+        first = None
+        users = side if mode == 0 else columns
+        widths = np.zeros((users.size, max(self.n_levels - 2, 0)))
+        with one_blas_thread():
+            for draw in range(len(self)):
+                a, b = side.rows(draw), columns.rows(draw)
+                mean = a.factors @ b.factors.T + (a.biases[:, None] + b.biases)
+                first = mean.copy() if first is None else first
+                apart = mean - first  # squares of the means themselves would drown small variances
+                centre += apart
+                square += apart * apart
+                if a.unknown.any():
+                    covariance = self.draws["covariances"][draw, mode]
+                    square[a.unknown] += spread(b.factors, covariance).astype(np.float32)
+                for row in range(len(a.covariance) if a.covariance.size else 0):
+                    square[row] += spread(b.factors, a.covariance[row]).astype(np.float32)
+                if not self.spec.ordinal:
+                    np.clip(mean, self.scale.low, self.scale.high, out=mean)
+                total += mean
+                if self.spec.noise_rank:
+                    noise += np.maximum(a.noise @ b.noise.T, np.float32(FLOOR))
+                else:
+                    noise += self._constant(draw)
+                widths += a.widths if mode == 0 else b.widths
+        many = np.float32(len(self))
+        epistemic = np.maximum(square / many - (centre / many) ** 2, 0.0)
+        mean, noise = total / many, noise / many
+        if not self.spec.ordinal:
+            return self.in_units(Moments(mean, noise, epistemic))
+        numbers, average = np.arange(users.size), (widths / len(self)).astype(np.float32)
+        grid = np.broadcast_to(numbers[:, None] if mode == 0 else numbers, mean.shape).ravel()
+        full = (noise + epistemic).astype(np.float64)
+        _, expected, variance = self._levels(grid, average, mean.ravel(), full.ravel())
+        variance = np.maximum(variance, 0.0).reshape(mean.shape)
+        share = noise / full
+        parts = (expected.reshape(mean.shape), variance * share, variance * (1.0 - share))
+        return Moments(*(part.astype(np.float32) for part in parts))
+
+    def similarity(self, mode: int, code: int) -> Floats:
+        """Cosine of a row's factors with all rows of its mode, averaged over draws."""
+        part = slice(sum(self.shape[:mode]), sum(self.shape[: mode + 1]))
+        total = np.zeros(self.shape[mode], dtype=np.float32)
+        for factors in self.draws["factors"][:, part]:
+            own = factors.astype(np.float32)
+            length = np.sqrt(np.einsum("ij,ij->i", own, own))
+            total += own @ own[code] / np.maximum(length * length[code], np.float32(1e-12))
+        return total / np.float32(len(self))
+
+    def noise_by_row(self, mode: int) -> Floats64:
+        """Variance of the noise of every row, averaged over the other modes as they were seen."""
+        total = np.zeros(self.shape[mode])
+        for draw in range(len(self)):
+            if self.spec.noise_rank == 0:
+                total += self._constant(draw)
+                continue
+            noise = self.draws["noise"][draw].astype(np.float64)
+            parts = np.split(noise, np.cumsum(self.shape)[:-1])
+            rest = np.ones(noise.shape[1])
+            for m, (count, part) in enumerate(zip(self.counts, parts, strict=True)):
+                rest = rest if m == mode else rest * (count @ part / count.sum())
+            total += parts[mode] @ rest
+        return total / len(self) * self.scale.scale**2
+
+    @property
+    def n_levels(self) -> int:
+        """Levels that values have; 0 where values are not levels."""
+        return len(self.scale.levels) if self.spec.ordinal else 0
+
+    def in_units(self, moments: Moments) -> Moments:
+        """Return moments in units of the values; levels are in units already."""
+        location, scale = self.scale.location, self.scale.scale
+        coarse = too_coarse(abs(location), scale)
+        given: Any = (part.astype(np.float64) if coarse else part for part in moments)
+        mean, noise, epistemic = given
+        parts = location + scale * mean, scale**2 * noise, scale**2 * epistemic
+        return Moments(*(part if coarse else part.astype(np.float32) for part in parts))
+
+    def _sums(self, codes: tuple[Codes, ...], n_jobs: int, time: Any) -> Sums:
+        sums = Sums.of(len(codes[0]), self.n_levels)
+        self.add(self.query(codes, time), sums, n_jobs)
+        return sums
+
+    def _constant(self, draw: int) -> float:
+        return float(self.draws["level"][draw, 0])
+
+    def _add(
+        self, draw: int, rows: list[Rows], places: Places, gaps: list[Ints], sums: Sums, n_jobs: int
+    ) -> None:
+        """Add what one draw says of cells, whose rows are at ``places`` of each mode's."""
+        firsts, factors, biases, noise = stacked(rows)
+
+        def work(start: int) -> None:
+            part = slice(start, start + CHUNK)
+            at = places[:, part] + firsts[:, None]
+            mean, variance = np.empty((2, at.shape[1]), dtype=np.float32)
+            means(at, factors, biases, mean)
+            for mode, gap in enumerate(gaps):
+                effect = self.draws[f"gaps{mode}"][draw][gap[part]].astype(np.float32)
+                mean += np.where(rows[mode].unknown[places[mode, part]], np.float32(0.0), effect)
+            variance[:] = self._constant(draw)
+            if self.spec.noise_rank:
+                variances(at, noise, variance)
+            extra = self.extra(draw, rows, places[:, part])
+            if not self.spec.ordinal:
+                square = mean.astype(np.float64) ** 2 + extra
+                sums.add(part, mean.clip(self.scale.low, self.scale.high), mean, square, variance)
+                return
+            mass, expected, noisy = self._levels(
+                places[0, part], rows[0].widths, mean, variance + extra
+            )
+            sums.add(part, expected, expected, expected**2, noisy)
+            sums.probabilities[part] += mass
+
+        in_threads(work, range(0, places.shape[1], CHUNK), n_jobs)
+
+    def _levels(
+        self, users: Any, widths: Floats, mean: Floats, variance: Floats64
+    ) -> tuple[Floats64, Floats64, Floats64]:
+        """Probabilities of levels, mean and variance of cells whose hidden values are normal."""
+        mass, levels = np.empty((len(mean), self.n_levels)), self.scale.levels.astype(np.float64)
+        masses(users, widths, self.scale.anchor, mean, variance, mass)
+        expected = mass @ levels
+        return mass, expected, mass @ levels**2 - expected**2
+
+
+def rating_snapshot(draw: RatingDraw, spec: Spec, data: Data, half: type = np.float16) -> Snapshot:
+    """Return what predictions need of a draw of ratings, by name; most of it of type ``half``.
+
+    There are also the temporal effects expected between observations.
     """
-
-    codes: npt.NDArray[np.int32]
-    values: Floats
-    stamps: Array
-
-    @cached_property
-    def series(self) -> Series:
-        """The observations as series."""
-        return as_series(self.codes, self.values, self.stamps, 0)
-
-    def moments(self, asked: Asked, n_jobs: int = 1) -> Moments:
-        """Moments of cells, in standardised units."""
-        own = _Own.of(self, asked)
-        sums = Sums(len(asked.when), 0)
-        for draw in range(len(self)):
-            mean, noise, spread = self._one(draw, asked, own, n_jobs)
-            sums.mean += mean
-            sums.centre += mean
-            sums.square += mean**2 + spread
-            sums.noise += noise
-            sums.draws += 1
-        return sums.moments()
-
-    def noise_by_series(self, n_jobs: int = 1) -> Array:
-        """Variance of the noise of every series, averaged over its observations and draws."""
-        if self.spec.noise_rank == 0:
-            return np.asarray(self.draws["variances"].mean(axis=0, dtype=np.float64))
-        total = np.zeros(len(self.series))
-        for draw in range(len(self)):
-            variance = self._noise(self._rows(draw), self.codes, n_jobs)
-            total += np.add.reduceat(variance.astype(np.float64), self.series.starts[:-1])
-        return total / self.series.counts / len(self)
-
-    def _one(self, draw: int, asked: Asked, own: _Own, n_jobs: int) -> tuple[Array, Array, Array]:
-        """Mean, noise and the variance of the mean of cells in one draw."""
-        rows = self._rows(draw)
-        process = {name: self.draws[name][draw].astype(np.float64) for name in PROCESS}
-        mean = self._means(rows, asked.codes, n_jobs).astype(np.float64)
-        spread = self.extra(draw, rows, asked.codes)
-        amplitude = _of_series(process["amplitudes"], asked)
-        spread += amplitude
-        if len(own.cells):
-            middle, width = self._paths(rows, process, own, n_jobs)
-            mean[own.cells] += middle
-            spread[own.cells] += width - amplitude[own.cells]
-        if self.spec.noise_rank:
-            noise = self._noise(rows, asked.codes, n_jobs).astype(np.float64)
-        else:
-            noise = _of_series(process["variances"], asked)
-        return mean, noise, spread
-
-    def _paths(
-        self, rows: list[Rows], process: dict[str, Array], own: _Own, n_jobs: int
-    ) -> tuple[Array, Array]:
-        """Mean and variance of paths at cells, given the observations of their series."""
-        n, starts = len(own.values), own.series.starts
-        timescales, amplitudes, variances = (process[name][own.chosen] for name in PROCESS)
-        residual = own.values - self._means(rows, own.codes, n_jobs)
-        noise = variances[own.series.which].astype(np.float32)
-        if self.spec.noise_rank:
-            noise = self._noise(rows, own.codes, n_jobs)
-        phi, innovations, gain = np.empty((3, n), dtype=np.float32)
-        filtered, means, spreads = np.empty((3, n))
-
-        def smooth(chosen: Ints) -> None:
-            state_space.set_gains(
-                chosen,
-                starts,
-                own.series.gaps,
-                noise,
-                timescales,
-                amplitudes,
-                phi,
-                innovations,
-                gain,
-            )
-            state_space.smooth_paths(
-                chosen, starts, residual, noise, phi, innovations, gain, filtered, means, spreads
-            )
-
-        in_threads(smooth, own.series.tasks, n_jobs)
-        filtered_spreads = gain.astype(np.float64) * noise
-        middle, width = np.empty((2, len(own.which)))
-
-        def look(part: slice) -> None:
-            state_space.between(
-                own.which[part], own.when[part], own.right[part], starts, own.series.time,
-                timescales, amplitudes, filtered, filtered_spreads, means, spreads, middle[part],
-                width[part],
-            )  # fmt: skip
-
-        in_threads(look, chunks(len(middle)), n_jobs)
-        return middle, width
-
-    def _rows(self, draw: int) -> list[Rows]:
-        """Rows of every mode in one draw, and after the last the one for an id never seen."""
-        sizes = enumerate(self.shape)
-        return [self.rows(draw, m, np.arange(n + 1, dtype=np.int32)) for m, n in sizes]
-
-    def _means(self, modes: list[Rows], codes: npt.NDArray[np.int32], n_jobs: int) -> Floats:
-        firsts, factors, biases, _ = stacked(modes)
-        out = np.empty(codes.shape[1], dtype=np.float32)
-        in_threads(
-            lambda part: rows.means(codes[:, part] + firsts[:, None], factors, biases, out[part]),
-            chunks(len(out)),
-            n_jobs,
-        )
-        return out
-
-    def _noise(self, modes: list[Rows], codes: npt.NDArray[np.int32], n_jobs: int) -> Floats:
-        firsts, _, _, factors = stacked(modes)
-        out = np.empty(codes.shape[1], dtype=np.float32)
-        in_threads(
-            lambda part: noise.variances(codes[:, part] + firsts[:, None], factors, out[part]),
-            chunks(len(out)),
-            n_jobs,
-        )
-        return out
-
-
-class _Own(NamedTuple):
-    """Cells whose series was observed, and the observations of these series."""
-
-    cells: npt.NDArray[np.intp]
-    chosen: Ints
-    which: Ints  # among those chosen
-    when: Array
-    right: Ints
-    codes: npt.NDArray[np.int32]
-    values: Floats
-    series: Series
-
-    @classmethod
-    def of(cls, posterior: SeriesPosterior, asked: Asked) -> _Own:
-        own = np.flatnonzero((asked.which >= 0) & ~np.isnan(asked.when))
-        chosen, which = np.unique(asked.which[own], return_inverse=True)
-        needed = np.isin(posterior.series.which, chosen)
-        codes, values = posterior.codes[:, needed], posterior.values[needed]
-        series = posterior.series
-        if not needed.all():
-            starts = np.append(0, np.cumsum(series.counts[chosen]))
-            series = Series(starts, series.time[needed], series.values[needed])
-        when, many = asked.when[own], len(posterior.stamps) + 1
-        place = series.which * many + codes[-1]
-        right = np.searchsorted(place, which * many + np.searchsorted(posterior.stamps, when))
-        return cls(own, chosen, which, when, right, codes, values, series)
-
-
-def series_snapshot(draw: SeriesDraw, spec: Spec, data: SeriesData) -> Snapshot:
-    """Return what predictions need of a draw of series, by name."""
-    process: dict[str, Any] = {name: getattr(draw, name).astype(np.float32) for name in PROCESS}
-    return snapshot(draw, spec, data) | process
-
-
-def _of_series(values: Array, asked: Asked) -> Array:
-    """Return what each cell's series has; one never observed, the geometric mean of its sensor."""
-    most = max(int(asked.sensors.max()), int(asked.sensor.max(initial=0))) + 1
-    logs, counts = np.log(values), np.bincount(asked.sensors, minlength=most)
-    typical = np.bincount(asked.sensors, logs, most) / np.maximum(counts, 1)
-    typical[counts == 0] = logs.mean()
-    return np.where(asked.which >= 0, values[asked.which], np.exp(typical)[asked.sensor])
+    kept = snapshot(draw, spec, data, half) | {
+        "centres": draw.centres.astype(np.float32),
+        "precisions": draw.precisions.astype(np.float32),
+        "features": draw.features.astype(half),
+        "widths": draw.widths.astype(half),
+        "width_centre": draw.width_centre.astype(np.float32),
+        "temporal_settings": draw.temporal_settings.astype(np.float32),
+    }
+    for mode in range(2 if spec.time else 0):
+        kept[f"gaps{mode}"] = gaps(draw, data, mode).astype(half)
+    return kept

@@ -1,67 +1,240 @@
-"""A model is a list of steps: those of ratings and of series, and how their chains go on."""
+"""A model is a list of steps. How its chains go on, what they keep, and the sampler of ratings."""
 
 from __future__ import annotations
 
+import copy
 import math
-from dataclasses import replace
-from typing import Any, NamedTuple
+from dataclasses import dataclass, replace
+from typing import Any, Generic
 
 import numpy as np
-import numpy.typing as npt
 
-from noisewise.engine import state_space
-from noisewise.engine.arrays import Codes, Counts, Floats
-from noisewise.engine.gibbs.chain import (
-    PROBES,
-    Chain,
-    EvenSchedule,
-    LaterHalf,
-    Sampler,
-    room_for,
-)
-from noisewise.engine.gibbs.data import Data, Scale, SeriesData, Spec, Timeline
-from noisewise.engine.gibbs.draw import (
-    EFFECTS,
-    RatingDraw,
-    SeriesDraw,
-    Snapshot,
-    first_draw,
-    first_series_draw,
-)
-from noisewise.engine.gibbs.posterior import SeriesPosterior, Sums, series_snapshot
-from noisewise.engine.gibbs.rating_posterior import (
-    Query,
-    RatingPosterior,
-    half_is_enough,
-    rating_snapshot,
-)
-from noisewise.engine.gibbs.steps import noise, ou, rows
-from noisewise.engine.gibbs.steps.implicit import Implicit
-from noisewise.engine.gibbs.steps.normal_wishart import SCALES_FROM, NormalWishart, freedom
+from noisewise.engine.arrays import Arrays, Codes, Counts, Floats, Source
+from noisewise.engine.gibbs.data import Data, Scale, Spec, Timeline
+from noisewise.engine.gibbs.posterior import TOTALS, Query, RatingPosterior, Sums, rating_snapshot
+from noisewise.engine.gibbs.steps.noise import ConstantNoise, LowRankNoise, Precisions
 from noisewise.engine.gibbs.steps.ordinal import Levels
+from noisewise.engine.gibbs.steps.prior import SCALES_FROM, Implicit, NormalWishart, freedom
 from noisewise.engine.gibbs.steps.rescaling import Rescaling
-from noisewise.engine.gibbs.steps.rows import Residual, Rows, Target
+from noisewise.engine.gibbs.steps.rows import Rows, Target, means
 from noisewise.engine.gibbs.steps.temporal import TemporalEffect
-from noisewise.engine.gibbs.steps.time_factors import TimeFactors
 from noisewise.engine.gibbs.sweep import (
     ALL_FROM,
-    SERIES_FROM,
-    SeriesWorkspace,
+    EFFECTS,
+    D,
+    Floats64,
+    RatingDraw,
+    Snapshot,
     Step,
     Sweep,
     Workspace,
+    first_draw,
 )
-from noisewise.engine.series import Array, Ints
+from noisewise.engine.series import Ints
 from noisewise.engine.training import EpochInfo
 
-FEWEST, FEWEST_OF_SERIES = 20, 50  # sweeps that must count before it is judged whether it has
+PROBES = 1_000  # cells whose predictions show whether a chain has converged
 MOST_NOISE = math.log(2.0)  # that a draw may have beyond those of later sweeps, to count
+MOST_ROUNDING = 0.01  # share of the noise's std that half precision may move predictions by
+
+
+@dataclass(frozen=True)
+class Schedule:
+    """How many sweeps to run, how many of them to forget, and how many draws to keep at most."""
+
+    sweeps: int
+    burn_in: int
+    keep: int
+
+    @property
+    def room(self) -> int:
+        """Draws that are kept at the same time, at most."""
+        return min(self.keep, self.sweeps - self.burn_in)
+
+    def first(self, epoch: int) -> int:
+        """Return how many sweeps do not count, after so many."""
+        return self.burn_in
+
+    def kept_by(self, epoch: int) -> list[int]:
+        """Return the sweeps whose draws are kept after so many."""
+        raise NotImplementedError
+
+
+class EvenSchedule(Schedule):
+    """Keep draws that are evenly spaced, the last one among them.
+
+    Examples
+    --------
+    >>> EvenSchedule(sweeps=10, burn_in=2, keep=3).kept_by(10)
+    [5, 8, 10]
+    """
+
+    def kept_by(self, epoch: int) -> list[int]:
+        """Return the sweeps whose draws are kept after so many."""
+        many, total = self.room, self.sweeps - self.burn_in
+        ran = range(1, epoch - self.burn_in + 1)
+        return [self.burn_in + k for k in ran if k * many // total > (k - 1) * many // total]
+
+
+class LaterHalf(Schedule):
+    """Keep draws of the later half of all sweeps, however long a chain will run.
+
+    Of those that count, every second, fourth, eighth... is kept, so that there are not too many.
+
+    Examples
+    --------
+    >>> schedule = LaterHalf(sweeps=20, burn_in=2, keep=4)
+    >>> [schedule.kept_by(epoch) for epoch in (2, 4, 7, 20)]
+    [[], [3, 4], [4, 5, 6, 7], [12, 16, 20]]
+    """
+
+    def first(self, epoch: int) -> int:
+        """Return how many sweeps do not count, after so many."""
+        return max(self.burn_in, epoch // 2)
+
+    def kept_by(self, epoch: int) -> list[int]:
+        """Return the sweeps whose draws are kept after so many."""
+        first, step = self.first(epoch), 1
+        while epoch // step - first // step > self.keep:
+            step *= 2
+        return list(range((first // step + 1) * step, epoch + 1, step))
+
+
+@dataclass
+class Chain(Generic[D]):
+    """What sampling carries from sweep to sweep."""
+
+    draw: D  # the current values of everything unknown
+    kept: Snapshot  # of some draws, stacked; only the first ``n_kept`` are filled
+    n_kept: int
+    probes: Floats  # predictions of probe cells, a row per sweep
+    trace: Floats64  # summaries of the draw, a row per sweep
+    sums: Floats64  # totals of held-out cells (see ``Sums``)
+
+    @property
+    def epoch(self) -> int:
+        """Number of finished sweeps."""
+        return self.draw.epoch
+
+    def copy(self) -> Chain[D]:
+        """Return a chain of its own."""
+        return copy.deepcopy(self)
+
+    def is_finite(self) -> bool:
+        """Whether every number of the current draw is finite."""
+        return self.draw.is_finite()
+
+    def pack(self) -> tuple[dict[str, Any], Arrays]:
+        """Header and tensors of a checkpoint."""
+        header, tensors = self.draw.pack()
+        tensors = {f"draw.{name}": array for name, array in tensors.items()}
+        tensors |= {f"kept.{name}": array[: self.n_kept] for name, array in self.kept.items()}
+        tensors |= {"probes": self.probes[: self.epoch], "trace": self.trace[: self.epoch]}
+        return header | {"kept": self.n_kept}, tensors | {"sums": self.sums}
+
+    def restored(self, source: Source) -> Chain[D]:
+        """Return a chain like this one with what ``pack`` gave."""
+        new = replace(self.copy(), draw=self.draw.restored(source.part("draw")))
+        new.n_kept = source.whole("kept", most=len(new.kept["level"]))
+        if new.epoch > len(new.trace):
+            raise source.damaged("it holds more sweeps than were asked for")
+        if getattr(source.tensors.get("kept.factors"), "dtype", None) == np.float32:
+            new.kept = {name: np.asarray(a, np.float32) for name, a in new.kept.items()}
+        filled = {f"kept.{name}": array[: new.n_kept] for name, array in new.kept.items()}
+        filled |= {"probes": new.probes[: new.epoch], "trace": new.trace[: new.epoch]}
+        for name, array in (filled | {"sums": new.sums}).items():
+            array[:] = source.array(name, str(array.dtype), *array.shape)
+        return new
+
+
+class Sampler(Generic[D]):
+    """What all samplers share: a sweep, and which draws are kept."""
+
+    fewest = 20  # sweeps that must count before it is judged how far predictions may be off
+
+    def __init__(self, sweep: Sweep[D], schedule: Schedule) -> None:
+        self.sweep, self.schedule = sweep, schedule
+        self.spec, self.data = sweep.work.spec, sweep.work.data
+
+    def _started(self, draw: D, n_watched: int) -> Chain[D]:
+        """Return a chain before its first sweep."""
+        sweeps = self.schedule.sweeps
+        return Chain(
+            draw,
+            room_for(self._snapshot(draw), self.schedule.room),
+            0,
+            np.zeros((sweeps, PROBES), dtype=np.float32),
+            np.zeros((sweeps, len(self.summaries(draw)))),
+            np.zeros((TOTALS, n_watched)),
+        )
+
+    def step(self, chain: Chain[D]) -> EpochInfo:
+        """Sweep once, and note what came of it."""
+        draw = chain.draw
+        info = self.sweep(draw)
+        chain.probes[draw.epoch - 1] = self._predicted(draw)[0]
+        chain.trace[draw.epoch - 1] = list(self.summaries(draw).values())
+        before, after = (self.schedule.kept_by(epoch) for epoch in (draw.epoch - 1, draw.epoch))
+        stay = [k for k, sweep in enumerate(before[: chain.n_kept]) if sweep in after]
+        if len(stay) < chain.n_kept:
+            for array in chain.kept.values():
+                array[: len(stay)] = array[stay]
+        chain.n_kept = len(stay)
+        self._note(chain, keep=bool(after) and after[-1] == draw.epoch)
+        return info
+
+    def _note(self, chain: Chain[D], *, keep: bool) -> None:
+        """Keep the current draw, if it is to be kept."""
+        if keep:
+            self._keep(chain, self._snapshot(chain.draw))
+
+    def _keep(self, chain: Chain[D], one: Snapshot) -> None:
+        for name, array in one.items():
+            chain.kept[name][chain.n_kept] = array
+        chain.n_kept += 1
+
+    def mean_error(self, chain: Chain[D]) -> float:
+        """Return how far the running mean of a prediction may be off, as a share of a std.
+
+        Half the difference between the first and the second half of the sweeps that count.
+        """
+        first = self.schedule.first(chain.epoch)
+        if chain.epoch - first < self.fewest:
+            return math.inf
+        seen = chain.probes[first : chain.epoch].astype(np.float64)
+        half = len(seen) // 2
+        apart = 0.5 * (seen[:half].mean(axis=0) - seen[-half:].mean(axis=0))
+        return self._share_of_std(chain, seen, apart)
+
+    def summaries(self, draw: D) -> dict[str, float]:
+        """Return a few numbers by which to judge whether chains agree."""
+        return {
+            f"precision of mode {mode}": float(np.linalg.slogdet(precision)[1])
+            for mode, precision in enumerate(draw.precisions)
+        }
+
+    def _snapshot(self, draw: D) -> Snapshot:
+        """Return what predictions need of a draw."""
+        raise NotImplementedError
+
+    def _predicted(self, draw: D) -> tuple[Floats, Any]:
+        """Means of probes in one draw, and their variances."""
+        raise NotImplementedError
+
+    def _share_of_std(self, chain: Chain[D], seen: Floats64, apart: Floats64) -> float:
+        """Return differences between predictions of probes as a share of a std."""
+        raise NotImplementedError
+
+
+def room_for(one: Snapshot, many: int) -> Snapshot:
+    """Return room for so many snapshots like this one."""
+    return {name: np.zeros((many, *array.shape), array.dtype) for name, array in one.items()}
 
 
 def rating_steps(work: Workspace, anchor: int = 1) -> list[Step[Any]]:
     """Return the steps of ratings; ``anchor`` is the cut-point between levels that is 0."""
     spec, data = work.spec, work.data
-    steps: list[Step[Any]] = [noise.Precisions(work)]
+    steps: list[Step[Any]] = [Precisions(work)]
     if spec.ordinal:
         levels = Levels(work, anchor)
         steps += [Rescaling(work, levels), levels]
@@ -71,53 +244,17 @@ def rating_steps(work: Workspace, anchor: int = 1) -> list[Step[Any]]:
             steps.append(Implicit(work, mode))
         steps.append(NormalWishart(work, mode, freedom(spec.rank + 1, n), SCALES_FROM))
         steps.append(Rows(work, mode))
-    steps.append(Residual(work))
     if spec.time:
         steps += [TemporalEffect(work, number) for number in range(len(EFFECTS))]
     if spec.noise_rank:
-        steps.append(noise.LowRankNoise(work, ALL_FROM))
+        steps.append(LowRankNoise(work, ALL_FROM))
     elif not spec.ordinal:
-        steps.append(noise.ConstantNoise(work))
-    return steps
-
-
-def series_steps(work: SeriesWorkspace, timescales: ou.Timescales) -> list[Step[Any]]:
-    """Return the steps of series.
-
-    What is drawn without the paths of series comes first, then the paths, then what is drawn given
-    them. Scales of rows stay 1.
-    """
-    spec, last = work.spec, work.data.n_modes - 1
-    priors = [
-        NormalWishart(work, mode, spec.rank + 1.0, math.inf) for mode in range(work.data.n_modes)
-    ]
-    steps: list[Step[Any]] = [ou.ObservationNoise(work), ou.Process(work, timescales)]
-    steps.append(ou.Paths(work))
-    for mode in range(last):
-        steps += [priors[mode], Rows(work, mode)]
-    steps += [priors[last], TimeFactors(work), ou.Amplitudes(work)]
-    steps.append(noise.LowRankNoise(work, SERIES_FROM) if spec.noise_rank else ou.SeriesNoise(work))
+        steps.append(ConstantNoise(work))
     return steps
 
 
 class RatingSampler(Sampler[RatingDraw]):
-    """A sampler of ratings.
-
-    Parameters
-    ----------
-    spec, data, scale
-        What to sample, from what, and how values are standardised.
-    counts
-        Observations of every row.
-    timeline
-        When rows were observed, if the model has time.
-    schedule
-        How long to run, and what to keep.
-    held_out
-        Cells to watch: codes (as from ``known_codes``), times or None, and values.
-    n_jobs
-        Threads.
-    """
+    """A sampler of ratings; cells held out are watched: their codes, times or None, and values."""
 
     def __init__(
         self,
@@ -133,12 +270,15 @@ class RatingSampler(Sampler[RatingDraw]):
         work = Workspace(spec, data, n_jobs, schedule.burn_in)
         super().__init__(Sweep(work, rating_steps(work, scale.anchor)), schedule)
         self.scale, self.counts, self.timeline = scale, counts, timeline
-        self.probes = _probe_places(data)
+        rng = np.random.default_rng(0)  # the same probes for every chain, busy rows more often
+        picks = rng.integers(len(data), size=(data.n_modes, PROBES))
+        self.probes = np.take_along_axis(data.places, picks, axis=1)
+        self.nothing = self.as_posterior({"level": np.empty((0, 1))})
         self.truth = np.empty(0, dtype=np.float32)
         self.query: Query | None = None
         if held_out is not None:
             codes, time, self.truth = held_out
-            self.query = self.as_posterior({"level": np.empty((0, 1))}).query(codes, time)
+            self.query = self.nothing.query(codes, time)
 
     def start(self) -> Chain[RatingDraw]:
         """Return a chain before its first sweep."""
@@ -153,43 +293,23 @@ class RatingSampler(Sampler[RatingDraw]):
 
     def validate(self, chain: Chain[RatingDraw]) -> tuple[float, float]:
         """RMSE and NLL of the running mean on held-out cells; nan as long as there is none."""
-        *totals, draws = chain.sums
-        if not draws.any():
+        if not chain.sums[-1].any():
             return float("nan"), float("nan")
-        sums = Sums(len(self.truth), 0)
-        sums.mean, sums.centre, sums.square, sums.noise = totals
-        sums.draws = int(draws[0])
-        posterior = self.as_posterior({"level": np.empty((0, 1))})
-        mean, noise, epistemic = posterior.in_units(sums.moments())
+        mean, noise, epistemic = self.nothing.in_units(Sums(chain.sums).moments())
         error = (self.truth - mean).astype(np.float64) ** 2
         least = 1e-12 * min(1.0, self.scale.scale**2)
         variance = np.maximum((noise + epistemic).astype(np.float64), least)
         nll = 0.5 * np.mean(np.log(2.0 * math.pi * variance) + error / variance)
         return math.sqrt(error.mean()), float(nll)
 
-    def mean_error(self, chain: Chain[RatingDraw]) -> float:
-        """Return how far the running mean may be off, as a share of the noise's std.
-
-        Half the difference between the first and the second half of the sweeps that count.
-        """
-        if self._counting(chain) < FEWEST:
-            return math.inf
-        _, apart = self._halves(chain)
-        root = float(self.sweep.work.root.mean(dtype=np.float64))
-        return float(np.sqrt(np.mean(apart**2))) * root
-
     def posterior(self, chains: list[Chain[RatingDraw]]) -> RatingPosterior:
         """Return the draws that chains have kept; of chains cut short, their last ones."""
-        stay = [self._counted(chain) for chain in chains]
-        kept = {
-            name: np.concatenate(
-                [chain.kept[name][s] for chain, s in zip(chains, stay, strict=True)]
-            )
-            for name in chains[0].kept
-        }
+        stay = [(chain.kept, self._counted(chain)) for chain in chains]
+        names = chains[0].kept
+        kept = {name: np.concatenate([array[name][s] for array, s in stay]) for name in names}
         if not len(kept["level"]):
             parts = [self._snapshot(chain.draw) for chain in chains]
-            kept = {name: np.stack([part[name] for part in parts]) for name in kept}
+            kept = {name: np.stack([part[name] for part in parts]) for name in names}
         return self.as_posterior(kept)
 
     def summaries(self, draw: RatingDraw) -> dict[str, float]:
@@ -216,159 +336,52 @@ class RatingSampler(Sampler[RatingDraw]):
         Noise that is hardly there takes longer than any ``burn_in`` to be found. In later draws it
         moves by a few per cent.
         """
-        kept = np.array(self.schedule.kept_by(chain.epoch), dtype=np.int64) - 1
-        noise = chain.trace[: chain.epoch, 0]
-        later = noise[(self.schedule.first(chain.epoch) + chain.epoch) // 2 :]
         if not chain.n_kept:
             return np.empty(0, dtype=np.int64)
+        kept = np.array(self.schedule.kept_by(chain.epoch), dtype=np.int64) - 1
+        noise = chain.trace[: chain.epoch, 0]
+        later = noise[(self.schedule.burn_in + chain.epoch) // 2 :]
         return np.flatnonzero(noise[kept] <= np.median(later) + MOST_NOISE)
 
     def _note(self, chain: Chain[RatingDraw], *, keep: bool) -> None:
         """Keep the current draw, if it is to be kept, and watch held-out cells."""
-        watch = self.query is not None and self._counting(chain) > 0
-        if not (keep or watch):
+        watched = self.query if chain.epoch > self.schedule.burn_in else None
+        if not keep and watched is None:
             return
         one = rating_snapshot(chain.draw, self.spec, self.data, self._precision(chain))
         if keep and not chain.n_kept:
             chain.kept = room_for(one, self.schedule.room)
         if keep:
             self._keep(chain, one)
-        if watch:
-            self._watch(chain, one)
+        if watched is not None:
+            single = self.as_posterior({name: array[None] for name, array in one.items()})
+            single.add(watched, Sums(chain.sums, single.n_levels), self.sweep.work.n_jobs)
+
+    def _precision(self, chain: Chain[RatingDraw]) -> type:
+        """Return the type to keep a draw in: that of those kept before, if there are some.
+
+        Half precision is enough where it moves predictions by a small share of the noise's std.
+        """
+        if chain.n_kept:
+            return np.float16 if chain.kept["factors"].dtype == np.float16 else np.float32
+        draw, rounded = chain.draw, np.empty(PROBES, dtype=np.float32)
+        factors, biases = (
+            array.astype(np.float16).astype(np.float32) for array in (draw.factors, draw.biases)
+        )
+        means(self.probes, factors, biases, rounded)
+        apart = (rounded - self._predicted(draw)[0]).astype(np.float64)
+        root = float(np.median(self.sweep.work.root))
+        enough = np.sqrt(np.mean(apart**2)) * root < MOST_ROUNDING
+        return np.float16 if enough else np.float32
 
     def _snapshot(self, draw: RatingDraw) -> Snapshot:
         return rating_snapshot(draw, self.spec, self.data)
 
     def _predicted(self, draw: RatingDraw) -> tuple[Floats, Any]:
         mean = np.empty(PROBES, dtype=np.float32)
-        rows.means(self.probes, draw.factors, draw.biases, mean)
+        means(self.probes, draw.factors, draw.biases, mean)
         return mean, None
 
-    def _precision(self, chain: Chain[RatingDraw]) -> type:
-        """Return the type to keep a draw in: that of those kept before, if there are some."""
-        if chain.n_kept:
-            return np.float16 if chain.kept["factors"].dtype == np.float16 else np.float32
-        root = float(np.median(self.sweep.work.root))
-        enough = half_is_enough(chain.draw, self.probes, root)
-        return np.float16 if enough else np.float32
-
-    def _watch(self, chain: Chain[RatingDraw], one: Snapshot) -> None:
-        assert self.query is not None
-        sums = Sums(len(self.truth), len(self.scale.levels) if self.spec.ordinal else 0)
-        single = self.as_posterior({name: array[None] for name, array in one.items()})
-        single.add(self.query, sums, self.sweep.work.n_jobs)
-        ones = np.ones(len(self.truth))
-        chain.sums += [sums.mean, sums.centre, sums.square, sums.noise, ones]
-
-
-class SeriesProbes(NamedTuple):
-    """Cells whose predictions show whether a chain has converged: any series at any time."""
-
-    places: Any
-    which: Ints
-    when: Array
-    right: Ints
-
-    @classmethod
-    def at_random(cls, data: SeriesData) -> SeriesProbes:
-        """Choose cells, the same for every chain."""
-        rng = np.random.default_rng(0)
-        which = rng.integers(len(data.series), size=PROBES)
-        row = rng.choice(data.places[-1], PROBES) - data.firsts[-1]
-        places = data.places[:, data.series.starts[which]]
-        places[-1] = row + data.firsts[-1]
-        many = data.shape[-1]
-        known = data.which * many + data.places[-1] - data.firsts[-1]
-        right = np.searchsorted(known, which * many + row)
-        return cls(places, which, data.stamps[row], right)
-
-
-class SeriesSampler(Sampler[SeriesDraw]):
-    """A sampler of series.
-
-    Parameters
-    ----------
-    spec, data, timescales
-        What to sample, from what, and between which timescales a series may forget.
-    schedule
-        How long to run, and what to keep.
-    n_jobs
-        Threads.
-    """
-
-    data: SeriesData
-
-    def __init__(
-        self,
-        spec: Spec,
-        data: SeriesData,
-        timescales: ou.Timescales,
-        schedule: LaterHalf,
-        n_jobs: int,
-    ) -> None:
-        work = SeriesWorkspace(spec, data, n_jobs)
-        super().__init__(Sweep(work, series_steps(work, timescales)), schedule)
-        self.timescales, self.probes = timescales, SeriesProbes.at_random(data)
-
-    def start(self) -> Chain[SeriesDraw]:
-        """Return a chain before its first sweep."""
-        return self._started(first_series_draw(self.spec, self.data, *self.timescales), 0)
-
-    def mean_error(self, chain: Chain[SeriesDraw]) -> float:
-        """Return how far the mean of a typical prediction may be off, as a share of its std.
-
-        Half the difference between the first and the second half of the sweeps that count; the
-        median over probes, as a series that hardly anything is known of may wander for long.
-        """
-        if self._counting(chain) < FEWEST_OF_SERIES:
-            return math.inf
-        seen, apart = self._halves(chain)
-        variance = seen.var(axis=0) + self._predicted(chain.draw)[1]
-        return float(np.median(np.abs(apart) / np.sqrt(variance)))
-
-    def posterior(self, chain: Chain[SeriesDraw]) -> SeriesPosterior:
-        """Return what a chain has kept; if that is nothing yet, its current draw."""
-        data = self.data
-        kept = {name: array[: chain.n_kept].copy() for name, array in chain.kept.items()}
-        if not chain.n_kept:
-            kept = {name: array[None] for name, array in self._snapshot(chain.draw).items()}
-        counts = tuple(np.diff(starts) for starts in data.starts)
-        codes = data.places - np.array(data.firsts, dtype=np.int32)[:, None]
-        return SeriesPosterior(self.spec, data.shape, counts, kept, codes, data.values, data.stamps)
-
-    def summaries(self, draw: SeriesDraw) -> dict[str, float]:
-        """Return a few numbers by which to judge whether a chain has converged."""
-        named = {
-            "timescale": float(np.log(draw.timescales).mean()),
-            "amplitude": float(np.log(draw.amplitudes).mean()),
-            "noise": float(np.log(draw.variances).mean()),
-        }
-        if self.spec.noise_rank:
-            named["noise"] = float(np.log(draw.noise).mean())
-        return named | super().summaries(draw)
-
-    def _snapshot(self, draw: SeriesDraw) -> Snapshot:
-        return series_snapshot(draw, self.spec, self.data)
-
-    def _predicted(self, draw: SeriesDraw) -> tuple[Floats, Array]:
-        """Means of probes given rows and paths of a draw, and their variances with the noise."""
-        probes, series = self.probes, self.data.series
-        explained = np.empty(PROBES, dtype=np.float32)
-        rows.means(probes.places, draw.factors, draw.biases, explained)
-        exact = np.zeros_like(draw.paths)
-        mean, spread = np.empty((2, PROBES))
-        state_space.between(
-            probes.which, probes.when, probes.right, series.starts, series.time, draw.timescales,
-            draw.amplitudes, draw.paths, exact, draw.paths, exact, mean, spread,
-        )  # fmt: skip
-        variance = draw.variances[probes.which].astype(np.float32)
-        if self.spec.noise_rank:
-            noise.variances(probes.places, draw.noise, variance)
-        return explained + mean.astype(np.float32), spread + variance
-
-
-def _probe_places(data: Data) -> npt.NDArray[np.int32]:
-    """Cells at random, busy rows more often, the same for every chain."""
-    rng = np.random.default_rng(0)
-    picks = rng.integers(len(data), size=(data.n_modes, PROBES))
-    return np.take_along_axis(data.places, picks, axis=1)
+    def _share_of_std(self, chain: Chain[RatingDraw], seen: Floats64, apart: Floats64) -> float:
+        root = float(self.sweep.work.root.mean(dtype=np.float64))
+        return float(np.sqrt(np.mean(apart**2))) * root

@@ -1,60 +1,206 @@
-"""A sweep takes all steps of a model; they share data, threads, random streams and arrays."""
+"""One draw of everything unknown, and sweeps: steps that draw one part of it after another.
+
+Steps share data, threads, random streams, and arrays that one hands on to the next.
+"""
 
 from __future__ import annotations
 
+import copy
 import math
-from collections.abc import Callable, Sequence
-from typing import Any, Generic, TypeVar
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Generic, Self, TypeVar
 
 import numpy as np
+import numpy.typing as npt
 from numba import njit
 
-from noisewise.engine.arrays import Floats
+from noisewise.engine.arrays import Arrays, Floats, Source
 from noisewise.engine.gibbs.data import Data, SeriesData, Spec
-from noisewise.engine.gibbs.draw import Draw, Floats64, RatingDraw, SeriesDraw
-from noisewise.engine.random import SWEEP, generator, key
-from noisewise.engine.threads import in_threads
+from noisewise.engine.threads import chunks, in_threads
 from noisewise.engine.training import EpochInfo
 
-# Streams of random numbers, by what is drawn with them.
+Floats64 = npt.NDArray[np.float64]
+Snapshot = dict[str, Any]  # what predictions need of a draw, by name
+
+# Streams of random numbers: what they are for, and in a sweep what is drawn with them.
+START, SWEEP, FOLD = range(3)
 (
     ROWS, NORMAL_WISHART, FEATURES, NOISE, TEMPORAL, TEMPORAL_SETTINGS, LEVELS, RESCALING,
 ) = range(1, 9)  # fmt: skip
 PATHS, TIMESCALES, AMPLITUDES = range(101, 104)
 
+START_STD = 0.15  # of factors at the start: smaller ones take many sweeps to grow
+SERIES_START_STD = 0.1  # the same where series have paths of their own
+FIRST_SCALE = 0.5  # of the prior of rows, before scales are drawn
+EFFECTS = ((0, 0.8), (0, 0.98), (1, 0.95))  # temporal: their mode, and phi that the prior is around
+EFFECT_VARIANCE = 0.03  # that the prior of their stationary variance is around
+CUT_WIDTH = 0.7  # that the prior of the widths of levels is around
+WIDTH_SPREAD = 0.3  # of the logs of widths between users, at the start
+STILL = 1e-8  # amplitude of paths that have not joined in
+POSITIVE = (
+    "noise", "level", "strengths", "width_spread", "proposals", "timescales", "amplitudes",
+    "variances",
+)  # fmt: skip
 ALL_FROM = 5  # sweep in which temporal effects, noise and cut-points join in, of ratings
 SERIES_FROM = 12  # sweep in which paths and low-rank noise do: rows explain first what they can
 WANTED = 0.3  # share of Metropolis proposals to accept
+
+
+def key(seed: int, *place: int) -> np.uint64:
+    """Return the key of all streams of one draw, say of one conditional in one sweep."""
+    return np.uint64(_sequence(seed, place).generate_state(1, np.uint64)[0])
+
+
+def generator(seed: int, *place: int) -> np.random.Generator:
+    """Return a generator of its own for one draw; no other place or seed has the same numbers."""
+    return np.random.default_rng(_sequence(seed, place))
+
+
+def _sequence(seed: int, place: tuple[int, ...]) -> np.random.SeedSequence:
+    # As entropy, [seed, 0] would be the same as seed; a spawn key is never the same as none.
+    return np.random.SeedSequence(seed, spawn_key=place)
+
+
+@dataclass
+class Draw:
+    """Rows and their noise, in standardised units: what every model draws."""
+
+    epoch: int  # number of finished sweeps
+    factors: Floats  # rows of all modes, one after another, padded with zeros to whole vectors
+    biases: Floats
+    centres: Floats64  # per mode, mean and precision of its rows, the bias last
+    precisions: Floats64
+    scales: Floats64  # per mode, how far rows are expected to spread (see ``steps.prior``)
+    noise: Floats  # factors of the variance
+    level: Floats64  # prior mean of the last mode's; without factors, the variance itself
+    fitted: Floats  # factors' and biases' part of the mean of every observation
+
+    def copy(self) -> Self:
+        """Return a draw of its own."""
+        return copy.deepcopy(self)
+
+    def is_finite(self) -> bool:
+        """Whether every number is finite."""
+        return all(np.isfinite(array.sum(dtype=np.float64)) for array in self.arrays.values())
+
+    def pack(self) -> tuple[dict[str, Any], Arrays]:
+        """Header and tensors of a checkpoint."""
+        return {"epoch": self.epoch}, self.arrays
+
+    def restored(self, source: Source) -> Self:
+        """Return a draw like this one with what ``pack`` gave."""
+        arrays = {}
+        for name, array in self.arrays.items():
+            arrays[name] = source.array(name, str(array.dtype), *array.shape).copy()
+            if name in POSITIVE and (arrays[name] <= 0).any():
+                raise source.damaged("must be above 0", name)
+        return replace(self, epoch=source.whole("epoch"), **arrays)
+
+    @property
+    def arrays(self) -> Arrays:
+        """All but the number of sweeps, by name."""
+        return {name: array for name, array in vars(self).items() if name != "epoch"}
+
+
+@dataclass
+class RatingDraw(Draw):
+    """All unknowns of ratings; a part that the model does not have is empty."""
+
+    effects: Floats  # what implicit sets add to the mean of each row
+    features: Floats  # weights of every feature, those of the first mode's sets first
+    strengths: Floats64  # how strongly weights are pulled to zero
+    temporal: Floats  # per temporal effect, its value at every observation
+    temporal_settings: Floats64  # per temporal effect, logit of phi and log of the variance
+    widths: Floats64  # logs of the widths of levels per row of the first mode
+    width_centre: Floats64  # their mean and std
+    width_spread: Floats64
+    latent: Floats  # hidden values of levels
+    proposals: Floats64  # how far Metropolis steps reach: cut-points, then each temporal effect
+
+    def temporal_sum(self) -> Any:
+        """Return all temporal effects together at every observation; 0 without any."""
+        return self.temporal.sum(axis=0) if len(self.temporal) else np.float32(0.0)
+
+
+@dataclass
+class SeriesDraw(Draw):
+    """All unknowns of series: rows, and an Ornstein-Uhlenbeck process for every series."""
+
+    paths: Floats  # x of its series at every observation
+    timescales: Floats64  # of every series, the time after which x has forgotten all but 1/e
+    amplitudes: Floats64  # of every series, the variance of x
+    variances: Floats64  # noise of every series, where it is not low-rank
+
+
+def first_draw(spec: Spec, data: Data, n_levels: int = 0) -> RatingDraw:
+    """Start from small random factors, and everything else in the middle of its prior."""
+    rows, n, D1 = sum(data.shape), len(data), spec.rank + 1
+    many = n_levels - 2 if spec.ordinal else 0
+    effects = len(EFFECTS) if spec.time else 0
+    settings = [[np.log(phi / (1.0 - phi)), np.log(EFFECT_VARIANCE)] for _, phi in EFFECTS]
+    implicit = rows if spec.implicit else 0
+    return RatingDraw(
+        **_first_rows(spec, data, START_STD, FIRST_SCALE),
+        effects=np.zeros((implicit, D1), dtype=np.float32),
+        features=np.zeros((implicit, D1), dtype=np.float32),
+        strengths=np.ones(2 if spec.implicit else 0),
+        temporal=np.zeros((effects, n), dtype=np.float32),
+        temporal_settings=np.array(settings[:effects]).reshape(effects, 2),
+        widths=np.full((data.shape[0], many), np.log(CUT_WIDTH)),
+        width_centre=np.full(many, np.log(CUT_WIDTH)),
+        width_spread=np.full(many, WIDTH_SPREAD),
+        latent=np.zeros(n if spec.ordinal else 0, dtype=np.float32),
+        proposals=np.array([1.0, *[0.1] * effects]),
+    )
+
+
+def first_series_draw(spec: Spec, data: SeriesData, shortest: float, longest: float) -> SeriesDraw:
+    """Start from small random factors, and paths that stand still."""
+    n = len(data.series)
+    return SeriesDraw(
+        **_first_rows(spec, data, SERIES_START_STD, 1.0),
+        paths=np.zeros(len(data), dtype=np.float32),
+        timescales=np.full(n, np.sqrt(shortest * longest)),
+        amplitudes=np.full(n, STILL),
+        variances=np.ones(n),
+    )
+
+
+def _first_rows(spec: Spec, data: Data, std: float, scale: float) -> dict[str, Any]:
+    rng = generator(spec.seed, START, spec.chain)
+    rows, modes, D1, K = sum(data.shape), data.n_modes, spec.rank + 1, spec.noise_rank
+    factors = np.zeros((rows, -(-max(spec.rank, 1) // 16) * 16), dtype=np.float32)
+    factors[:, : spec.rank] = rng.normal(0.0, std, (rows, spec.rank))
+    noise = np.ones((rows, K), dtype=np.float32)
+    noise[data.part(modes - 1)] /= max(K, 1)
+    return {
+        "epoch": 0,
+        "factors": factors,
+        "biases": np.zeros(rows, dtype=np.float32),
+        "centres": np.zeros((modes, D1)),
+        "precisions": np.tile(float(D1) * np.eye(D1), (modes, 1, 1)),
+        "scales": np.full((modes, D1), scale),
+        "noise": noise,
+        "level": np.full(max(K, 1), 1.0 / max(K, 1)),
+        "fitted": np.zeros(len(data), dtype=np.float32),
+    }
+
 
 D = TypeVar("D", bound=Draw)
 
 
 class Workspace:
-    """Data and model of a sweep, and arrays that its steps hand on; in threads, bits stay the same.
+    """Data and model of a sweep, and arrays that its steps hand on; threads change no bit.
 
-    Parameters
-    ----------
-    spec, data
-        What to sample, and from what.
-    n_jobs
-        Threads.
-    burn_in
-        Sweeps in which Metropolis proposals are tuned.
-
-    Attributes
-    ----------
-    root
-        Root of the precision of every observation.
-    target
-        What rows are to explain of every observation.
-    residual
-        What is left once everything is explained.
+    Metropolis proposals are tuned in the first ``burn_in`` sweeps.
     """
 
     def __init__(self, spec: Spec, data: Data, n_jobs: int = 1, burn_in: int = 0) -> None:
         self.spec, self.data, self.n_jobs, self.burn_in = spec, data, n_jobs, burn_in
-        self.root = np.ones(len(data), dtype=np.float32)
-        self.target = self.residual = np.empty(0, dtype=np.float32)
+        self.root = np.ones(len(data), dtype=np.float32)  # of the precision of every observation
+        self.target = np.empty(0, dtype=np.float32)  # what rows are to explain of it
+        self.residual = self.target  # what is left once everything is explained
 
     def key(self, draw: Draw, *place: int) -> np.uint64:
         """Return the key of the streams of one step in one sweep."""
@@ -64,13 +210,13 @@ class Workspace:
         """Return the generator of one step in one sweep."""
         return generator(self.spec.seed, SWEEP, self.spec.chain, draw.epoch, *place)
 
-    def over_rows(self, mode: int, work: Callable[[Any], None]) -> None:
-        """Call ``work`` with rows of a mode, in threads."""
-        in_threads(work, self.data.tasks[mode], self.n_jobs)
+    def over(self, tasks: Iterable[Any], kernel: Callable[..., None], *given: Any) -> None:
+        """Call a kernel with every task, of rows or of series, and with what is given."""
+        in_threads(lambda task: kernel(task, *given), tasks, self.n_jobs)
 
     def over_observations(self, work: Callable[[slice], None]) -> None:
-        """Call ``work`` with chunks of observations, in threads."""
-        in_threads(work, self.data.chunks(), self.n_jobs)
+        """Call ``work`` with chunks of observations."""
+        in_threads(work, chunks(len(self.data)), self.n_jobs)
 
     def visited(self, mode: int, array: Floats) -> Floats:
         """Return an array in the order in which a mode visits observations."""
@@ -78,10 +224,10 @@ class Workspace:
             return array
         index, out = self.data.index[mode], np.empty_like(array)
 
-        def work(part: slice) -> None:
+        def take(part: slice) -> None:
             np.take(array, index[part], out=out[part], mode="clip")
 
-        self.over_observations(work)
+        self.over_observations(take)
         return out
 
     def tune(self, draw: RatingDraw, number: int, accepted: float) -> None:
@@ -93,43 +239,24 @@ class Workspace:
 
 
 class SeriesWorkspace(Workspace):
-    """The same for series, each of which has an Ornstein-Uhlenbeck process of its own.
-
-    Attributes
-    ----------
-    noise
-        Variance of every observation.
-    phi, innovations
-        How the process goes on from the observation before (see ``state_space``); one more at the
-        end, where phi is zero.
-    gain
-        Of the Kalman filter, for every observation.
-    """
+    """The same for series, each of which has an Ornstein-Uhlenbeck process of its own."""
 
     data: SeriesData
 
     def __init__(self, spec: Spec, data: SeriesData, n_jobs: int = 1) -> None:
         super().__init__(spec, data, n_jobs)
         n = len(data)
+        # The variance of every observation, the filter's gain, and how the process goes on from the
+        # one before (see ``state_space``); one more at the end, where phi is zero.
         self.noise, self.gain = np.ones((2, n), dtype=np.float32)
         self.phi, self.innovations = np.zeros((2, n + 1), dtype=np.float32)
         self.innovations[n] = 1.0
 
-    def over_series(self, work: Callable[[Any], None]) -> None:
-        """Call ``work`` with series, in threads."""
-        in_threads(work, self.data.series.tasks, self.n_jobs)
-
 
 class Step(Generic[D]):
-    """A conditional: some unknowns are drawn, given all others.
+    """A conditional: some unknowns are drawn, given all others."""
 
-    Attributes
-    ----------
-    joins
-        The first sweep that the step is part of, counted from 0: what explains most goes first.
-    """
-
-    joins: int = 0
+    joins: int = 0  # the first sweep that it is part of, from 0: what explains most goes first
 
     def __init__(self, work: Workspace, mode: int = 0) -> None:
         self.work, self.spec, self.data, self.mode = work, work.spec, work.data, mode
@@ -145,20 +272,9 @@ class SeriesStep(Step[SeriesDraw]):
     work: SeriesWorkspace
     data: SeriesData
 
-    def __init__(self, work: SeriesWorkspace, mode: int = 0) -> None:
-        super().__init__(work, mode)
-
 
 class Sweep(Generic[D]):
-    """One sweep over all steps that have joined in.
-
-    Parameters
-    ----------
-    work
-        What the steps share.
-    steps
-        What to draw, in this order.
-    """
+    """One sweep over all steps that have joined in, in their order."""
 
     def __init__(self, work: Workspace, steps: Sequence[Step[D]]) -> None:
         self.work, self.steps = work, steps
@@ -175,7 +291,7 @@ class Sweep(Generic[D]):
         return EpochInfo(draw.epoch, math.sqrt(square / n), nll)
 
 
-def rows_of(draw: Draw, part: slice, rank: int) -> Floats64:
+def rows_of(draw: Draw, part: Any, rank: int) -> Floats64:
     """Return rows of a mode, the bias last, in double precision."""
     return np.column_stack([draw.factors[part, :rank], draw.biases[part]]).astype(np.float64)
 

@@ -12,13 +12,11 @@ counts as more precise than that.
 from __future__ import annotations
 
 import math
-from typing import Any
 
 import numpy as np
 from numba import njit
 
-from noisewise.engine.gibbs.draw import Draw
-from noisewise.engine.gibbs.sweep import NOISE, Step, Workspace
+from noisewise.engine.gibbs.sweep import NOISE, Draw, Step, Workspace
 from noisewise.engine.random import gamma, normal, stream
 
 FLOOR = 1e-10  # of a variance, in standardised units: single precision tells no more apart
@@ -45,11 +43,17 @@ class ConstantNoise(Step[Draw]):
     """Draw the variance that all observations share."""
 
     def __call__(self, draw: Draw) -> None:
-        """Draw it."""
-        residual = self.work.residual
+        """Draw it.
+
+        Its prior has the density (1 + s)^-2: it is an inverse Gamma one of shape 1, whose rate has
+        a Gamma(1, 1) prior and is drawn first. Any noise is as likely as any other below that of
+        values.
+        """
+        residual, rng = self.work.residual, self.work.rng(draw, NOISE)
         square = float(np.einsum("i,i->", residual, residual, dtype=np.float64))
-        rng, old = self.work.rng(draw, NOISE), float(draw.level[0])
-        draw.level[0] = draw_variance(old, square, len(residual), rng)
+        rate = rng.gamma(2.0) / (1.0 + 1.0 / float(draw.level[0]))
+        variance = (rate + 0.5 * square) / rng.gamma(1.0 + 0.5 * len(residual))
+        draw.level[0] = max(float(variance), FLOOR)
 
 
 class LowRankNoise(Step[Draw]):
@@ -63,25 +67,20 @@ class LowRankNoise(Step[Draw]):
         self.joins = joins
 
     def __call__(self, draw: Draw) -> None:
-        """Draw them all."""
+        """Draw them all; the level, the prior mean of the last mode's, has a Gamma(1, 1) prior."""
         data, work = self.data, self.work
-        last, ones = data.n_modes - 1, np.ones_like(draw.level)
+        last = data.n_modes - 1
         for mode in range(data.n_modes):
-            self._draw_mode(draw, mode, draw.level if mode == last else ones)
-        if not self.spec.ordinal:
-            draw.level[:] = draw_level(draw.noise[data.part(last)], work.rng(draw, NOISE))
-
-    def _draw_mode(self, draw: Draw, mode: int, level: np.ndarray) -> None:
-        data, noise_key = self.data, self.work.key(draw, NOISE, mode)
-        residual = self.work.visited(mode, self.work.residual)
-
-        def draw_them(chosen: Any) -> None:
-            draw_noise(
-                chosen, data.starts[mode], data.others[mode], draw.noise, data.firsts[mode],
-                residual, level, noise_key,
+            work.over(
+                data.tasks[mode], draw_noise, data.starts[mode], data.others[mode], draw.noise,
+                data.firsts[mode], work.visited(mode, work.residual),
+                draw.level if mode == last else np.ones_like(draw.level),
+                work.key(draw, NOISE, mode),
             )  # fmt: skip
-
-        self.work.over_rows(mode, draw_them)
+        if not self.spec.ordinal:
+            own, rng = draw.noise[data.part(last)].astype(np.float64), work.rng(draw, NOISE)
+            rate = 1.0 + (SHAPE - 1.0) * (1.0 / own).sum(axis=0)
+            draw.level[:] = rng.gamma(1.0 + SHAPE * len(own), 1.0 / rate)
 
 
 @njit(nogil=True, error_model="numpy", cache=True)
@@ -145,19 +144,3 @@ def variances(places, noise, out):
     """Fill in the sum over factors of products of noise."""
     for cell in range(places.shape[1]):
         out[_U(cell)] = _variance(places, noise, _U(cell))
-
-
-def draw_variance(old: float, square: float, n: int, rng: np.random.Generator) -> float:
-    """Draw the variance that n observations share, given the sum of their squared residuals.
-
-    Its prior has the density (1 + s)^-2: it is an inverse Gamma one of shape 1, whose rate has a
-    Gamma(1, 1) prior and is drawn first. Any noise is as likely as any other below that of values.
-    """
-    rate = rng.gamma(2.0) / (1.0 + 1.0 / old)
-    return max(float((rate + 0.5 * square) / rng.gamma(1.0 + 0.5 * n)), FLOOR)
-
-
-def draw_level(last: np.ndarray, rng: np.random.Generator) -> np.ndarray:
-    """Draw the prior mean of the last mode's factors, with a Gamma(1, 1) prior of its own."""
-    rate = 1.0 + (SHAPE - 1.0) * (1.0 / last.astype(np.float64)).sum(axis=0)
-    return np.asarray(rng.gamma(1.0 + SHAPE * len(last), 1.0 / rate))

@@ -14,10 +14,16 @@ from typing import Any
 import numpy as np
 from numba import njit
 
-from noisewise.engine.gibbs.draw import CUT_WIDTH, Floats64, RatingDraw
-from noisewise.engine.gibbs.sweep import ALL_FROM, LEVELS, Step, Workspace
-from noisewise.engine.normal import TINY, density, quantile, tails
-from noisewise.engine.random import normal_pair, stream, uniform
+from noisewise.engine.gibbs.sweep import (
+    ALL_FROM,
+    CUT_WIDTH,
+    LEVELS,
+    Floats64,
+    RatingDraw,
+    Step,
+    Workspace,
+)
+from noisewise.engine.random import TINY, density, normal_pair, quantile, stream, tails, uniform
 
 FAR = 1e30  # where the lowest and the highest level end
 CENTRE_SPREAD = 1.0  # of the prior of the mean log width
@@ -26,15 +32,7 @@ _U = np.uintp
 
 
 class Levels(Step[RatingDraw]):
-    """Draw cut-points, the prior of their distances, and hidden values of levels.
-
-    Parameters
-    ----------
-    work
-        What steps share.
-    anchor
-        Which cut-point between levels is 0.
-    """
+    """Draw cut-points, of which ``anchor`` is 0, their prior, and hidden values of levels."""
 
     def __init__(self, work: Workspace, anchor: int) -> None:
         super().__init__(work)
@@ -46,16 +44,11 @@ class Levels(Step[RatingDraw]):
         accepted = np.zeros(self.data.shape[0], dtype=np.bool_)
         mean = np.asarray(draw.fitted + draw.temporal_sum())
         step = float(draw.proposals[0]) if draw.epoch >= ALL_FROM else 0.0
-        levels_key = work.key(draw, LEVELS)
-
-        def draw_them(chosen: Any) -> None:
-            draw_levels(
-                chosen, self.data.starts[0], self.levels, mean, work.root, draw.widths,
-                draw.width_centre, draw.width_spread, self.anchor, step, levels_key,
-                draw.latent, accepted,
-            )  # fmt: skip
-
-        work.over_rows(0, draw_them)
+        work.over(
+            self.data.tasks[0], draw_levels, self.data.starts[0], self.levels, mean, work.root,
+            draw.widths, draw.width_centre, draw.width_spread, self.anchor, step,
+            work.key(draw, LEVELS), draw.latent, accepted,
+        )  # fmt: skip
         if draw.epoch >= ALL_FROM and draw.widths.size:
             work.tune(draw, 0, float(accepted.mean()))
             self._draw_prior(draw)
@@ -63,14 +56,10 @@ class Levels(Step[RatingDraw]):
     def scaled_likelihood(self, draw: RatingDraw, mean: Any, log_scale: float) -> Floats64:
         """Log-likelihood, slope and curvature by the log of a scale on means and cut-points."""
         sums = np.zeros((self.data.shape[0], 3))
-
-        def sum_up(chosen: Any) -> None:
-            scale_likelihood(
-                chosen, self.data.starts[0], self.levels, mean, self.work.root, draw.widths,
-                self.anchor, log_scale, sums,
-            )  # fmt: skip
-
-        self.work.over_rows(0, sum_up)
+        self.work.over(
+            self.data.tasks[0], scale_likelihood, self.data.starts[0], self.levels, mean,
+            self.work.root, draw.widths, self.anchor, log_scale, sums,
+        )  # fmt: skip
         return np.asarray(sums.sum(axis=0))
 
     def _draw_prior(self, draw: RatingDraw) -> None:

@@ -8,14 +8,12 @@ which Kalman's filter has. Steps are of all sizes, so that none must be tuned.
 from __future__ import annotations
 
 import math
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from numba import njit
 
-from noisewise.engine import state_space
 from noisewise.engine.arrays import Floats
-from noisewise.engine.gibbs.draw import SeriesDraw
 from noisewise.engine.gibbs.steps.noise import variances as low_rank_variances
 from noisewise.engine.gibbs.sweep import (
     AMPLITUDES,
@@ -23,12 +21,13 @@ from noisewise.engine.gibbs.sweep import (
     PATHS,
     SERIES_FROM,
     TIMESCALES,
+    SeriesDraw,
     SeriesStep,
     SeriesWorkspace,
 )
 from noisewise.engine.random import normal_pair, stream, uniform
 from noisewise.engine.series import Array, Ints
-from noisewise.engine.state_space import path_log_likelihood
+from noisewise.engine.state_space import draw_paths, path_log_likelihood, set_gains
 
 AMPLITUDE_SHAPE, AMPLITUDE_RATE = 1.0, 0.01  # inverse Gamma prior of amplitudes
 NOISE_SHAPE, NOISE_LEVEL = 2.0, 0.01  # inverse Gamma prior of a series' noise, and its mean
@@ -78,16 +77,12 @@ class Process(SeriesStep):
         if draw.epoch == self.joins:
             total = np.add.reduceat(work.noise, series.starts[:-1], dtype=np.float64)
             draw.amplitudes[:] = total / series.counts
-        residual, process_key = self.data.values - draw.fitted, work.key(draw, TIMESCALES)
-
-        def move(chosen: Any) -> None:
-            draw_timescales(
-                chosen, series.starts, series.gaps, residual, work.noise, *self.timescales,
-                AMPLITUDE_RATE, NOISE_LEVEL, self.spec.noise_rank == 0, process_key,
-                draw.timescales, draw.amplitudes, draw.variances,
-            )  # fmt: skip
-
-        work.over_series(move)
+        work.over(
+            series.tasks, draw_timescales, series.starts, series.gaps,
+            self.data.values - draw.fitted, work.noise, *self.timescales, AMPLITUDE_RATE,
+            NOISE_LEVEL, self.spec.noise_rank == 0, work.key(draw, TIMESCALES), draw.timescales,
+            draw.amplitudes, draw.variances,
+        )  # fmt: skip
         self.noise(draw)
 
 
@@ -96,21 +91,16 @@ class Paths(SeriesStep):
 
     def __call__(self, draw: SeriesDraw) -> None:
         """Draw them, and set the target."""
-        work, data, starts = self.work, self.data, self.data.series.starts
-        residual, paths_key = data.values - draw.fitted, work.key(draw, PATHS)
-
-        def draw_them(chosen: Any) -> None:
-            state_space.set_gains(
-                chosen, starts, data.series.gaps, work.noise, draw.timescales, draw.amplitudes,
-                work.phi, work.innovations, work.gain,
-            )  # fmt: skip
-            state_space.draw_paths(
-                chosen, starts, residual, work.noise, work.phi, work.innovations, work.gain,
-                paths_key, draw.paths,
-            )  # fmt: skip
-
-        work.over_series(draw_them)
-        work.target = data.values - draw.paths
+        work, values, series = self.work, self.data.values, self.data.series
+        work.over(
+            series.tasks, set_gains, series.starts, series.gaps, work.noise, draw.timescales,
+            draw.amplitudes, work.phi, work.innovations, work.gain,
+        )  # fmt: skip
+        work.over(
+            series.tasks, draw_paths, series.starts, values - draw.fitted, work.noise, work.phi,
+            work.innovations, work.gain, work.key(draw, PATHS), draw.paths,
+        )  # fmt: skip
+        work.target = values - draw.paths
 
 
 class Amplitudes(SeriesStep):
@@ -192,21 +182,11 @@ def _log_prior(amplitude, variance, amplitude_rate, level, own_noise):
 
 
 def draw_amplitudes(
-    starts: Ints,
-    paths: Floats,
-    phi: Floats,
-    fresh: Array,
-    rng: np.random.Generator,
+    starts: Ints, paths: Floats, phi: Floats, fresh: Array, rng: np.random.Generator
 ) -> Array:
-    """Draw the amplitudes of all series, given their paths.
+    """Draw the amplitudes of all series, given ``x_n = phi_n x_(n-1) + N(0, fresh_n amplitude)``.
 
-    Parameters
-    ----------
-    starts
-        Of series s, observations are those from ``starts[s]`` to ``starts[s + 1]``.
-    paths, phi, fresh
-        ``x_n = phi_n x_(n-1) + N(0, fresh_n amplitude)``; where nothing is fresh, as at the same
-        time, there is nothing to learn.
+    Where nothing is fresh, as at the same time, there is nothing to learn.
     """
     before = np.append(0.0, paths[:-1])
     told = fresh > 0.0

@@ -17,14 +17,20 @@ from collections.abc import Callable
 import numpy as np
 
 from noisewise.engine.gibbs.data import Data, Spec
-from noisewise.engine.gibbs.draw import CUT_WIDTH, Floats64, RatingDraw
 from noisewise.engine.gibbs.steps import ordinal
-from noisewise.engine.gibbs.steps.implicit import feature_part
 from noisewise.engine.gibbs.steps.noise import SHAPE, Precisions
-from noisewise.engine.gibbs.steps.normal_wishart import freedom
 from noisewise.engine.gibbs.steps.ordinal import Levels
+from noisewise.engine.gibbs.steps.prior import feature_part, freedom
 from noisewise.engine.gibbs.steps.temporal import settings_prior
-from noisewise.engine.gibbs.sweep import ALL_FROM, RESCALING, Step, Workspace
+from noisewise.engine.gibbs.sweep import (
+    ALL_FROM,
+    CUT_WIDTH,
+    RESCALING,
+    Floats64,
+    RatingDraw,
+    Step,
+    Workspace,
+)
 
 STEP = 0.01  # for differences of the log prior
 LONGEST_JUMP = 100.0  # of a log scale: what lies beyond no chain needs, and no float holds

@@ -10,17 +10,19 @@ a given effect would pin them.
 from __future__ import annotations
 
 import math
-from typing import Any
 
 import numpy as np
 
 from noisewise.engine.arrays import Floats
 from noisewise.engine.gibbs.data import Data
-from noisewise.engine.gibbs.draw import EFFECT_VARIANCE, EFFECTS, Floats64, RatingDraw
 from noisewise.engine.gibbs.sweep import (
     ALL_FROM,
+    EFFECT_VARIANCE,
+    EFFECTS,
     TEMPORAL,
     TEMPORAL_SETTINGS,
+    Floats64,
+    RatingDraw,
     Step,
     Workspace,
 )
@@ -45,15 +47,11 @@ class TemporalEffect(Step[RatingDraw]):
         if draw.epoch >= SETTINGS_FROM:
             self._draw_settings(draw)
         phi, variance = _phi_and_variance(draw.temporal_settings[[self.number]])
-        effect_key = work.key(draw, TEMPORAL, self.number)
-
-        def draw_them(chosen: Any) -> None:
-            draw_ar1(
-                chosen, data.starts[mode], data.index[mode], work.residual,
-                draw.temporal[self.number], work.root, phi[0], variance[0], effect_key,
-            )  # fmt: skip
-
-        work.over_rows(mode, draw_them)
+        work.over(
+            data.tasks[mode], draw_ar1, data.starts[mode], data.index[mode], work.residual,
+            draw.temporal[self.number], work.root, phi[0], variance[0],
+            work.key(draw, TEMPORAL, self.number),
+        )  # fmt: skip
 
     def _draw_settings(self, draw: RatingDraw) -> None:
         """Move phi and variance by one Metropolis step."""
@@ -63,14 +61,10 @@ class TemporalEffect(Step[RatingDraw]):
         new = old + draw.proposals[1 + number] * rng.standard_normal(2)
         phi, variance = _phi_and_variance(np.array([old, new]))
         scores = np.zeros((data.shape[mode], 2))
-
-        def judge(chosen: Any) -> None:
-            ar1_log_likelihood(
-                chosen, data.starts[mode], data.index[mode], work.residual,
-                draw.temporal[number], work.root, phi, variance, scores,
-            )  # fmt: skip
-
-        work.over_rows(mode, judge)
+        work.over(
+            data.tasks[mode], ar1_log_likelihood, data.starts[mode], data.index[mode],
+            work.residual, draw.temporal[number], work.root, phi, variance, scores,
+        )  # fmt: skip
         before, after = scores.sum(axis=0)
         ratio = after - before + settings_prior(number, new) - settings_prior(number, old)
         accepted = math.log(rng.uniform()) < ratio

@@ -1,0 +1,276 @@
+"""The sampler of series, and its posterior: kept draws, and moments of cells at any time.
+
+Paths of series are not kept. Given rows and process of a draw, the path of a series is smoothed
+from its observations: that takes less room than its draws, and says exactly what they would say on
+average.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from noisewise.engine import state_space
+from noisewise.engine.arrays import Floats, Moments
+from noisewise.engine.gibbs.data import SeriesData, Spec, as_series
+from noisewise.engine.gibbs.posterior import Places, Posterior, Rows, Sums, snapshot, stacked
+from noisewise.engine.gibbs.sampler import PROBES, Chain, LaterHalf, Sampler
+from noisewise.engine.gibbs.steps import noise, ou, rows
+from noisewise.engine.gibbs.steps.prior import NormalWishart
+from noisewise.engine.gibbs.sweep import (
+    SERIES_FROM,
+    SeriesDraw,
+    SeriesWorkspace,
+    Snapshot,
+    Step,
+    Sweep,
+    first_series_draw,
+)
+from noisewise.engine.series import Array, Ints, Series
+from noisewise.engine.threads import chunks, in_threads
+
+PROCESS = "timescales", "amplitudes", "variances"  # that every series has
+
+
+class Asked(NamedTuple):
+    """Cells to predict; a series never observed is taken to be like those of its sensor."""
+
+    codes: Places  # rows of every mode, time last; one more than there are: one never seen
+    which: Ints  # series; -1 where nothing was observed of it
+    when: Array  # times; NaN where there is none
+    sensor: Ints  # of each cell's series
+    sensors: Ints  # of all series that were observed
+
+
+@dataclass(frozen=True, repr=False)
+class SeriesPosterior(Posterior):
+    """Kept draws of rows and of the processes of series, with the observations they stand on."""
+
+    codes: Places  # of observations, by series and time; time is the last mode
+    values: Floats
+    stamps: Array  # times of the rows of the last mode, in order
+
+    @cached_property
+    def series(self) -> Series:
+        """The observations as series."""
+        return as_series(self.codes, self.values, self.stamps, 0)
+
+    def moments(self, asked: Asked, n_jobs: int = 1) -> Moments:
+        """Moments of cells, in standardised units."""
+        own = _Own.of(self, asked)
+        sums = Sums.of(len(asked.when))
+        for draw in range(len(self)):
+            mean, noise, spread = self._one(draw, asked, own, n_jobs)
+            sums.add(slice(None), mean, mean, mean**2 + spread, noise)
+        return sums.moments()
+
+    def noise_by_series(self, n_jobs: int = 1) -> Array:
+        """Variance of the noise of every series, averaged over its observations and draws."""
+        if self.spec.noise_rank == 0:
+            return np.asarray(self.draws["variances"].mean(axis=0, dtype=np.float64))
+        total = np.zeros(len(self.series))
+        for draw in range(len(self)):
+            stack = stacked(self._rows(draw))
+            variance = _filled(noise.variances, n_jobs, self.codes, stack[0], stack[3])
+            total += np.add.reduceat(variance.astype(np.float64), self.series.starts[:-1])
+        return total / self.series.counts / len(self)
+
+    def _one(self, draw: int, asked: Asked, own: _Own, n_jobs: int) -> tuple[Array, Array, Array]:
+        """Mean, noise and the variance of the mean of cells in one draw."""
+        modes = self._rows(draw)
+        process = [self.draws[name][draw].astype(np.float64) for name in PROCESS]
+        stack = stacked(modes)
+        mean = _filled(rows.means, n_jobs, asked.codes, *stack[:3]).astype(np.float64)
+        amplitude, variance = (_of_series(values, asked) for values in process[1:])
+        spread = self.extra(draw, modes, asked.codes) + amplitude
+        if len(own.cells):
+            middle, width = self._paths(stack, process, own, n_jobs)
+            mean[own.cells] += middle
+            spread[own.cells] += width - amplitude[own.cells]
+        if self.spec.noise_rank:
+            low_rank = _filled(noise.variances, n_jobs, asked.codes, stack[0], stack[3])
+            variance = low_rank.astype(np.float64)
+        return mean, variance, spread
+
+    def _paths(
+        self, stack: tuple[Any, ...], process: list[Array], own: _Own, n_jobs: int
+    ) -> tuple[Array, Array]:
+        """Mean and variance of paths at cells, given the observations of their series."""
+        timescale, amplitude, variances = (values[own.chosen] for values in process)
+        residual = own.values - _filled(rows.means, n_jobs, own.codes, *stack[:3])
+        variance = variances[own.series.which].astype(np.float32)
+        if self.spec.noise_rank:
+            variance = _filled(noise.variances, n_jobs, own.codes, stack[0], stack[3])
+        smoothed = state_space.smooth_residuals(
+            own.series, residual, variance, timescale, amplitude, n_jobs
+        )
+        return state_space.at_times(
+            own.series, own.which, own.when, own.right, timescale, amplitude, smoothed, n_jobs
+        )
+
+    def _rows(self, draw: int) -> list[Rows]:
+        """Rows of every mode in one draw, and after the last the one for an id never seen."""
+        sizes = enumerate(self.shape)
+        return [self.rows(draw, m, np.arange(n + 1, dtype=np.int32)) for m, n in sizes]
+
+
+class _Own(NamedTuple):
+    """Cells whose series was observed, and the observations of these series."""
+
+    cells: npt.NDArray[np.intp]
+    chosen: Ints
+    which: Ints  # among those chosen
+    when: Array
+    right: Ints
+    codes: Places
+    values: Floats
+    series: Series
+
+    @classmethod
+    def of(cls, posterior: SeriesPosterior, asked: Asked) -> _Own:
+        own = np.flatnonzero((asked.which >= 0) & ~np.isnan(asked.when))
+        chosen, which = np.unique(asked.which[own], return_inverse=True)
+        needed = np.isin(posterior.series.which, chosen)
+        codes, values = posterior.codes[:, needed], posterior.values[needed]
+        series = posterior.series
+        if not needed.all():
+            starts = np.append(0, np.cumsum(series.counts[chosen]))
+            series = Series(starts, series.time[needed], series.values[needed])
+        when, many = asked.when[own], len(posterior.stamps) + 1
+        place = series.which * many + codes[-1]
+        right = np.searchsorted(place, which * many + np.searchsorted(posterior.stamps, when))
+        return cls(own, chosen, which, when, right, codes, values, series)
+
+
+def _filled(kernel: Any, n_jobs: int, codes: Places, firsts: Any, *given: Any) -> Floats:
+    """Return what a kernel makes of cells, given parts of the rows of all modes."""
+    out = np.empty(codes.shape[1], dtype=np.float32)
+
+    def fill(part: slice) -> None:
+        kernel(codes[:, part] + firsts[:, None], *given, out[part])
+
+    in_threads(fill, chunks(len(out)), n_jobs)
+    return out
+
+
+def _of_series(values: Array, asked: Asked) -> Array:
+    """Return what each cell's series has; one never observed, the geometric mean of its sensor."""
+    most = max(int(asked.sensors.max()), int(asked.sensor.max(initial=0))) + 1
+    logs, counts = np.log(values), np.bincount(asked.sensors, minlength=most)
+    typical = np.bincount(asked.sensors, logs, most) / np.maximum(counts, 1)
+    typical[counts == 0] = logs.mean()
+    return np.where(asked.which >= 0, values[asked.which], np.exp(typical)[asked.sensor])
+
+
+def series_steps(work: SeriesWorkspace, timescales: ou.Timescales) -> list[Step[Any]]:
+    """Return the steps of series.
+
+    What is drawn without the paths of series comes first, then the paths, then what is drawn given
+    them. Scales of rows stay 1.
+    """
+    spec, last = work.spec, work.data.n_modes - 1
+    priors = [
+        NormalWishart(work, mode, spec.rank + 1.0, math.inf) for mode in range(work.data.n_modes)
+    ]
+    steps: list[Step[Any]] = [ou.ObservationNoise(work), ou.Process(work, timescales)]
+    steps.append(ou.Paths(work))
+    for mode in range(last):
+        steps += [priors[mode], rows.Rows(work, mode)]
+    steps += [priors[last], rows.TimeFactors(work), ou.Amplitudes(work)]
+    steps.append(noise.LowRankNoise(work, SERIES_FROM) if spec.noise_rank else ou.SeriesNoise(work))
+    return steps
+
+
+class SeriesProbes(NamedTuple):
+    """Cells whose predictions show whether a chain has converged: any series at any time."""
+
+    places: Any
+    which: Ints
+    when: Array
+    right: Ints
+
+    @classmethod
+    def at_random(cls, data: SeriesData) -> SeriesProbes:
+        """Choose cells, the same for every chain."""
+        rng = np.random.default_rng(0)
+        which = rng.integers(len(data.series), size=PROBES)
+        row = rng.choice(data.places[-1], PROBES) - data.firsts[-1]
+        places = data.places[:, data.series.starts[which]]
+        places[-1] = row + data.firsts[-1]
+        many = data.shape[-1]
+        known = data.which * many + data.places[-1] - data.firsts[-1]
+        right = np.searchsorted(known, which * many + row)
+        return cls(places, which, data.stamps[row], right)
+
+
+class SeriesSampler(Sampler[SeriesDraw]):
+    """A sampler of series, which may forget between ``timescales``."""
+
+    fewest = 50
+    data: SeriesData
+
+    def __init__(
+        self,
+        spec: Spec,
+        data: SeriesData,
+        timescales: ou.Timescales,
+        schedule: LaterHalf,
+        n_jobs: int,
+    ) -> None:
+        work = SeriesWorkspace(spec, data, n_jobs)
+        super().__init__(Sweep(work, series_steps(work, timescales)), schedule)
+        self.timescales, self.probes = timescales, SeriesProbes.at_random(data)
+
+    def start(self) -> Chain[SeriesDraw]:
+        """Return a chain before its first sweep."""
+        return self._started(first_series_draw(self.spec, self.data, *self.timescales), 0)
+
+    def posterior(self, chain: Chain[SeriesDraw]) -> SeriesPosterior:
+        """Return what a chain has kept; if that is nothing yet, its current draw."""
+        data = self.data
+        kept = {name: array[: chain.n_kept].copy() for name, array in chain.kept.items()}
+        if not chain.n_kept:
+            kept = {name: array[None] for name, array in self._snapshot(chain.draw).items()}
+        counts = tuple(np.diff(starts) for starts in data.starts)
+        codes = data.places - np.array(data.firsts, dtype=np.int32)[:, None]
+        return SeriesPosterior(self.spec, data.shape, counts, kept, codes, data.values, data.stamps)
+
+    def summaries(self, draw: SeriesDraw) -> dict[str, float]:
+        """Return a few numbers by which to judge whether a chain has converged."""
+        named = {
+            "timescale": float(np.log(draw.timescales).mean()),
+            "amplitude": float(np.log(draw.amplitudes).mean()),
+            "noise": float(np.log(draw.variances).mean()),
+        }
+        if self.spec.noise_rank:
+            named["noise"] = float(np.log(draw.noise).mean())
+        return named | super().summaries(draw)
+
+    def _snapshot(self, draw: SeriesDraw) -> Snapshot:
+        process: Snapshot = {name: getattr(draw, name).astype(np.float32) for name in PROCESS}
+        return snapshot(draw, self.spec, self.data) | process
+
+    def _predicted(self, draw: SeriesDraw) -> tuple[Floats, Array]:
+        """Means of probes given rows and paths of a draw, and their variances with the noise."""
+        probes, series = self.probes, self.data.series
+        explained = np.empty(PROBES, dtype=np.float32)
+        rows.means(probes.places, draw.factors, draw.biases, explained)
+        exact = np.zeros_like(draw.paths)
+        mean, spread = state_space.at_times(
+            series, probes.which, probes.when, probes.right, draw.timescales, draw.amplitudes,
+            state_space.Smoothed(draw.paths, exact, draw.paths, exact),
+        )  # fmt: skip
+        variance = draw.variances[probes.which].astype(np.float32)
+        if self.spec.noise_rank:
+            noise.variances(probes.places, draw.noise, variance)
+        return explained + mean.astype(np.float32), spread + variance
+
+    def _share_of_std(self, chain: Chain[SeriesDraw], seen: Array, apart: Array) -> float:
+        """Return the median: a series that hardly anything is known of may wander for long."""
+        variance = seen.var(axis=0) + self._predicted(chain.draw)[1]
+        return float(np.median(np.abs(apart) / np.sqrt(variance)))
