@@ -12,10 +12,10 @@ from noisewise.engine import threads
 from noisewise.engine.gibbs import data as series_data
 from noisewise.engine.gibbs.data import SeriesData, Spec
 from noisewise.engine.gibbs.series_sampler import series_steps
-from noisewise.engine.gibbs.steps import ou
+from noisewise.engine.gibbs.steps import temporal
 from noisewise.engine.gibbs.steps.noise import SHAPE
-from noisewise.engine.gibbs.steps.ou import AMPLITUDE_SHAPE, NOISE_SHAPE, Timescales
 from noisewise.engine.gibbs.steps.prior import MEAN_WEIGHT
+from noisewise.engine.gibbs.steps.temporal import AMPLITUDE_SHAPE, NOISE_SHAPE, Timescales
 from noisewise.engine.gibbs.sweep import (
     SERIES_FROM,
     SeriesDraw,
@@ -63,8 +63,8 @@ def test_sweeps_leave_the_joint_distribution_alone(name, monkeypatch):
     case = CASES[name]
     monkeypatch.setattr(threads, "TASKS", 1)  # fewer calls for the few rows here
     monkeypatch.setattr(series_data, "SHORTEST", case.shortest)
-    monkeypatch.setattr(ou, "AMPLITUDE_RATE", RATE)
-    monkeypatch.setattr(ou, "NOISE_LEVEL", LEVEL)
+    monkeypatch.setattr(temporal, "AMPLITUDE_RATE", RATE)
+    monkeypatch.setattr(temporal, "NOISE_LEVEL", LEVEL)
     far = {key: z for key, z in z_scores(case).items() if not abs(z) < FARTHEST}
     assert not far
 

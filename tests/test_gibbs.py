@@ -18,15 +18,10 @@ from noisewise.engine.gibbs.data import Data, Spec, Timeline
 from noisewise.engine.gibbs.diagnostics import effective_size, split_rhat
 from noisewise.engine.gibbs.posterior import rating_snapshot
 from noisewise.engine.gibbs.sampler import EvenSchedule, rating_steps
-from noisewise.engine.gibbs.steps import noise, ordinal, prior, rescaling, rows
+from noisewise.engine.gibbs.steps import noise, ordinal, prior, rows
 from noisewise.engine.gibbs.steps.ordinal import CENTRE_SPREAD
 from noisewise.engine.gibbs.steps.prior import MEAN_WEIGHT, SCALES_FROM, feature_part, freedom
-from noisewise.engine.gibbs.steps.temporal import (
-    SETTINGS_PRIOR,
-    effect_variance,
-    gap_variance,
-    gaps,
-)
+from noisewise.engine.gibbs.steps.temporal import SETTINGS_PRIOR, effect_variances, gaps
 from noisewise.engine.gibbs.sweep import (
     CUT_WIDTH,
     EFFECT_VARIANCE,
@@ -275,11 +270,11 @@ def test_gaps_are_expected_half_way_between_neighbours(mode):
             between += np.diag(dense[n:, n:] - weights @ dense[:n, n:])
         np.testing.assert_allclose(got[starts[row] + row :][: n + 1], expected, atol=1e-5)
         np.testing.assert_allclose(
-            between[1:-1], gap_variance(draw.temporal_settings, mode), rtol=1e-5
+            between[1:-1], effect_variances(draw.temporal_settings, mode)[1], rtol=1e-5
         )
     own = [number for number, path in enumerate(EFFECTS) if path[0] == mode]
     total = np.exp(draw.temporal_settings[own, 1]).sum()
-    assert effect_variance(draw.temporal_settings, mode) == pytest.approx(total)
+    assert effect_variances(draw.temporal_settings, mode)[0] == pytest.approx(total)
 
 
 def test_timeline_finds_the_gap_that_counting_finds():
@@ -398,12 +393,12 @@ def test_scaling_changes_density_times_volume_as_the_move_reckons(at):
     sweep, draw = make_sweep(rank=2)
     spec, data = sweep.work.spec, sweep.work.data
     scaled = draw.copy()
-    rescaling._scale(scaled, spec, data, at)
+    ordinal._scale(scaled, spec, data, at)
     volume = at * draw.temporal.size
     for moved in (1, spec.rank + 1):  # biases; of the last mode, factors too
         volume += at * moved * (sum(data.shape) + 1 - (spec.rank + 2))
     expected = log_prior(scaled, spec, data) - log_prior(draw, spec, data) + volume
-    after, before = (rescaling._log_prior(draw, spec, data, x) for x in (at, 0.0))
+    after, before = (ordinal._log_prior(draw, spec, data, x) for x in (at, 0.0))
     assert after - before == pytest.approx(expected, rel=1e-4)
     np.testing.assert_allclose(scaled.fitted, math.exp(at) * draw.fitted, rtol=1e-5)
     cuts = np.empty((2, 6))
@@ -421,7 +416,7 @@ def test_newton_steps_sample_the_density_that_they_look_at(shape):
             value = math.exp(x + jump)
             return shape * (x + jump) - value, shape - value, -value
 
-        x += rescaling._newton_step(look, rng)
+        x += ordinal._newton_step(look, rng)
         drawn[number] = x
     thinned = np.exp(drawn[:: int(2 * len(drawn) / effective_size(drawn[None]))])
     assert len(thinned) > 1000
@@ -457,7 +452,7 @@ def test_chains_apart_are_seen_by_rhat_and_effective_size():
 @pytest.mark.parametrize("likelihood", ["gaussian", "ordinal"])
 def test_sweeps_change_every_number_of_a_draw(likelihood, monkeypatch):
     for move in ("move_signal", "move_all"):  # they change all numbers, and could hide a lost write
-        monkeypatch.setattr(rescaling, move, lambda *_: None)
+        monkeypatch.setattr(ordinal, move, lambda *_: None)
     sweep, draw = make_sweep(likelihood, burn_in=100)
     before = draw.copy()
     for _ in range(10):  # proposals are refused now and then
@@ -568,5 +563,5 @@ def test_scrambled_held_out_values_change_no_prediction(likelihood, small_world)
 
 def test_a_jump_that_no_float_holds_is_refused():
     rng = np.random.default_rng(0)
-    assert rescaling._newton_step(lambda at: (0.0, 1e9, -1.0), rng) == 0.0
-    assert rescaling._newton_step(lambda at: (-0.5 * at**2, -at, -1.0), rng) != 0.0
+    assert ordinal._newton_step(lambda at: (0.0, 1e9, -1.0), rng) == 0.0
+    assert ordinal._newton_step(lambda at: (-0.5 * at**2, -at, -1.0), rng) != 0.0

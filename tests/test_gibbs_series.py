@@ -23,9 +23,9 @@ from noisewise.engine.gibbs.series_sampler import (
     SeriesSampler,
     series_steps,
 )
-from noisewise.engine.gibbs.steps import ou
-from noisewise.engine.gibbs.steps.ou import Timescales
+from noisewise.engine.gibbs.steps import temporal
 from noisewise.engine.gibbs.steps.rows import draw_time_factors
+from noisewise.engine.gibbs.steps.temporal import Timescales
 from noisewise.engine.gibbs.sweep import (
     SERIES_FROM,
     SeriesDraw,
@@ -229,7 +229,7 @@ def test_timescales_are_drawn_from_their_posterior(own_noise):
     timescales, amplitudes, variances = np.full(1, 2.0), np.ones(1), np.full(1, 0.3)
     drawn = np.empty((40_000, 3))
     for number in range(len(drawn)):
-        ou.draw_timescales(
+        temporal.draw_timescales(
             np.zeros(1, np.int64), starts, gaps, residual, noise, *TIMESCALES, rate, level,
             own_noise, key(0, number), timescales, amplitudes, variances,
         )  # fmt: skip
@@ -240,7 +240,7 @@ def test_timescales_are_drawn_from_their_posterior(own_noise):
     if not own_noise:
         assert (drawn[:, 2] == np.log(0.3)).all()
         axes[2] = np.log([0.3])
-    shape, one = ou.NOISE_SHAPE, np.ones(n, np.float32)
+    shape, one = temporal.NOISE_SHAPE, np.ones(n, np.float32)
     log_density = np.empty([len(axis) for axis in axes])
     for at in np.ndindex(log_density.shape):
         timescale, amplitude, variance = (
@@ -249,7 +249,7 @@ def test_timescales_are_drawn_from_their_posterior(own_noise):
         log_density[at] = state_space.path_log_likelihood(
             0, n, gaps, residual, one, timescale, amplitude, variance
         )
-        log_density[at] -= ou.AMPLITUDE_SHAPE * math.log(amplitude) + rate / amplitude
+        log_density[at] -= temporal.AMPLITUDE_SHAPE * math.log(amplitude) + rate / amplitude
         log_density[at] -= shape * math.log(variance) + (shape - 1.0) * level / variance
     density = np.exp(log_density - log_density.max())
     for k, axis in enumerate(axes[: 3 if own_noise else 2]):
@@ -269,16 +269,18 @@ def test_amplitudes_and_variances_have_their_inverse_gamma_distribution():
     phi, fresh = rng.uniform(0.2, 0.8, (2, n)).astype(np.float32)
     phi[starts[:-1]], fresh[starts[:-1]] = 0.0, 1.0
     fresh[5] = 0.0  # of the same time as the one before: says nothing
-    drawn = np.array([ou.draw_amplitudes(starts, paths, phi, fresh, rng) for _ in range(DRAWS)])
-    noise = np.array([ou.draw_variances(starts, residual, 0.7, rng) for _ in range(DRAWS)])
+    drawn = np.array(
+        [temporal.draw_amplitudes(starts, paths, phi, fresh, rng) for _ in range(DRAWS)]
+    )
+    noise = np.array([temporal.draw_variances(starts, residual, 0.7, rng) for _ in range(DRAWS)])
     for s, told in enumerate(([0, 1, 2], [3, 4, 6, 7, 8, 9])):
         steps = paths[told] - phi[told] * np.append(0.0, paths)[told]
-        rate = ou.AMPLITUDE_RATE + 0.5 * (steps**2 / fresh[told]).sum()
-        shape = ou.AMPLITUDE_SHAPE + 0.5 * len(told)
+        rate = temporal.AMPLITUDE_RATE + 0.5 * (steps**2 / fresh[told]).sum()
+        shape = temporal.AMPLITUDE_SHAPE + 0.5 * len(told)
         assert stats.kstest(drawn[:, s], stats.invgamma(shape, scale=rate).cdf).pvalue > 1e-3
         own = residual[starts[s] : starts[s + 1]].astype(np.float64)
-        rate = (ou.NOISE_SHAPE - 1.0) * 0.7 + 0.5 * (own**2).sum()
-        shape = ou.NOISE_SHAPE + 0.5 * len(own)
+        rate = (temporal.NOISE_SHAPE - 1.0) * 0.7 + 0.5 * (own**2).sum()
+        shape = temporal.NOISE_SHAPE + 0.5 * len(own)
         assert stats.kstest(noise[:, s], stats.invgamma(shape, scale=rate).cdf).pvalue > 1e-3
 
 

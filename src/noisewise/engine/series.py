@@ -1,8 +1,5 @@
 """Series over real time: their observations, and lines between them."""
 
-# mypy: allow-untyped-defs, allow-untyped-calls, allow-untyped-decorators
-# as numba infers the types
-
 from __future__ import annotations
 
 from dataclasses import dataclass
@@ -59,7 +56,7 @@ class Series:
         """Observations of every series."""
         return np.diff(self.starts)
 
-    @property
+    @cached_property
     def which(self) -> Ints:
         """The series of every observation."""
         return np.repeat(np.arange(len(self)), self.counts)
@@ -93,15 +90,11 @@ class Series:
 
 
 class Line(NamedTuple):
-    """Interpolated values, and what their variance is made of.
-
-    A random walk has the variance ``reach`` between its two neighbours; their noise, and its own,
-    is in the error ``load`` times.
-    """
+    """Interpolated values, and what their variance is made of."""
 
     value: Array
-    reach: Array
-    load: Array
+    reach: Array  # the variance that a random walk has between its two neighbours
+    load: Array  # how often their noise, and its own, is in the error
 
 
 def interpolate(
@@ -109,21 +102,8 @@ def interpolate(
 ) -> Line:
     """Interpolate series at any times; beyond their ends they stay as they were.
 
-    Parameters
-    ----------
-    series
-        The observations.
-    which, when
-        Series and time of what is asked for.
-    leave_out
-        Use no observation of exactly that time.
-    n_jobs
-        Threads; they change no bit.
-
-    Returns
-    -------
-    Line
-        NaN where a series has no observation to tell.
+    What is asked for has a series and a time each; an observation of exactly that time can be left
+    out. Where a series has no observation to tell, there is NaN.
 
     Examples
     --------
@@ -131,14 +111,13 @@ def interpolate(
     >>> interpolate(series, np.zeros(2, int), np.array([5.0, 20.0])).value.tolist()
     [2.0, 3.0]
     """
-    line = Line(*(np.empty(len(when)) for _ in range(3)))
+    line = Line(*np.empty((3, len(when))))
     right = series.place(which, when, n_jobs)
 
     def work(part: slice) -> None:
-        own = (array[part] for array in line)
         _interpolate(
             series.starts, series.time, series.values, which[part], when[part], right[part],
-            leave_out, *own,
+            leave_out, *(array[part] for array in line),
         )  # fmt: skip
 
     in_threads(work, chunks(len(when)), n_jobs)

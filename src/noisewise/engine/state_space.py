@@ -9,9 +9,6 @@ observed times only. The first observation of a series has a phi of zero, so tha
 told apart. What is known of x moves by ``gain_n`` times the surprise.
 """
 
-# mypy: allow-untyped-defs, allow-untyped-calls, allow-untyped-decorators
-# as numba infers the types
-
 from __future__ import annotations
 
 import math

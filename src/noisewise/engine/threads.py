@@ -29,21 +29,14 @@ _limit: Any = None  # what the first of them found, for the last of them to rest
 @contextlib.contextmanager
 def pool(n_jobs: int) -> Iterator[Callable[[Work, Iterable[Any]], None]]:
     """Give a function that calls ``work`` with every task and returns when all are done."""
-    if n_jobs == 1:
-        yield _one_by_one
-        return
-    with ThreadPoolExecutor(n_jobs) as threads:
+    with ThreadPoolExecutor(n_jobs) if n_jobs > 1 else contextlib.nullcontext() as threads:
+        each: Any = map if threads is None else threads.map
 
-        def together(work: Work, tasks: Iterable[Any]) -> None:
-            for _ in threads.map(work, tasks):
+        def run(work: Work, tasks: Iterable[Any]) -> None:
+            for _ in each(work, tasks):
                 pass
 
-        yield together
-
-
-def _one_by_one(work: Work, tasks: Iterable[Any]) -> None:
-    for task in tasks:
-        work(task)
+        yield run
 
 
 def in_threads(work: Work, tasks: Iterable[Any], n_jobs: int) -> None:
@@ -58,8 +51,9 @@ def dealt(order: npt.NDArray[Any]) -> list[npt.NDArray[Any]]:
     return [np.ascontiguousarray(order[k::many]) for k in range(many)]
 
 
-def chunks(n: int, size: int = CHUNK) -> list[slice]:
+def chunks(n: int, size: int | None = None) -> list[slice]:
     """Return n observations in chunks of equal size."""
+    size = size or CHUNK
     return [slice(start, start + size) for start in range(0, n, size)]
 
 
@@ -110,22 +104,11 @@ class CtrlC:
     A second Ctrl-C waits for nothing: it is the KeyboardInterrupt that it always was.
     Only in the main thread, where Ctrl-C arrives, and only where nobody else has a handler for it;
     elsewhere nothing is changed. In the end, and after the first Ctrl-C, Python's own handler is
-    back.
-
-    Parameters
-    ----------
-    words : str
-        What to say on stderr when it is pressed.
-
-    Attributes
-    ----------
-    pressed : bool
-        Whether it was.
+    back. ``words`` are said on stderr when it is pressed.
     """
 
     def __init__(self, words: str) -> None:
-        self.words = words
-        self.pressed = False
+        self.words, self.pressed = words, False
 
     def __enter__(self) -> Self:
         alone = threading.current_thread() is threading.main_thread()

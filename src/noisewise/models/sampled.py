@@ -18,7 +18,7 @@ from noisewise.engine.arrays import Codes, Counts, Floats, Moments
 from noisewise.engine.gibbs.data import Data, Scale, SeriesData, Spec, Timeline
 from noisewise.engine.gibbs.sampler import Chain, EvenSchedule, RatingSampler
 from noisewise.engine.gibbs.series_sampler import Asked, SeriesPosterior, SeriesSampler
-from noisewise.engine.gibbs.steps.ou import Timescales
+from noisewise.engine.gibbs.steps.temporal import Timescales
 from noisewise.engine.series import Array
 from noisewise.engine.threads import one_blas_thread
 from noisewise.engine.training import Callback, EpochInfo, Training, standardised, train

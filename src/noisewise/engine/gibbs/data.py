@@ -187,11 +187,6 @@ class SeriesData(Data):
         return cls(shape, data.places, data.values, data.starts, data.index, series, stamps)
 
     @cached_property
-    def which(self) -> Ints:
-        """The series of every observation."""
-        return self.series.which
-
-    @cached_property
     def blocks(self) -> list[Codes]:
         """Rows of time, dealt into blocks of about equal work."""
         part = self._block

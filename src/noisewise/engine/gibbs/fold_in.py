@@ -25,23 +25,13 @@ ROUNDING = 1e-6  # share of the largest variance that single precision may take 
 
 
 class Seen(NamedTuple):
-    """What a new row was seen with, in one draw: rows of the other mode.
+    """What a new row was seen with, in one draw: rows of the other mode."""
 
-    Attributes
-    ----------
-    x, biases, noise
-        Factors and 1, biases, and factors of the noise.
-    unknown_variance
-        Variance that comes from rows of the other mode that were never seen.
-    widths
-        Of the levels of these rows, if they are users.
-    """
-
-    x: Floats64
+    x: Floats64  # factors and 1
     biases: Floats64
-    noise: Floats64
-    unknown_variance: Floats64
-    widths: Floats64
+    noise: Floats64  # factors of the noise
+    unknown_variance: Floats64  # that comes from rows that were never seen
+    widths: Floats64  # of the levels of these rows, if they are users
 
 
 class Normal(NamedTuple):
@@ -68,11 +58,9 @@ def _learned(
     one = {name: array[number] for name, array in posterior.draws.items()}
     seen = _seen(posterior, number, one, mode, codes)
     centre, precision = _prior(posterior, one, mode, codes)
-    last = mode == len(posterior.shape) - 1
     level = one["level"].astype(np.float64)
-    common = level if last or not spec.noise_rank else np.ones_like(level)
+    common = level if mode == 1 or not spec.noise_rank else np.ones_like(level)
     widths = one["width_centre"][None].astype(np.float64)
-
     own, target = common, values.astype(np.float64)
     row = Normal(one["typical"][mode].astype(np.float64), np.zeros_like(precision))
     for turn in range(ROUNDS[spec.likelihood]):

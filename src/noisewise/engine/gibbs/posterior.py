@@ -16,7 +16,7 @@ from noisewise.engine.gibbs.data import Data, Scale, Spec, Timeline
 from noisewise.engine.gibbs.steps.noise import FLOOR, variances
 from noisewise.engine.gibbs.steps.ordinal import masses
 from noisewise.engine.gibbs.steps.rows import means
-from noisewise.engine.gibbs.steps.temporal import effect_variance, gap_variance, gaps
+from noisewise.engine.gibbs.steps.temporal import effect_variances, gaps
 from noisewise.engine.gibbs.sweep import Draw, Floats64, RatingDraw, Snapshot, rows_of
 from noisewise.engine.series import Ints
 from noisewise.engine.threads import in_threads, one_blas_thread
@@ -41,11 +41,6 @@ class Rows(NamedTuple):
     widths: Floats
     unknown: npt.NDArray[np.bool_]
     covariance: Floats
-
-    def take(self, chosen: Any) -> Rows:
-        """Return some of the rows."""
-        arrays: Any = (array[chosen] for array in self)
-        return Rows(*arrays)
 
 
 class Sums:
@@ -131,8 +126,7 @@ class Posterior:
                 extra[which] += spread(reduce(np.multiply, others), covariance)
             if self.spec.time:
                 settings = self.draws["temporal_settings"][draw]
-                apart = effect_variance(settings, mode), gap_variance(settings, mode)
-                extra += np.where(own.unknown[places[mode]], *apart)
+                extra += np.where(own.unknown[places[mode]], *effect_variances(settings, mode))
         for (first, one), (second, other) in itertools.product(found[0], found[1]):
             extra[first & second] += float((one * other)[:-1, :-1].sum())
         return extra
@@ -183,8 +177,12 @@ class Side:
 
     def part(self, chosen: slice) -> Side:
         """Return some of the rows."""
-        size = len(range(*chosen.indices(self.size)))
-        return Side(size, lambda draw: self.rows(draw).take(chosen))
+
+        def rows(draw: int) -> Rows:
+            arrays: Any = (array[chosen] for array in self.rows(draw))
+            return Rows(*arrays)
+
+        return Side(len(range(*chosen.indices(self.size))), rows)
 
 
 class Query(NamedTuple):

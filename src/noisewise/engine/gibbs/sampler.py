@@ -13,9 +13,8 @@ from noisewise.engine.arrays import Arrays, Codes, Counts, Floats, Source
 from noisewise.engine.gibbs.data import Data, Scale, Spec, Timeline
 from noisewise.engine.gibbs.posterior import TOTALS, Query, RatingPosterior, Sums, rating_snapshot
 from noisewise.engine.gibbs.steps.noise import ConstantNoise, LowRankNoise, Precisions
-from noisewise.engine.gibbs.steps.ordinal import Levels
+from noisewise.engine.gibbs.steps.ordinal import Levels, Rescaling
 from noisewise.engine.gibbs.steps.prior import SCALES_FROM, Implicit, NormalWishart, freedom
-from noisewise.engine.gibbs.steps.rescaling import Rescaling
 from noisewise.engine.gibbs.steps.rows import Rows, Target, means
 from noisewise.engine.gibbs.steps.temporal import TemporalEffect
 from noisewise.engine.gibbs.sweep import (
@@ -126,11 +125,9 @@ class Chain(Generic[D]):
 
     def pack(self) -> tuple[dict[str, Any], Arrays]:
         """Header and tensors of a checkpoint."""
-        header, tensors = self.draw.pack()
-        tensors = {f"draw.{name}": array for name, array in tensors.items()}
-        tensors |= {f"kept.{name}": array[: self.n_kept] for name, array in self.kept.items()}
-        tensors |= {"probes": self.probes[: self.epoch], "trace": self.trace[: self.epoch]}
-        return header | {"kept": self.n_kept}, tensors | {"sums": self.sums}
+        header, of_draw = self.draw.pack()
+        tensors = {f"draw.{name}": array for name, array in of_draw.items()} | self._filled()
+        return header | {"kept": self.n_kept}, tensors
 
     def restored(self, source: Source) -> Chain[D]:
         """Return a chain like this one with what ``pack`` gave."""
@@ -140,11 +137,15 @@ class Chain(Generic[D]):
             raise source.damaged("it holds more sweeps than were asked for")
         if getattr(source.tensors.get("kept.factors"), "dtype", None) == np.float32:
             new.kept = {name: np.asarray(a, np.float32) for name, a in new.kept.items()}
-        filled = {f"kept.{name}": array[: new.n_kept] for name, array in new.kept.items()}
-        filled |= {"probes": new.probes[: new.epoch], "trace": new.trace[: new.epoch]}
-        for name, array in (filled | {"sums": new.sums}).items():
+        for name, array in new._filled().items():
             array[:] = source.array(name, str(array.dtype), *array.shape)
         return new
+
+    def _filled(self) -> Arrays:
+        """Return the part of all arrays that is filled."""
+        filled = {f"kept.{name}": array[: self.n_kept] for name, array in self.kept.items()}
+        filled |= {"probes": self.probes[: self.epoch], "trace": self.trace[: self.epoch]}
+        return filled | {"sums": self.sums}
 
 
 class Sampler(Generic[D]):

@@ -20,7 +20,7 @@ from noisewise.engine.arrays import Floats, Moments
 from noisewise.engine.gibbs.data import SeriesData, Spec, as_series
 from noisewise.engine.gibbs.posterior import Places, Posterior, Rows, Sums, snapshot, stacked
 from noisewise.engine.gibbs.sampler import PROBES, Chain, LaterHalf, Sampler
-from noisewise.engine.gibbs.steps import noise, ou, rows
+from noisewise.engine.gibbs.steps import noise, rows, temporal
 from noisewise.engine.gibbs.steps.prior import NormalWishart
 from noisewise.engine.gibbs.sweep import (
     SERIES_FROM,
@@ -167,23 +167,21 @@ def _of_series(values: Array, asked: Asked) -> Array:
     return np.where(asked.which >= 0, values[asked.which], np.exp(typical)[asked.sensor])
 
 
-def series_steps(work: SeriesWorkspace, timescales: ou.Timescales) -> list[Step[Any]]:
+def series_steps(work: SeriesWorkspace, timescales: temporal.Timescales) -> list[Step[Any]]:
     """Return the steps of series.
 
     What is drawn without the paths of series comes first, then the paths, then what is drawn given
     them. Scales of rows stay 1.
     """
     spec, last = work.spec, work.data.n_modes - 1
-    priors = [
-        NormalWishart(work, mode, spec.rank + 1.0, math.inf) for mode in range(work.data.n_modes)
-    ]
-    steps: list[Step[Any]] = [ou.ObservationNoise(work), ou.Process(work, timescales)]
-    steps.append(ou.Paths(work))
-    for mode in range(last):
-        steps += [priors[mode], rows.Rows(work, mode)]
-    steps += [priors[last], rows.TimeFactors(work), ou.Amplitudes(work)]
-    steps.append(noise.LowRankNoise(work, SERIES_FROM) if spec.noise_rank else ou.SeriesNoise(work))
-    return steps
+    steps: list[Step[Any]] = [temporal.ObservationNoise(work)]
+    steps += [temporal.Process(work, timescales), temporal.Paths(work)]
+    for mode in range(last + 1):
+        steps.append(NormalWishart(work, mode, spec.rank + 1.0, math.inf))
+        steps.append(rows.TimeFactors(work) if mode == last else rows.Rows(work, mode))
+    steps.append(temporal.Amplitudes(work))
+    low_rank = noise.LowRankNoise(work, SERIES_FROM)
+    return [*steps, low_rank if spec.noise_rank else temporal.SeriesNoise(work)]
 
 
 class SeriesProbes(NamedTuple):
@@ -203,7 +201,7 @@ class SeriesProbes(NamedTuple):
         places = data.places[:, data.series.starts[which]]
         places[-1] = row + data.firsts[-1]
         many = data.shape[-1]
-        known = data.which * many + data.places[-1] - data.firsts[-1]
+        known = data.series.which * many + data.places[-1] - data.firsts[-1]
         right = np.searchsorted(known, which * many + row)
         return cls(places, which, data.stamps[row], right)
 
@@ -218,7 +216,7 @@ class SeriesSampler(Sampler[SeriesDraw]):
         self,
         spec: Spec,
         data: SeriesData,
-        timescales: ou.Timescales,
+        timescales: temporal.Timescales,
         schedule: LaterHalf,
         n_jobs: int,
     ) -> None:
@@ -242,14 +240,10 @@ class SeriesSampler(Sampler[SeriesDraw]):
 
     def summaries(self, draw: SeriesDraw) -> dict[str, float]:
         """Return a few numbers by which to judge whether a chain has converged."""
-        named = {
-            "timescale": float(np.log(draw.timescales).mean()),
-            "amplitude": float(np.log(draw.amplitudes).mean()),
-            "noise": float(np.log(draw.variances).mean()),
-        }
-        if self.spec.noise_rank:
-            named["noise"] = float(np.log(draw.noise).mean())
-        return named | super().summaries(draw)
+        noise = draw.noise if self.spec.noise_rank else draw.variances
+        named = {"timescale": draw.timescales, "amplitude": draw.amplitudes, "noise": noise}
+        logs = {name: float(np.log(values).mean()) for name, values in named.items()}
+        return logs | super().summaries(draw)
 
     def _snapshot(self, draw: SeriesDraw) -> Snapshot:
         process: Snapshot = {name: getattr(draw, name).astype(np.float32) for name in PROCESS}

@@ -262,7 +262,11 @@ class Step(Generic[D]):
         self.work, self.spec, self.data, self.mode = work, work.spec, work.data, mode
 
     def __call__(self, draw: D) -> None:
-        """Draw, and change the draw and what the workspace hands on."""
+        """Change the draw, and what the workspace hands on, once the step has joined in."""
+        if draw.epoch >= self.joins:
+            self._draw(draw)
+
+    def _draw(self, draw: D) -> None:
         raise NotImplementedError
 
 
@@ -282,8 +286,7 @@ class Sweep(Generic[D]):
     def __call__(self, draw: D) -> EpochInfo:
         """Draw everything once more; the report is in standardised units."""
         for step in self.steps:
-            if draw.epoch >= step.joins:
-                step(draw)
+            step(draw)
         draw.epoch += 1
         n = len(self.work.residual)
         square, weighted, log_root = _sums(self.work.residual, self.work.root)

@@ -28,8 +28,7 @@ _U = np.uintp
 class Precisions(Step[Draw]):
     """Take the precision of every observation from the noise factors."""
 
-    def __call__(self, draw: Draw) -> None:
-        """Set the roots of precisions."""
+    def _draw(self, draw: Draw) -> None:
         root = self.work.root
         if self.spec.noise_rank == 0:
             root[:] = 1.0 / math.sqrt(max(draw.level[0], FLOOR))
@@ -40,15 +39,13 @@ class Precisions(Step[Draw]):
 
 
 class ConstantNoise(Step[Draw]):
-    """Draw the variance that all observations share."""
+    """Draw the variance that all observations share.
 
-    def __call__(self, draw: Draw) -> None:
-        """Draw it.
+    Its prior has the density (1 + s)^-2: it is an inverse Gamma one of shape 1, whose rate has a
+    Gamma(1, 1) prior and is drawn first. Any noise is as likely as any other below that of values.
+    """
 
-        Its prior has the density (1 + s)^-2: it is an inverse Gamma one of shape 1, whose rate has
-        a Gamma(1, 1) prior and is drawn first. Any noise is as likely as any other below that of
-        values.
-        """
+    def _draw(self, draw: Draw) -> None:
         residual, rng = self.work.residual, self.work.rng(draw, NOISE)
         square = float(np.einsum("i,i->", residual, residual, dtype=np.float64))
         rate = rng.gamma(2.0) / (1.0 + 1.0 / float(draw.level[0]))
@@ -57,7 +54,7 @@ class ConstantNoise(Step[Draw]):
 
 
 class LowRankNoise(Step[Draw]):
-    """Draw the factors of the variance, mode by mode, and their level.
+    """Draw the factors of the variance, mode by mode, and the level, with a Gamma(1, 1) prior.
 
     Levels of an ordinal scale have no scale of their own: there the level of the noise is fixed.
     """
@@ -66,8 +63,7 @@ class LowRankNoise(Step[Draw]):
         super().__init__(work)
         self.joins = joins
 
-    def __call__(self, draw: Draw) -> None:
-        """Draw them all; the level, the prior mean of the last mode's, has a Gamma(1, 1) prior."""
+    def _draw(self, draw: Draw) -> None:
         data, work = self.data, self.work
         last = data.n_modes - 1
         for mode in range(data.n_modes):

@@ -50,8 +50,7 @@ class Implicit(Step[RatingDraw]):
 
     joins = 3
 
-    def __call__(self, draw: RatingDraw) -> None:
-        """Draw them."""
+    def _draw(self, draw: RatingDraw) -> None:
         data, mode, work = self.data, self.mode, self.work
         part, own = data.part(mode), feature_part(data, mode)
         root = np.linalg.cholesky(draw.precisions[mode])
@@ -91,8 +90,7 @@ class NormalWishart(Step[Any]):
         super().__init__(work, mode)
         self.freedom, self.scales_from = freedom, scales_from
 
-    def __call__(self, draw: Any) -> None:
-        """Draw them."""
+    def _draw(self, draw: Any) -> None:
         mode, part = self.mode, self.data.part(self.mode)
         rows, rng = rows_of(draw, part, self.spec.rank), self.work.rng(draw, NORMAL_WISHART, mode)
         implicit = self.spec.implicit and draw.epoch >= Implicit.joins

@@ -33,17 +33,15 @@ _ONE = np.uintp(1)
 class Target(Step[RatingDraw]):
     """Take temporal effects from the values: rows are to explain the rest."""
 
-    def __call__(self, draw: RatingDraw) -> None:
-        """Set the target."""
+    def _draw(self, draw: RatingDraw) -> None:
         values = draw.latent if self.spec.ordinal else self.data.values
         self.work.target = np.asarray(values - draw.temporal_sum())
 
 
 class Rows(Step[Any]):
-    """Draw the rows of a mode."""
+    """Draw the rows of a mode; after the last mode, set the residual."""
 
-    def __call__(self, draw: Any) -> None:
-        """Draw them; after the last mode, set what all rows explain, and the residual."""
+    def _draw(self, draw: Any) -> None:
         data, mode, work = self.data, self.mode, self.work
         effects = draw.effects[data.part(mode)] if self.spec.implicit else NO_EFFECTS
         last = mode == data.n_modes - 1
@@ -61,10 +59,9 @@ class Rows(Step[Any]):
 
 
 class TimeFactors(SeriesStep):
-    """Draw the rows of time, and the paths at their observations."""
+    """Draw the rows of time, and the paths at their observations; set the residual."""
 
-    def __call__(self, draw: SeriesDraw) -> None:
-        """Draw them, and set the residual."""
+    def _draw(self, draw: SeriesDraw) -> None:
         data, work, mode = self.data, self.work, self.data.n_modes - 1
         work.over(
             data.blocks, draw_time_factors, data.starts[mode], data.index[mode],
