@@ -17,7 +17,7 @@ from noisewise.engine import random, state_space, threads
 from noisewise.engine.gibbs.data import Data, Spec, Timeline
 from noisewise.engine.gibbs.diagnostics import effective_size, split_rhat
 from noisewise.engine.gibbs.posterior import rating_snapshot
-from noisewise.engine.gibbs.sampler import EvenSchedule, rating_steps
+from noisewise.engine.gibbs.sampler import Schedule, rating_steps
 from noisewise.engine.gibbs.steps import noise, ordinal, prior, rows
 from noisewise.engine.gibbs.steps.ordinal import CENTRE_SPREAD
 from noisewise.engine.gibbs.steps.prior import MEAN_WEIGHT, SCALES_FROM, feature_part, freedom
@@ -518,7 +518,7 @@ def test_half_precision_moves_a_prediction_by_a_thousandth_of_its_std(likelihood
     cells = np.column_stack([world.X, np.arange(len(y))])
     observations = observe(cells[:6000], y[:6000], time=2)
     spec = Spec(8, 2, likelihood, implicit=True, time=True, seed=0)
-    sampling = prepare(spec, observations, None, None, EvenSchedule(20, 10, 1), 1)
+    sampling = prepare(spec, observations, None, None, Schedule(20, 10, 1), 1)
     chain = sampling.start()
     for _ in range(20):
         sampling.step(chain)

@@ -108,15 +108,9 @@ def at_times(
 
 
 def predict(
-    series: Series,
-    process: Process,
-    smoothed: Smoothed,
-    which: Ints,
-    when: Array,
-    *,
-    leave_out: bool = False,
-    n_jobs: int = 1,
-) -> tuple[Array, Array]:
+    series: Series, process: Process, smoothed: Smoothed, which: Ints, when: Array, *,
+    leave_out: bool = False, n_jobs: int = 1,
+) -> tuple[Array, Array]:  # fmt: skip
     """Mean and variance of x, without the noise of an observation, at any times of series.
 
     An observation of exactly that time can be left out.

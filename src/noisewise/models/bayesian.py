@@ -31,7 +31,7 @@ from noisewise.engine.gibbs.data import Spec
 from noisewise.engine.gibbs.diagnostics import convergence
 from noisewise.engine.gibbs.fold_in import fold_in
 from noisewise.engine.gibbs.posterior import RatingPosterior, Side
-from noisewise.engine.gibbs.sampler import Chain, EvenSchedule
+from noisewise.engine.gibbs.sampler import Chain, Schedule
 from noisewise.engine.training import Callback, Training, standardised
 from noisewise.errors import DataError, SettingError, warn
 from noisewise.models.base import Cells, at_one_moment, in_one_step, interrupted
@@ -301,8 +301,8 @@ class BayesianFactorizer(Learner, Rows):
         return done
 
     @property
-    def _schedule(self) -> EvenSchedule:
-        return EvenSchedule(self.sweeps, self.burn_in, -(-self.samples // self.chains))
+    def _schedule(self) -> Schedule:
+        return Schedule(self.sweeps, self.burn_in, -(-self.samples // self.chains))
 
     def _checked(self, X: Any, y: Any) -> Observations:
         time = None if isinstance(X, Observations) else self.time

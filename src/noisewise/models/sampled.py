@@ -16,7 +16,7 @@ from noisewise.data.observations import encode_in_time
 from noisewise.data.timestamps import SeriesIndex, Units, checked_stamps, sensor_modes, series_keys
 from noisewise.engine.arrays import Codes, Counts, Floats, Moments
 from noisewise.engine.gibbs.data import Data, Scale, SeriesData, Spec, Timeline
-from noisewise.engine.gibbs.sampler import Chain, EvenSchedule, RatingSampler
+from noisewise.engine.gibbs.sampler import Chain, RatingSampler, Schedule
 from noisewise.engine.gibbs.series_sampler import Asked, SeriesPosterior, SeriesSampler
 from noisewise.engine.gibbs.steps.temporal import Timescales
 from noisewise.engine.series import Array
@@ -36,7 +36,7 @@ def prepare(
     observations: Observations,
     validation: Observations | None,
     value_range: tuple[float, float] | None,
-    schedule: EvenSchedule,
+    schedule: Schedule,
     n_jobs: int,
 ) -> RatingSampler:
     """Arrange observations for a chain, and the held-out ones to watch."""

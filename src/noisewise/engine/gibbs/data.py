@@ -62,18 +62,14 @@ class Data:
 
     @classmethod
     def arrange(
-        cls,
-        codes: tuple[Codes, ...],
-        values: Floats,
-        shape: tuple[int, ...],
-        time: npt.NDArray[Any] | None = None,
+        cls, codes: tuple[Codes, ...], values: Floats, shape: tuple[int, ...], time: Any = None
     ) -> tuple[Data, npt.NDArray[np.intp]]:
         """Put observations in order; also return which observation each one was."""
-        order = visiting_order(codes, 0, time)
+        order = _visiting_order(codes, 0, time)
         codes = tuple(c[order] for c in codes)
         time = None if time is None else time[order]
         index = [np.arange(len(values), dtype=np.int32)]
-        index += [visiting_order(codes, m, time).astype(np.int32) for m in range(1, len(shape))]
+        index += [_visiting_order(codes, m, time).astype(np.int32) for m in range(1, len(shape))]
         firsts = np.cumsum([0, *shape[:-1]])
         places = np.array([c + first for c, first in zip(codes, firsts, strict=True)], np.int32)
         counts = [np.bincount(c, minlength=n) for c, n in zip(codes, shape, strict=True)]
@@ -212,9 +208,7 @@ class SeriesData(Data):
         return np.asarray(np.minimum(before[:-1] * many // before[-1], many - 1))
 
 
-def visiting_order(
-    codes: tuple[Codes, ...], mode: int, time: npt.NDArray[Any] | None
-) -> npt.NDArray[np.intp]:
+def _visiting_order(codes: tuple[Codes, ...], mode: int, time: Any) -> npt.NDArray[np.intp]:
     """Order by the row of a mode, then time, then the rows of the other modes."""
     keys = [codes[m] for m in reversed(range(len(codes))) if m != mode]
     return np.lexsort([*keys, *([] if time is None else [time]), codes[mode]])

@@ -34,13 +34,6 @@ class Seen(NamedTuple):
     widths: Floats64  # of the levels of these rows, if they are users
 
 
-class Normal(NamedTuple):
-    """A normal distribution of a row: its mean, and H with covariance H'H."""
-
-    mean: Floats64
-    half: Floats64
-
-
 def fold_in(posterior: RatingPosterior, mode: int, codes: Codes, values: Floats) -> Side:
     """Return the new row of ``mode`` in every kept draw, seen with ``codes`` of the other mode.
 
@@ -62,30 +55,29 @@ def _learned(
     common = level if mode == 1 or not spec.noise_rank else np.ones_like(level)
     widths = one["width_centre"][None].astype(np.float64)
     own, target = common, values.astype(np.float64)
-    row = Normal(one["typical"][mode].astype(np.float64), np.zeros_like(precision))
+    mean, half = one["typical"][mode].astype(np.float64), np.zeros_like(precision)
     for turn in range(ROUNDS[spec.likelihood]):
         noise = seen.noise @ own if spec.noise_rank else np.full(len(codes), level[0])
         weight = 1.0 / (np.maximum(noise, FLOOR) + seen.unknown_variance)
         if spec.ordinal:
             rng = generator(spec.seed, FOLD, number, turn, 1)
-            drawn = row.mean + row.half.T @ rng.standard_normal(len(row.mean))
+            drawn = mean + half.T @ rng.standard_normal(len(mean))
             target = _hidden(
                 posterior, mode, values, seen, seen.x @ drawn + seen.biases, weight, widths,
                 key(spec.seed, FOLD, number, turn, 0),
             )  # fmt: skip
-        row = _given(seen.x, target - seen.biases, weight, centre, precision)
+        mean, half = _given(seen.x, target - seen.biases, weight, centre, precision)
         if spec.noise_rank:
-            left = target - seen.biases - seen.x @ row.mean
-            squared = left**2 + ((seen.x @ row.half.T) ** 2).sum(axis=1)
+            left = target - seen.biases - seen.x @ mean
+            squared = left**2 + ((seen.x @ half.T) ** 2).sum(axis=1)
             own = _noise(own, seen, squared, common)
-    mean = row.mean.astype(np.float32)[None]
     return Rows(
-        mean[:, :-1],
-        mean[:, -1],
+        mean.astype(np.float32)[None, :-1],
+        mean.astype(np.float32)[None, -1],
         own[None, : spec.noise_rank].astype(np.float32),
         widths.astype(np.float32) if mode == 0 else np.empty((1, 0), dtype=np.float32),
         np.zeros(1, dtype=np.bool_),
-        (row.half.T @ row.half).astype(np.float32)[None],
+        (half.T @ half).astype(np.float32)[None],
     )
 
 
@@ -134,12 +126,12 @@ def _prior(
 
 def _given(
     x: Floats64, target: Floats64, weight: Floats64, centre: Floats64, precision: Floats64
-) -> Normal:
-    """Return a row given its observations: a weighted regression."""
+) -> tuple[Floats64, Floats64]:
+    """Return the mean of a row given its observations, and H with covariance H'H."""
     given = (x * weight[:, None]).T @ x + precision
     root = cholesky(given, lower=True, check_finite=False)
     half = solve_triangular(root, np.eye(len(given)), lower=True, check_finite=False)
-    return Normal(half.T @ (half @ (x.T @ (weight * target) + precision @ centre)), half)
+    return half.T @ (half @ (x.T @ (weight * target) + precision @ centre)), half
 
 
 def _noise(own: Floats64, seen: Seen, squared: Floats64, common: Floats64) -> Floats64:

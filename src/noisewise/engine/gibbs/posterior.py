@@ -383,14 +383,11 @@ def rating_snapshot(draw: RatingDraw, spec: Spec, data: Data, half: type = np.fl
 
     There are also the temporal effects expected between observations.
     """
-    kept = snapshot(draw, spec, data, half) | {
-        "centres": draw.centres.astype(np.float32),
-        "precisions": draw.precisions.astype(np.float32),
-        "features": draw.features.astype(half),
-        "widths": draw.widths.astype(half),
-        "width_centre": draw.width_centre.astype(np.float32),
-        "temporal_settings": draw.temporal_settings.astype(np.float32),
-    }
+    kept = snapshot(draw, spec, data, half)
+    for name in ("centres", "precisions", "width_centre", "temporal_settings"):
+        kept[name] = getattr(draw, name).astype(np.float32)
+    for name in ("features", "widths"):
+        kept[name] = getattr(draw, name).astype(half)
     for mode in range(2 if spec.time else 0):
         kept[f"gaps{mode}"] = gaps(draw, data, mode).astype(half)
     return kept

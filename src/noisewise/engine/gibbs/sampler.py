@@ -39,7 +39,13 @@ MOST_ROUNDING = 0.01  # share of the noise's std that half precision may move pr
 
 @dataclass(frozen=True)
 class Schedule:
-    """How many sweeps to run, how many of them to forget, and how many draws to keep at most."""
+    """Run sweeps, forget the first ones, and keep draws of the rest: evenly spaced, the last too.
+
+    Examples
+    --------
+    >>> Schedule(sweeps=10, burn_in=2, keep=3).kept_by(10)
+    [5, 8, 10]
+    """
 
     sweeps: int
     burn_in: int
@@ -53,20 +59,6 @@ class Schedule:
     def first(self, epoch: int) -> int:
         """Return how many sweeps do not count, after so many."""
         return self.burn_in
-
-    def kept_by(self, epoch: int) -> list[int]:
-        """Return the sweeps whose draws are kept after so many."""
-        raise NotImplementedError
-
-
-class EvenSchedule(Schedule):
-    """Keep draws that are evenly spaced, the last one among them.
-
-    Examples
-    --------
-    >>> EvenSchedule(sweeps=10, burn_in=2, keep=3).kept_by(10)
-    [5, 8, 10]
-    """
 
     def kept_by(self, epoch: int) -> list[int]:
         """Return the sweeps whose draws are kept after so many."""
@@ -264,7 +256,7 @@ class RatingSampler(Sampler[RatingDraw]):
         scale: Scale,
         counts: tuple[Counts, ...],
         timeline: Timeline | None,
-        schedule: EvenSchedule,
+        schedule: Schedule,
         held_out: tuple[tuple[Codes, ...], Any, Floats] | None,
         n_jobs: int,
     ) -> None:

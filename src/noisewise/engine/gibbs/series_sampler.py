@@ -22,6 +22,7 @@ from noisewise.engine.gibbs.posterior import Places, Posterior, Rows, Sums, snap
 from noisewise.engine.gibbs.sampler import PROBES, Chain, LaterHalf, Sampler
 from noisewise.engine.gibbs.steps import noise, rows, temporal
 from noisewise.engine.gibbs.steps.prior import NormalWishart
+from noisewise.engine.gibbs.steps.temporal import Timescales
 from noisewise.engine.gibbs.sweep import (
     SERIES_FROM,
     SeriesDraw,
@@ -167,7 +168,7 @@ def _of_series(values: Array, asked: Asked) -> Array:
     return np.where(asked.which >= 0, values[asked.which], np.exp(typical)[asked.sensor])
 
 
-def series_steps(work: SeriesWorkspace, timescales: temporal.Timescales) -> list[Step[Any]]:
+def series_steps(work: SeriesWorkspace, timescales: Timescales) -> list[Step[Any]]:
     """Return the steps of series.
 
     What is drawn without the paths of series comes first, then the paths, then what is drawn given
@@ -213,12 +214,7 @@ class SeriesSampler(Sampler[SeriesDraw]):
     data: SeriesData
 
     def __init__(
-        self,
-        spec: Spec,
-        data: SeriesData,
-        timescales: temporal.Timescales,
-        schedule: LaterHalf,
-        n_jobs: int,
+        self, spec: Spec, data: SeriesData, timescales: Timescales, schedule: LaterHalf, n_jobs: int
     ) -> None:
         work = SeriesWorkspace(spec, data, n_jobs)
         super().__init__(Sweep(work, series_steps(work, timescales)), schedule)

@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -46,7 +47,7 @@ STEP = 0.01  # for differences of the log prior
 LONGEST_JUMP = 100.0  # of a log scale: what lies beyond no chain needs, and no float holds
 _U = np.uintp
 
-Look = Callable[[float], tuple[float, float, float]]  # value, slope and curvature at a log scale
+Look = Callable[[float], Any]  # value, slope and curvature at a log scale
 
 
 class Levels(Step[RatingDraw]):
@@ -107,10 +108,7 @@ class Rescaling(Step[RatingDraw]):
     def _draw(self, draw: RatingDraw) -> None:
         spec, data, work = self.spec, self.data, self.work
         mean = np.asarray(draw.fitted + draw.temporal_sum())
-
-        def likelihood(log_scale: float) -> Floats64:
-            return self.levels.scaled_likelihood(draw, mean, log_scale)
-
+        likelihood = partial(self.levels.scaled_likelihood, draw, mean)
         move_signal(draw, spec, data, likelihood, work.rng(draw, RESCALING, 0))
         if spec.noise_rank:
             move_all(draw, spec, data, work.rng(draw, RESCALING, 1))
@@ -118,18 +116,13 @@ class Rescaling(Step[RatingDraw]):
 
 
 def move_signal(
-    draw: RatingDraw,
-    spec: Spec,
-    data: Data,
-    likelihood: Callable[[float], Floats64],
-    rng: np.random.Generator,
+    draw: RatingDraw, spec: Spec, data: Data, likelihood: Look, rng: np.random.Generator
 ) -> None:
-    """Scale means and cut-points; ``likelihood`` has value, slope and curvature of the levels'."""
+    """Scale means and cut-points, given the likelihood of levels."""
 
-    def look(log_scale: float) -> tuple[float, float, float]:
+    def look(log_scale: float) -> Any:
         prior = _differences(lambda at: _log_prior(draw, spec, data, at), log_scale)
-        value, slope, curvature = np.add(likelihood(log_scale), prior).tolist()
-        return value, slope, curvature
+        return np.add(likelihood(log_scale), prior).tolist()
 
     jump = _newton_step(look, rng)
     if jump:

@@ -112,9 +112,7 @@ def draw_rows(
             pull[:], edge[:] = 0.0, 0.0
             for k in range(m):
                 n, s = _U(start + k), _U(k)
-                r = (
-                    one * root[n]
-                )  # of the type of sums: what is summed must agree to its last digit
+                r = one * root[n]  # of the type of sums, which must agree to the last digit
                 bias = gather(S, s, n, others, factors, biases, r)
                 y = r * (target[n] - bias)
                 weight += r * r
@@ -275,12 +273,15 @@ def draw_time_factors(
             add_products(A, h, S[:m], gram, pull, edge, weight, shift)
         factorise(A, D + _ONE)
         draw(A, h, D + _ONE, stream(key, i), out)
-        _keep(factors, biases, _U(first) + i, out, D)
+        place = _U(first) + i
+        for d in range(D):
+            factors[place, d] = out[d]
+        biases[place] = out[D]
         state = stream(paths_key, i)
         for k in range(starts[i + _ONE] - starts[i]):
             visit, at = _U(starts[i] + k), _U(k)
             n = _U(index[visit])
-            fitted[n] = _fit(S, visit, others, factors, biases, _U(first) + i)
+            fitted[n] = _fit(S, visit, others, factors, biases, place)
             share = spreads[at] / (spreads[at] + noise[n])
             state, z, _ = normal_pair(state)
             left = values[n] - fitted[n] - means[at]
@@ -297,14 +298,6 @@ def _start(A, h, centre, precision):
         for b in range(n):
             A[a, b] = precision[a, b]
             h[a] += precision[a, b] * centre[b]
-
-
-@njit(nogil=True, error_model="numpy", inline="always")
-def _keep(factors, biases, place, drawn, D):
-    """Write what was drawn, the bias last."""
-    for d in range(D):
-        factors[place, d] = drawn[d]
-    biases[place] = drawn[D]
 
 
 @njit(nogil=True, fastmath=True, error_model="numpy", inline="always")

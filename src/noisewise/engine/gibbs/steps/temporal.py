@@ -19,7 +19,7 @@ from typing import NamedTuple
 import numpy as np
 from numba import njit
 
-from noisewise.engine.arrays import Floats
+from noisewise.engine.arrays import Floats, Values
 from noisewise.engine.gibbs.data import Data
 from noisewise.engine.gibbs.steps.noise import variances as low_rank_variances
 from noisewise.engine.gibbs.sweep import (
@@ -105,7 +105,7 @@ class TemporalEffect(Step[RatingDraw]):
         work.tune(draw, 1 + number, float(accepted))
 
 
-def _phi_and_variance(settings: Floats64) -> tuple[Floats64, Floats64]:
+def _phi_and_variance(settings: Values) -> tuple[Values, Values]:
     return 1.0 / (1.0 + np.exp(-settings[:, 0])), np.exp(settings[:, 1])
 
 
@@ -125,13 +125,13 @@ def gaps(draw: RatingDraw, data: Data, mode: int) -> Floats:
     rows = np.repeat(np.arange(data.shape[mode]), np.diff(starts))
     after = np.arange(len(index)) + rows  # the gap before each observation; the next one is after
     total = np.zeros(len(index) + data.shape[mode], dtype=np.float32)
-    for number, (own, _) in enumerate(EFFECTS):
+    phis, _ = _phi_and_variance(draw.temporal_settings)
+    for (own, _), phi, effect in zip(EFFECTS, phis, draw.temporal, strict=True):
         if own != mode:
             continue
-        phi, effect = _phi(draw.temporal_settings[number, 0]), draw.temporal[number][index]
         both = np.zeros_like(total)
-        both[after] += effect
-        both[after + 1] += effect
+        both[after] += effect[index]
+        both[after + 1] += effect[index]
         weight = np.full(len(total), np.sqrt(phi) / (1.0 + phi), dtype=np.float32)
         ends = starts + np.arange(len(starts))
         weight[ends[:-1]] = weight[ends[1:] - 1] = np.sqrt(phi)
@@ -141,13 +141,9 @@ def gaps(draw: RatingDraw, data: Data, mode: int) -> Floats:
 
 def effect_variances(settings: Floats, mode: int) -> tuple[float, float]:
     """Variance of the effect of time where nothing is known of it, and given both neighbours."""
-    own = [settings[k] for k, (own_mode, _) in enumerate(EFFECTS) if own_mode == mode]
-    full = [(float(np.exp(variance)), _phi(logit)) for logit, variance in own]
-    return sum(v for v, _ in full), sum(v * (1.0 - phi) / (1.0 + phi) for v, phi in full)
-
-
-def _phi(logit: float) -> float:
-    return float(1.0 / (1.0 + np.exp(-logit)))
+    both = zip(EFFECTS, *(part.tolist() for part in _phi_and_variance(settings)), strict=True)
+    own = [(phi, variance) for (own_mode, _), phi, variance in both if own_mode == mode]
+    return sum(v for _, v in own), sum(v * (1.0 - phi) / (1.0 + phi) for phi, v in own)
 
 
 class Timescales(NamedTuple):
