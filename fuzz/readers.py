@@ -36,7 +36,7 @@ from fuzz.mutating import (
 )
 from noisewise.cli import app
 from noisewise.cli.impute import fill_file
-from noisewise.data import Ids, files
+from noisewise.data import Ids
 from noisewise.data.cells import read_cells
 from noisewise.data.panel import read_panel
 from noisewise.errors import NoisewiseError
@@ -295,7 +295,7 @@ def read_timed(path: Path) -> None:
 
 def read_movielens(path: Path) -> None:
     """Read u.data."""
-    files.read_movielens(_beside(path, "u.data"), time="timestamp", duplicates="last")
+    noisewise.read(_beside(path, "u.data"), time="timestamp", duplicates="last")
 
 
 def read_netflix(path: Path) -> None:

@@ -15,7 +15,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from noisewise.data import observe
-from noisewise.data.files import read, read_movielens
+from noisewise.data.files import read
 from noisewise.errors import DataError, MissingExtraError
 
 DATA = os.environ.get("NOISEWISE_DATA")
@@ -99,9 +99,9 @@ def test_a_movielens_folder_is_read_whatever_its_layout(write, name):
     path = write("ml/" + name, (HEADER if name == "ratings.csv" else "") + content)
     write("ml/README", "see grouplens.org")
     for source in (path.parent, str(path), path):
-        for seen in (read_movielens(source, time="timestamp"), read(source, time="timestamp")):
-            assert seen.decode() == CELLS
-            assert seen.time.tolist() == [978300760, 978302109, 978298413]
+        seen = read(source, time="timestamp")
+        assert seen.decode() == CELLS
+        assert seen.time.tolist() == [978300760, 978302109, 978298413]
 
 
 def test_columns_are_chosen_by_name_or_position(write):
@@ -487,11 +487,14 @@ def test_a_folder_needs_one_file_of_movielens(write):
         read(folder)
 
 
-def test_movielens_refuses_what_is_not_movielens(write):
-    with pytest.raises(DataError, match=r"ratings\.dat: line 1: expected one like '1::1193::5::97"):
-        read_movielens(write("ratings.dat", "ann::Alien::5\n"))
-    with pytest.raises(DataError, match=r"films.dat: MovieLens comes in files called u.data"):
-        read_movielens(write("films.dat", "1::1193::5::978300760\n"))
+def test_a_file_is_of_movielens_by_its_name_and_its_first_line(write):
+    line = "1::1193::5::978300760\n2::1193::4::978300761\n"
+    assert len(read(write("ratings.dat", line), time="timestamp").time) == 2
+    assert len(read(write("films.dat", line), time="time").time) == 2
+    other = read(write("ratings.dat", "ann::Alien::5\nbob::Alien::3\n"))
+    assert other.decode() == [("ann", "Alien"), ("bob", "Alien")]
+    with pytest.raises(DataError, match="no column 'timestamp'"):
+        read(write("films.dat", line), time="timestamp")
 
 
 @needs_data

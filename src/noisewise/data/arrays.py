@@ -45,14 +45,7 @@ def _time_axis(n_dimensions: int, time: Any) -> int:
 
 
 def read_array(X: NDArray[Any], roles: Roles) -> LabelledArray:
-    """Read an array of numbers of two or more dimensions.
-
-    Examples
-    --------
-    >>> table = read_array(np.array([[20.0, 55.0], [np.nan, 54.0]]), Roles())
-    >>> table.names, table.sensor
-    (('series', 'time'), 0)
-    """
+    """Read an array of numbers of two or more dimensions."""
     if X.ndim < 2:
         raise DataError(f"X must have two dimensions or more, times x series; got shape {X.shape}.")
     if roles.value is not None:
@@ -74,13 +67,7 @@ def read_array(X: NDArray[Any], roles: Roles) -> LabelledArray:
 
 
 def put_array(X: NDArray[Any], values: Floats, where: Mask) -> NDArray[Any]:
-    """Return a copy of an array with other values at some places; whole numbers become floats then.
-
-    Examples
-    --------
-    >>> put_array(np.array([1, 2]), np.array([0.5, 0.5]), np.array([False, True])).tolist()
-    [1.0, 0.5]
-    """
+    """Return a copy of an array with other values at some places; whole numbers become floats."""
     keep = X.dtype.kind == "f" or not where.any()
     out = X.copy(order="K") if keep else X.astype(np.float64)
     out[where] = values[where]
@@ -108,17 +95,21 @@ def read_xarray(X: Any, roles: Roles) -> LabelledArray:
 
 
 def _array(X: Any, time: Any, roles: Roles) -> LabelledArray:
-    _check_dimensions(X, time)
+    if time not in X.dims:
+        raise DataError(
+            f"X needs a dimension {time!r}; it has {list(X.dims)}: name the one that is time with "
+            "time=."
+        )
     modes = [_dimension(X, dim, axis) for axis, dim in enumerate(X.dims) if dim != time]
     if not modes:
         modes = [Mode.of([str(X.name)] * X.size, "series", 0)]
     rows, clock = _xarray_rows(X, time, X.dims.index(time), roles)
-    values = _xarray_numbers(X)
+    sensor = sensor_mode(modes, roles.sensor)
 
     def fill(new: Floats, where: Mask) -> Any:
         return X.copy(data=put_array(X.values, new, where))
 
-    return LabelledArray(values, (*modes, rows), sensor_mode(modes, roles.sensor), clock, fill)
+    return LabelledArray(_xarray_numbers(X), (*modes, rows), sensor, clock, fill)
 
 
 def _dataset(X: Any, time: Any, roles: Roles) -> LabelledArray:
@@ -153,14 +144,6 @@ def _dataset(X: Any, time: Any, roles: Roles) -> LabelledArray:
     return LabelledArray(values, (*modes, rows), 0, clock, fill)
 
 
-def _check_dimensions(X: Any, time: Any) -> None:
-    if time not in X.dims:
-        raise DataError(
-            f"X needs a dimension {time!r}; it has {list(X.dims)}: name the one that is time with "
-            "time=."
-        )
-
-
 def _dimension(X: Any, dim: Any, axis: int) -> Mode:
     labels = X.indexes[dim].tolist() if dim in X.indexes else np.arange(X.sizes[dim])
     return Mode.of(labels, str(dim), axis)
@@ -189,13 +172,9 @@ def read_netcdf(
 ) -> tuple[Any, dict[str, Any], Callable[[Path, Any, Any], list[Path]], list[str]]:
     """Read a file: the variable ``value``, or all over time, which are the sensors then.
 
-    What was filled stands in the place of what was read. Beside each variable stand two more: the
-    std, 0 at readings, as ``NAME_std``; and ``NAME_imputed``, 1 where a gap was filled.
-
-    Returns
-    -------
-    table, options, write, names
-        As ``Gapped`` has them.
+    Table, options, write and names are as ``Gapped`` has them. What was filled stands in the place
+    of what was read. Beside each variable stand two more: the std, 0 at readings, as ``NAME_std``;
+    and ``NAME_imputed``, 1 where a gap was filled.
     """
     try:
         import h5py

@@ -23,13 +23,10 @@ Cells: TypeAlias = tuple[list[list[Any]], NDArray[Any] | None]
 def read_cells(path: str | Path, ids: Sequence[Ids], time: str | None = None) -> Cells:
     """Read the id columns of a CSV, TSV or Parquet file, one list per mode, and times if any.
 
-    Text is read as ``noisewise.read`` does: delimiters, quotes and blanks may be any that it knows.
-    Columns are found by the names of the modes in the first line. A file without such a header has
-    its ids in the first columns, and at least one id of its first line must be known: else it
-    could be a header with other names.
-
-    Ids are numbers where those of the model are. ``time`` names a column of times to read too, as
-    unix seconds or dates, where the file has it.
+    Columns are found by the names of the modes. A text file without such a header has its ids in
+    the first columns, and at least one id of its first line must be known: else it could be a
+    header with other names. Ids are numbers where those of the model are. ``time`` names a column
+    of times to read too, as unix seconds or dates, where the file has it.
     """
     path = Path(path)
     if not path.is_file():
@@ -43,14 +40,7 @@ def read_cells(path: str | Path, ids: Sequence[Ids], time: str | None = None) ->
 
 
 def typed(entry: Any, ids: Ids) -> Any:
-    """Turn the text of an id into a number where the known ids are numbers and it is one.
-
-    Examples
-    --------
-    >>> numbers, _ = Ids.encode([7, 9], "user")
-    >>> typed("7", numbers), typed("ann", numbers)
-    (7, 'ann')
-    """
+    """Turn the text of an id into a number where the known ids are numbers and it is one."""
     if isinstance(entry, str) and ids.labels.dtype.kind == "i" and INTEGER.fullmatch(entry.strip()):
         return int(entry)
     return entry
@@ -59,11 +49,6 @@ def typed(entry: Any, ids: Ids) -> Any:
 def _text_cells(
     path: Path, ids: Sequence[Ids], time: str | None, delimiters: Sequence[str]
 ) -> Cells:
-    """Read ids without values; the model's own say which columns, and whether they are numbers.
-
-    Without a header the ids are in the first columns, and at least one id of the first line must be
-    known: else it could be a header with other names.
-    """
     names = [mode.name for mode in ids]
     table = TextTable.open(path, delimiters)
     head = table.fields

@@ -1,8 +1,7 @@
 """Public datasets: which there are, on what terms, and how to get them (pooch, an extra).
 
 ``sources.toml`` lists them, and installed packages may add some. Nothing is fetched before its
-licence was agreed to. What its owners publish a checksum for is checked; of other files nobody can
-say whether they are the right ones, so that has to be agreed to as well.
+licence was agreed to, and files that no checksum is published for only if that was, too.
 """
 
 from __future__ import annotations
@@ -54,6 +53,11 @@ class Source:
     by_hand: str | None = None  # why that is so, and what to put into ``read``
     sites: tuple[str, ...] = ()  # the usual ones, where there is a file for every site
 
+    @classmethod
+    def of(cls, name: str, *, files: list[Any], sites: Sequence[str] = (), **entry: Any) -> Source:
+        """Make a dataset of what TOML says of it."""
+        return cls(name, files=tuple(File(**file) for file in files), sites=tuple(sites), **entry)
+
     @property
     def megabytes(self) -> float:
         """About how much there is to download."""
@@ -90,7 +94,7 @@ def sources() -> dict[str, Source]:
     >>> sources()["ml-1m"].what
     'MovieLens 1M: 1,000,209 ratings, 6,040 users, 3,706 movies'
     """
-    return {name: _source(name, **entry) for name, entry in registry.sources().items()}
+    return {name: Source.of(name, **entry) for name, entry in registry.sources().items()}
 
 
 def find(name: str) -> Source:
@@ -104,9 +108,9 @@ def find(name: str) -> Source:
 def fetch(source: Source, to: str | Path = "data", *, agree: Agree) -> dict[Path, str]:
     """Download a dataset into a folder, check it and unpack it; return the SHA-256 of each file.
 
-    A file that is there already is not downloaded again: a checksum is checked all the same.
-    ``agree`` is asked whether to go on: with "licence" and a sentence that has the terms; where a
-    file has no published checksum, also with "unchecked" and a sentence. False gives up.
+    A file that is there already is not downloaded again, but checked. ``agree`` is asked whether to
+    go on: with "licence" and a sentence that has the terms; where a file has no published checksum,
+    also with "unchecked" and a sentence.
     """
     folder = Path(to)
     if source.by_hand is not None:
@@ -114,7 +118,11 @@ def fetch(source: Source, to: str | Path = "data", *, agree: Agree) -> dict[Path
             f"{source.name} cannot be fetched. {source.by_hand} into {folder / source.read}: "
             f"{source.terms}"
         )
-    pooch = _pooch()
+    try:
+        import pooch
+    except ImportError:
+        raise MissingExtraError("Fetching datasets", "data") from None
+    pooch.get_logger().setLevel("WARNING")
     if not agree("licence", f"{source.what}.\n{source.licence}: {source.terms}"):
         raise DataError(f"{source.name} was not fetched, as its licence was not agreed to.")
     files = source.downloads()
@@ -127,42 +135,23 @@ def fetch(source: Source, to: str | Path = "data", *, agree: Agree) -> dict[Path
         raise DataError(f"{source.name} was not fetched, as it cannot be checked.")
     found = {}
     for file in files:
-        path = _download(pooch, source, file, folder)
+        path = _download(pooch, source.name, file, folder)
         if file.unpack is not None:
             path = _unpack(path, file.unpack, folder)
-        found[path] = _sha256(path)
+        with path.open("rb") as content:
+            found[path] = hashlib.file_digest(content, "sha256").hexdigest()
     return found
 
 
-def _source(
-    name: str, *, files: list[dict[str, Any]], sites: Sequence[str] = (), **entry: Any
-) -> Source:
-    return Source(name, files=tuple(File(**file) for file in files), sites=tuple(sites), **entry)
-
-
-def _pooch() -> Any:
-    try:
-        import pooch
-    except ImportError:
-        raise MissingExtraError("Fetching datasets", "data") from None
-    pooch.get_logger().setLevel("WARNING")
-    return pooch
-
-
-def _download(pooch: Any, source: Source, file: File, folder: Path) -> Path:
+def _download(pooch: Any, dataset: str, file: File, folder: Path) -> Path:
     import requests  # which pooch brings
 
     place = folder / file.place
+    known = None if file.md5 is None else f"md5:{file.md5}"
+    bar = is_shown() is not False
+    way = pooch.HTTPDownloader(progressbar=bar, chunk_size=_PIECE, timeout=SECONDS)
     try:
-        pooch.retrieve(
-            file.url,
-            known_hash=None if file.md5 is None else f"md5:{file.md5}",
-            fname=place.name,
-            path=place.parent,
-            downloader=pooch.HTTPDownloader(
-                progressbar=is_shown() is not False, chunk_size=_PIECE, timeout=SECONDS
-            ),
-        )
+        pooch.retrieve(file.url, known, fname=place.name, path=place.parent, downloader=way)
     except requests.RequestException as error:
         if error.response is not None:
             error.response.close()
@@ -171,7 +160,7 @@ def _download(pooch: Any, source: Source, file: File, folder: Path) -> Path:
         ) from None
     except ValueError as error:
         raise DataError(
-            f"{file.url} is not what {source.name} was: its checksum is not the published one, so "
+            f"{file.url} is not what {dataset} was: its checksum is not the published one, so "
             f"it was thrown away ({error}). {_hint(file, folder)}"
         ) from None
     return place
@@ -213,8 +202,3 @@ def _write(content: IO[bytes], target: Path) -> None:
         os.replace(beside, target)
     finally:
         beside.unlink(missing_ok=True)
-
-
-def _sha256(path: Path) -> str:
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()

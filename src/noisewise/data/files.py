@@ -1,8 +1,7 @@
 """Files of any known format: delimited text, Parquet, npz; public datasets as they come.
 
-``read`` goes by the name of a file and checks that the content is what the name says. Text is read
-as a stream, its fields turned into row numbers block by block, so that memory stays near the 12
-bytes an observation needs; every error names the line.
+Text is read as a stream, its fields turned into row numbers block by block, so that memory stays
+near the 12 bytes an observation needs; every error names the line.
 """
 
 from __future__ import annotations
@@ -13,13 +12,13 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from os import PathLike
 from pathlib import Path
-from typing import Any, Literal, NamedTuple, TypeAlias, get_args
+from typing import Any, Literal, TypeAlias, get_args
 
 import numpy as np
 from numpy.typing import NDArray
 
 from noisewise import registry
-from noisewise.data.ids import Codes, Ids
+from noisewise.data.ids import Codes, Ids, Index
 from noisewise.data.npz import read_npz
 from noisewise.data.observations import (
     Duplicates,
@@ -36,7 +35,6 @@ from noisewise.data.reader import (
     check_content,
     join,
     named_errors,
-    text_lines,
     to_float,
     to_floats,
 )
@@ -61,21 +59,11 @@ FORMATS: dict[str, Format] = {
 DELIMITERS = {"csv": [",", ";", "\t"], "tsv": ["\t"], "text": ["\t", ",", ";", "::"]}
 
 
-class _MovieLens(NamedTuple):
-    """How a file of MovieLens is written: what its first line looks like, and its columns."""
-
-    delimiter: str
-    first_line: str
-    pattern: str
-    names: list[str] | None
-
-
-_COLUMNS = ["user", "item", "rating", "timestamp"]
-_HEADER = "userId,movieId,rating,timestamp"
+# Files of MovieLens by their names; of those that do not name columns, what lines look like.
 _MOVIELENS = {
-    "u.data": _MovieLens("\t", "196\t242\t3\t881250949", r"\d+\t\d+\t\d\t\d+", _COLUMNS),
-    "ratings.dat": _MovieLens("::", "1::1193::5::978300760", r"\d+::\d+::\d(\.\d)?::\d+", _COLUMNS),
-    "ratings.csv": _MovieLens(",", _HEADER, _HEADER, None),
+    "u.data": r"\d+\t\d+\t\d\t\d+",
+    "ratings.dat": r"\d+::\d+::\d(\.\d)?::\d+",
+    "ratings.csv": None,
 }
 
 
@@ -123,7 +111,7 @@ def read(
     path = Path(path)
     columns: dict[str, Any] = {"ids": ids, "value": value, "time": time}
     if path.is_dir():
-        published = _published(path, None, columns, duplicates)
+        published = _published(path, columns, duplicates)
         if published is not None:
             return published()
         path = _find_movielens(path)
@@ -132,36 +120,12 @@ def read(
         check_content(path, format)
         if format == "parquet":
             return _read_parquet(path, columns, duplicates)
-        published = _published(path, format, columns, duplicates)
+        published = _published(path, columns, duplicates)
         if published is None and format == "npz":
             return read_npz(path, **columns, duplicates=duplicates)
         if published is None:
             return read_text(path, delimiters=DELIMITERS[format], **columns, duplicates=duplicates)
     return published()
-
-
-def read_movielens(
-    path: str | PathLike[str], *, time: str | int | None = None, duplicates: Duplicates = "error"
-) -> Observations:
-    """Read the users, movies and stars of a MovieLens release: a file above, or its folder.
-
-    With ``time="timestamp"`` the timestamps are read too.
-    """
-    path = Path(path)
-    path = _find_movielens(path) if path.is_dir() else path
-    with named_errors(path):
-        layout = _MOVIELENS.get(_unpacked_name(path))
-        if layout is None:
-            raise DataError(f"MovieLens comes in files called {', '.join(_MOVIELENS)}; give one.")
-        if not _is_movielens(path):
-            raise DataError(f"line 1: expected one like {layout.first_line!r}, as in MovieLens.")
-        return read_text(
-            path,
-            delimiters=[layout.delimiter],
-            names=layout.names,
-            time=time,
-            duplicates=duplicates,
-        )
 
 
 def _find_movielens(folder: Path) -> Path:
@@ -175,29 +139,18 @@ def _find_movielens(folder: Path) -> Path:
     return found[0]
 
 
-def _is_movielens(path: Path) -> bool:
-    """Tell whether a file has the name and the first line of a MovieLens file."""
-    layout = _MOVIELENS.get(_unpacked_name(path))
-    if layout is None:
-        return False
-    first = next(text_lines(path), "").rstrip("\r\n")
-    return re.fullmatch(layout.pattern, first) is not None
-
-
 def _unpacked_name(path: Path) -> str:
     return path.name.removesuffix(".gz")
 
 
 def _published(
-    path: Path, format: Format | None, columns: dict[str, Any], duplicates: Duplicates
+    path: Path, columns: dict[str, Any], duplicates: Duplicates
 ) -> Callable[[], Observations] | None:
     """Return what reads a dataset as its owners publish it, None where nobody knows the path."""
     if columns["ids"] is not None or columns["value"] is not None:
         return None
     time = columns["time"]
     ratings = registry.recognised("ratings", path)
-    if ratings is None and format in DELIMITERS and _is_movielens(path):
-        ratings = read_movielens
     if ratings is not None:
         return partial(ratings, path, time=time, duplicates=duplicates)
     panel = registry.recognised("sensors", path) if time is None else None
@@ -236,7 +189,6 @@ def read_text(
     path: Path,
     *,
     delimiters: Sequence[str],
-    names: list[str] | None = None,
     ids: Sequence[str | int] | None = None,
     value: str | int | None = None,
     time: str | int | None = None,
@@ -244,23 +196,17 @@ def read_text(
 ) -> Observations:
     """Read a text file in UTF-8 with one observation a line.
 
-    A first line with a number in it is an observation, else it names the columns. Without names,
-    three columns are user, item and value, and a fourth may be the unix time. Blanks around a field
-    and empty lines do not count. Ids are integers where all of a column are, else text.
-
-    The file is unpacked if its name ends in ``.gz``. What stands between fields is the one of the
-    ``delimiters`` that is most frequent in the first line; ``names`` has the columns of a file that
-    is known to have no header. Columns are as for `choose_columns`: times are unix seconds or ISO
-    dates, which without a time zone are UTC.
+    A first line with a number in it is an observation, else it names the columns. What stands
+    between fields is the one of the ``delimiters`` that is most frequent in it. Blanks around a
+    field and empty lines do not count. Ids are integers where all of a column are, else text; times
+    are unix seconds or ISO dates, which without a time zone are UTC.
     """
     table = TextTable.open(path, delimiters)
     if table.delimiter not in table.first:
         wanted = " or ".join(map(repr, delimiters))
         raise DataError(f"line 1: found no {wanted} between fields, but {table.first[:60]!r}.")
-    named = names is None and not any(map(_is_number, table.fields))
-    if names is None:
-        given = None not in (ids, value)
-        names = table.fields if named else _usual_names(table.fields, given)
+    named = not any(map(_is_number, table.fields))
+    names = table.fields if named else _usual_names(path, table, ids, value)
     columns = TextColumns(names, *choose_columns(names, ids=ids, value=value, time=time))
     bar = progress(desc=path.name, unit=" lines", unit_scale=True, delay=0.5, leave=False)
     with bar:
@@ -268,6 +214,23 @@ def read_text(
             columns.append(block)
             bar.update(len(block.lines))
     return columns.assemble(duplicates)
+
+
+def _usual_names(path: Path, table: TextTable, ids: Any, value: Any) -> list[str]:
+    """Name the columns of a file without names."""
+    fields = table.fields
+    if ids is not None and value is not None:
+        return [f"column {k}" for k in range(len(fields))]
+    movielens = _MOVIELENS.get(_unpacked_name(path))
+    if movielens and ids is value is None and re.fullmatch(movielens, table.first.rstrip("\r\n")):
+        return ["user", "item", "rating", "timestamp"]
+    has_time = len(fields) == 4 and INTEGER.fullmatch(fields[3]) and int(fields[3]) > _UNIX_1973
+    if len(fields) == 3 or has_time:
+        return ["user", "item", "value", "time"][: len(fields)]
+    raise DataError(
+        f"line 1: found no column names and {len(fields)} columns; say which are ids and which is "
+        "the value by position, such as ids=[0, 1], value=2."
+    )
 
 
 class TextColumns:
@@ -278,7 +241,7 @@ class TextColumns:
     ) -> None:
         self.names = names
         self.ids, self.value, self.time = ids, value, time
-        self.indexes = [_Index() for _ in ids]
+        self.indexes = [_TextIndex() for _ in ids]
         self.codes: list[list[Codes]] = [[] for _ in ids]
         self.values: list[NDArray[Any]] = []
         self.times: list[NDArray[np.float64]] = []
@@ -337,34 +300,19 @@ class TextColumns:
         ]
         for line, row in zip(block.lines, zip(*block.columns, strict=True), strict=True):
             for at, fault_of in checks:
-                fault = None if at is None else fault_of(row[at])
-                if at is not None and fault:
+                if at is not None and (fault := fault_of(row[at])):
                     found = f"{self.names[at]} {row[at][:60]!r}"
                     raise DataError(f"line {line}: {found} {fault}; mend or remove the line.")
 
 
-class _Index(dict[str, int]):
-    """Numbers by the text of an id; a new text gets the next one."""
+class _TextIndex(Index):
+    """Numbers by the text of an id, which must be sound."""
 
     def __missing__(self, text: str) -> int:
         fault = _id_fault(text)
         if fault:
             raise ValueError(fault)
-        code = self[text] = len(self)
-        return code
-
-
-def _usual_names(fields: list[str], columns_are_given: bool) -> list[str]:
-    """Name the columns of a file without names."""
-    if columns_are_given:
-        return [f"column {k}" for k in range(len(fields))]
-    has_time = len(fields) == 4 and INTEGER.fullmatch(fields[3]) and int(fields[3]) > _UNIX_1973
-    if len(fields) == 3 or has_time:
-        return ["user", "item", "value", "time"][: len(fields)]
-    raise DataError(
-        f"line 1: found no column names and {len(fields)} columns; say which are ids and which is "
-        "the value by position, such as ids=[0, 1], value=2."
-    )
+        return super().__missing__(text)
 
 
 def _id_fault(text: str) -> str | None:

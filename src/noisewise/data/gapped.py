@@ -1,8 +1,7 @@
 """Files with gaps: read whole, and written back in the same layout with the gaps filled.
 
 Text and Parquet hold tables, which are tables of pyarrow (extra: parquet); all columns of text are
-text, letter for letter. A *long* one has a row for each reading, with a column for the values; a
-*wide* one has a row for each time, and a column for each series. NetCDF holds arrays.
+text, letter for letter. NetCDF holds arrays.
 """
 
 from __future__ import annotations
@@ -47,7 +46,7 @@ Ints = NDArray[np.int64]
 
 @dataclass(frozen=True, eq=False)
 class Gapped:
-    """A file with gaps."""
+    """A file with gaps, read."""
 
     table: Any  # of pyarrow or xarray: what a ``DeviationImputer`` takes
     options: dict[str, Any]  # what it must be told: time, location, sensor and value
@@ -67,19 +66,11 @@ def read_gapped(
 ) -> Gapped:
     """Read a file with gaps.
 
-    Parameters
-    ----------
-    path : path
-        ``.csv``, ``.tsv`` or ``.txt`` (also with ``.gz``), ``.parquet``, or ``.nc`` of NetCDF.
-    time, location, sensor, value : str, optional
-        Columns; those that are not named are found by their usual names. A table with a column of
-        values is long, any other is wide. Of NetCDF, `time` and `sensor` are dimensions, and
-        `value` is the variable to fill: all over time, if it is not given.
-    separator : str, optional
-        What stands between location and sensor in the names of the columns of a wide table.
-    complete : bool
-        Add the rows that a long table lacks: every time of the table between the first and the last
-        row of a series.
+    Columns that are not named are found by their usual names. A table with a column of values is
+    long, any other is wide; ``separator`` stands between location and sensor in the names of its
+    columns. Of NetCDF, ``time`` and ``sensor`` are dimensions, and ``value`` is the variable to
+    fill: all over time, if it is not given. ``complete`` adds the rows that a long table lacks:
+    every time of the table between the first and the last row of a series.
     """
     path = Path(path)
     if not path.is_file():
@@ -90,7 +81,10 @@ def read_gapped(
         refuse(kind, location=location, separator=separator, complete=complete)
         return Gapped(*read_netcdf(path, time, sensor, value))
     with named_errors(path):
-        rows = Rows.read_text(path) if kind == "text" else Rows.read_parquet(path)
+        if kind == "text":
+            rows = Rows.read_text(path)
+        else:
+            rows = Rows(read_parquet(path, lambda names: names, _PURPOSE), None)
         roles = find_roles(rows.names, named)
         if roles["value"] is None:
             refuse("a wide table", location=location, sensor=sensor, complete=complete)
@@ -110,13 +104,7 @@ def kind_of(path: Path) -> str:
 
 
 def beside(path: Path, word: str) -> Path:
-    """Return a path with a word before its suffix.
-
-    Examples
-    --------
-    >>> beside(Path("filled.csv.gz"), "std").name
-    'filled.std.csv.gz'
-    """
+    """Return a path with a word before its suffix."""
     bare = Path(path.name.removesuffix(".gz"))
     return path.with_name(f"{bare.stem}.{word}{bare.suffix}{path.name[len(bare.name) :]}")
 
@@ -132,14 +120,6 @@ def find_roles(names: list[str], named: dict[str, str | None]) -> dict[str, str 
     """Return the column of each role: as named, else the one with a usual name, else None.
 
     Only a table with a column of values has columns for location and sensor.
-
-    Examples
-    --------
-    >>> roles = dict.fromkeys(("value", "time", "location", "sensor"))
-    >>> find_roles(["Site", "Day", "Value"], roles)
-    {'value': 'Value', 'time': 'Day', 'location': 'Site', 'sensor': None}
-    >>> find_roles(["Day", "hall", "attic"], roles)["value"] is None
-    True
     """
     taken = {name for name in named.values() if name is not None}
     roles = {}
@@ -218,12 +198,6 @@ def lacking(modes: list[Codes], time: Codes) -> tuple[Ints, Ints]:
     """Find cells that are lacking: for each, a row of its series and a row of its time.
 
     ``modes`` and ``time`` have row numbers of ids, those of time in the order of time.
-
-    Examples
-    --------
-    >>> like, at = lacking([np.array([0, 0, 1, 1])], np.array([0, 2, 1, 2]))
-    >>> like.tolist(), at.tolist()  # the first series lacks the time of row 2
-    ([0], [2])
     """
     labels = np.column_stack([*modes, np.zeros(len(time), dtype=np.int64)])
     _, of_series, which = np.unique(labels, axis=0, return_index=True, return_inverse=True)
@@ -261,11 +235,6 @@ class Rows:
         if not columns[names[0]]:
             raise DataError("There are no rows below the names of the columns.")
         return cls(arrow.table(columns), text.delimiter)
-
-    @classmethod
-    def read_parquet(cls, path: Path) -> Rows:
-        """Read a Parquet file."""
-        return cls(read_parquet(path, lambda names: names, _PURPOSE), None)
 
     @property
     def names(self) -> list[str]:
@@ -318,11 +287,12 @@ class Rows:
 
     def write(self, path: Path, columns: dict[str, Any]) -> None:
         """Write columns, in the format that the rows came in."""
-        table = require_pyarrow(_PURPOSE).table(columns)
+        arrow = require_pyarrow(_PURPOSE)
+        table = arrow.table(columns)
         if self.delimiter is None:
             content = io.BytesIO()
             table = table.replace_schema_metadata(self.table.schema.metadata)
-            require_pyarrow(_PURPOSE).parquet.write_table(table, content)
+            arrow.parquet.write_table(table, content)
             write_bytes(path, content.getvalue())
             return
         text = io.StringIO()
@@ -340,27 +310,17 @@ def holes_of(column: Any) -> Mask:
 
 def _numbers(entries: list[str], name: str) -> NDArray[np.float64]:
     """Return readings as numbers, NaN where there is none."""
-    try:
-        return np.array([_number(entry) for entry in entries])
-    except ValueError:
-        row = next(row for row, entry in enumerate(entries) if not _is_reading(entry))
-        raise DataError(
-            f"row {row + 1} of column {name!r} must be a number, or empty for a gap; got "
-            f"{entries[row][:60]!r}: mend it, or remove the column if it holds no readings. If the "
-            "table has a row for each reading, name the column of values."
-        ) from None
-
-
-def _number(entry: str) -> float:
-    return np.nan if entry.lower() in ABSENT else to_float(entry)
-
-
-def _is_reading(entry: str) -> bool:
-    try:
-        _number(entry)
-    except ValueError:
-        return False
-    return True
+    numbers = np.full(len(entries), np.nan)
+    for row, entry in enumerate(entries):
+        try:
+            numbers[row] = np.nan if entry.lower() in ABSENT else to_float(entry)
+        except ValueError:
+            raise DataError(
+                f"row {row + 1} of column {name!r} must be a number, or empty for a gap; got "
+                f"{entry[:60]!r}: mend it, or remove the column if it holds no readings. If the "
+                "table has a row for each reading, name the column of values."
+            ) from None
+    return numbers
 
 
 def _text(number: float) -> str:

@@ -73,7 +73,8 @@ def check_ids(column: Any, name: str) -> NDArray[Any] | list[Any]:
     if types and all(t is float or issubclass(t, np.floating) for t in types):
         return _finite_floats(np.array(column, dtype=np.float64), name)
     if any(issubclass(t, np.generic) for t in types):
-        column = [_python_scalar(entry) for entry in column]
+        plain = [isinstance(entry, np.generic) and entry.dtype.kind not in "mM" for entry in column]
+        column = [e.item() if is_plain else e for e, is_plain in zip(column, plain, strict=True)]
     if not types <= {str, bytes, bool, int}:
         _check_objects(column, name)
     return list(column)
@@ -93,32 +94,20 @@ def _is_integer(kind: type) -> bool:
     return issubclass(kind, np.integer) and not issubclass(kind, np.timedelta64)
 
 
-def _python_scalar(entry: Any) -> Any:
-    keep = not isinstance(entry, np.generic) or isinstance(entry, np.datetime64 | np.timedelta64)
-    return entry if keep else entry.item()
-
-
 def _check_objects(column: Sequence[Any], name: str) -> None:
     """Raise for the first entry that is missing or that cannot be the key of a dict."""
-    try:
-        distinct = dict.fromkeys(column)
-    except TypeError:
-        row = next(row for row, entry in enumerate(column) if not _is_hashable(entry))
-        raise DataError(
-            f"Row {row} of column {name!r} holds {column[row]!r}, which cannot be an id; use a "
-            "hashable type, such as str, int or tuple."
-        ) from None
-    if any(map(is_missing, distinct)):
-        row = next(row for row, entry in enumerate(column) if is_missing(entry))
-        _refuse_missing(name, row, str(column[row]))
-
-
-def _is_hashable(entry: Any) -> bool:
-    try:
-        hash(entry)
-    except TypeError:
-        return False
-    return True
+    distinct: dict[Any, int] = {}
+    for row, entry in enumerate(column):
+        try:
+            distinct.setdefault(entry, row)
+        except TypeError:
+            raise DataError(
+                f"Row {row} of column {name!r} holds {entry!r}, which cannot be an id; use a "
+                "hashable type, such as str, int or tuple."
+            ) from None
+    for entry, row in distinct.items():
+        if is_missing(entry):
+            _refuse_missing(name, row, str(entry))
 
 
 def is_missing(entry: Any) -> bool:
@@ -187,15 +176,7 @@ class Ids:
         return self._lookup(check_ids(column, self.name))
 
     def extend(self, column: Any) -> tuple[Ids, Codes]:
-        """Give each id of a column its row number; known ids keep theirs, new ones are appended.
-
-        Examples
-        --------
-        >>> users, _ = Ids.encode(["ann", "bob"], "user")
-        >>> users, codes = users.extend(["cat", "ann"])
-        >>> users.labels.tolist(), codes.tolist()
-        (['ann', 'bob', 'cat'], [2, 0])
-        """
+        """Give each id of a column its row number; known ids keep theirs, new ones are appended."""
         column = check_ids(column, self.name)
         codes = self._lookup(column)
         unknown = np.flatnonzero(codes < 0)
@@ -305,14 +286,7 @@ class Groups(NamedTuple):
 
 
 def group_cells(codes: Sequence[NDArray[np.int32]], shape: Sequence[int]) -> Groups | None:
-    """Group one observation or more by cell; None when no cell occurs twice.
-
-    Examples
-    --------
-    >>> groups = group_cells([np.array([0, 1, 0]), np.array([2, 2, 2])], (2, 3))
-    >>> groups.lasts().tolist()
-    [2, 1]
-    """
+    """Group one observation or more by cell; None when no cell occurs twice."""
     # Most data has no duplicates, and a plain sort shows that many times faster than an argsort.
     cells = _number_cells(codes, shape)
     cells.sort()

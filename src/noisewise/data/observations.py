@@ -230,12 +230,6 @@ def encode_cells(
 
     ``time`` is the name or number of the column that holds times, if there is one; in a table
     without names, it is the last of one column more than there are ids.
-
-    Examples
-    --------
-    >>> seen = observe([("ann", "Alien", 5), ("bob", "Brazil", 3)])
-    >>> encode_cells([("bob", "Alien", 978300760)], seen.ids, time=2)[1]
-    array([978300760])
     """
     if isinstance(X, Observations):
         return tuple(
@@ -266,14 +260,7 @@ def encode_in_time(
 
 
 def id_columns(X: Any, ids: Sequence[Ids]) -> list[Column]:
-    """Return the id columns of a table, found as `encode_ids` finds them, in the order of the ids.
-
-    Examples
-    --------
-    >>> seen = observe([("ann", "Alien", 5), ("bob", "Brazil", 3)])
-    >>> id_columns([("ann", "Alien"), ("bob", "Alien")], seen.ids)
-    [Column(name='user', entries=['ann', 'bob']), Column(name='item', entries=['Alien', 'Alien'])]
-    """
+    """Return the id columns of a table as `encode_ids` finds them, in the order of the ids."""
     if isinstance(X, Observations):
         paired = _paired(X, ids)
         return [Column(known.name, own.labels[codes]) for known, own, codes in paired]
@@ -299,13 +286,12 @@ def warn_of_unknown(
         return
     columns = id_columns(X, ids)
     none_known = all((codes[mode] < 0).all() for mode in modes)
+    enough = 2 if none_known else FEW
     for mode in strange:
-        column = check_ids(columns[mode].entries, ids[mode].name)
-        asked = as_objects(dict.fromkeys(column if isinstance(column, list) else column.tolist()))
+        asked = Ids.encode(columns[mode].entries, ids[mode].name)[0].labels.astype(object)
         unknown = asked[ids[mode].lookup(asked) < 0]
         if warn_of_types(ids[mode], asked):
             continue
-        enough = 2 if none_known else FEW
         if len(asked) >= enough and len(unknown) > MOST * len(asked):
             name, known = ids[mode].name, ids[mode].labels.tolist()
             warn(
@@ -317,23 +303,15 @@ def warn_of_unknown(
 
 
 def warn_of_types(ids: Ids, asked: Any) -> bool:
-    """Warn if all ids that were asked for are of another type than those trained on.
-
-    Examples
-    --------
-    >>> users, _ = Ids.encode([17, 42], "user")
-    >>> warn_of_types(users, [17, 99])
-    False
-    """
-    wanted = as_objects(asked)
-    kinds, known = _kinds(wanted.tolist()), _kinds(ids.labels.tolist())
-    if not len(wanted) or not known or kinds & known:
+    """Warn, and say so, if all ids that were asked for are of another type than those known."""
+    wanted, trained = as_objects(asked).tolist(), ids.labels.tolist()
+    kinds, known = _kinds(wanted), _kinds(trained)
+    if not wanted or not trained or kinds & known:
         return False
-    trained = ids.labels.tolist()[0]
     warn(
         f"None of the ids of {ids.name} that were asked for was trained on: they are of type "
         f"{_named(kinds)}, such as {wanted[0]!r}, and those trained on of type {_named(known)}, "
-        f"such as {trained!r}. Convert them to the same type.",
+        f"such as {trained[0]!r}. Convert them to the same type.",
         UnknownIdsWarning,
     )
     return True

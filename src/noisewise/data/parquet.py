@@ -16,11 +16,7 @@ _ENTRY = 8  # bytes that an entry takes in memory, however small it is in the fi
 def read_parquet(
     path: Path, choose: Callable[[list[str]], list[str]], purpose: str = "Reading Parquet"
 ) -> Any:
-    """Read columns of a file as a table of pyarrow, each of whose entries can become an object.
-
-    ``choose`` takes the names of all columns, and returns those to read; ``purpose`` says what
-    pyarrow is needed for.
-    """
+    """Read the columns that ``choose`` takes of all names as a table of pyarrow, fully checked."""
     arrow = require_pyarrow(purpose)
     # Arrow checks what it reads, but says so by builtin exceptions, too.
     faults = (arrow.ArrowException, OSError, ValueError, OverflowError, LookupError, TypeError)
@@ -37,7 +33,8 @@ def read_parquet(
     chosen, most = choose(names), most_unpacked(path)
     try:
         check_unpacked(_claimed(size, chosen), most)
-        text = [name for name in chosen if _is_text(arrow, schema.field(name).type)]
+        kinds = arrow.string(), arrow.binary()
+        text = [name for name in chosen if schema.field(name).type in kinds]
         # Text that repeats stays short in a dictionary; how long it would be is known beforehand.
         with arrow.parquet.ParquetFile(path, read_dictionary=text) as file:
             table = file.read(columns=chosen).select(chosen)
@@ -62,11 +59,6 @@ def _claimed(size: Any, chosen: list[str]) -> int:
     """
     groups = [int(size.row_group(g).num_rows) for g in range(size.num_row_groups)]
     return _ENTRY * len(chosen) * max(sum(map(abs, groups)), abs(int(size.num_rows)))
-
-
-def _is_text(arrow: Any, kind: Any) -> bool:
-    of = arrow.types
-    return bool(of.is_string(kind) or of.is_binary(kind))
 
 
 def _decoded(arrow: Any, table: Any) -> int:

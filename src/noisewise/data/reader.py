@@ -1,9 +1,8 @@
 """The one reader of text: lines, rows by the rules of CSV, and numbers as files write them.
 
 How much a file may take is checked before memory is taken, as a small file can claim anything. A
-compressed file may unpack to a hundred times its size, and any to 64 MiB: tables compress five to
-twenty times. Whoever has a larger one sets ``NOISEWISE_MAX_UNPACKED``, in bytes. Plain text is as
-large as it is; only its lines and columns have limits. Every error names the line.
+compressed file may unpack to a hundred times its size, and any to 64 MiB, or to the bytes that
+``NOISEWISE_MAX_UNPACKED`` says: tables compress five to twenty times. Every error names the line.
 """
 
 from __future__ import annotations
@@ -19,15 +18,12 @@ import zlib
 from collections.abc import Iterable, Iterator, Sequence
 from operator import methodcaller
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, BinaryIO, NamedTuple, cast
+from typing import Any, BinaryIO, NamedTuple, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
 from noisewise.errors import DataError, MissingExtraError, SettingError, listed
-
-if TYPE_CHECKING:
-    from _csv import Reader
 
 SETTING = "NOISEWISE_MAX_UNPACKED"
 LONGEST_LINE = 2**24  # bytes
@@ -74,11 +70,7 @@ def named_errors(path: Path) -> Iterator[None]:
 
 
 def text_lines(path: Path) -> Iterator[str]:
-    """Yield the lines of a file in UTF-8, unpacked if its name ends in ``.gz``.
-
-    No more than one line and a few kilobytes are in memory, and no line is longer than
-    ``LONGEST_LINE``.
-    """
+    """Yield the lines of a file in UTF-8, unpacked if its name ends in ``.gz``, one at a time."""
     number = 0
     try:
         guarded = cast(BinaryIO, _Guarded(path))
@@ -115,9 +107,8 @@ class TextTable(NamedTuple):
 
         They come in blocks, so that memory stays near what is made of them.
         """
-        if below:
-            return _blocks(self.lines, self.delimiter, names, 2)
-        return _blocks(itertools.chain([self.first], self.lines), self.delimiter, names, 1)
+        lines = self.lines if below else itertools.chain([self.first], self.lines)
+        return _blocks(lines, self.delimiter, names, 1 + below)
 
 
 def csv_rows(
@@ -127,7 +118,11 @@ def csv_rows(
 
     The first line has this number. If not ``strict``, a quote in the wrong place is no error.
     """
-    reader = _rows(lines, delimiter, strict)
+    if len(delimiter) > 1:  # the csv module knows delimiters of one character only
+        separated = map(methodcaller("replace", delimiter, "\x1f"), lines)
+        reader = csv.reader(separated, delimiter="\x1f", quoting=csv.QUOTE_NONE)
+    else:
+        reader = csv.reader(lines, delimiter=delimiter, skipinitialspace=True, strict=strict)
     line = number
     try:
         for row in reader:
@@ -182,34 +177,26 @@ def _split_plain(text: str, delimiter: str, width: int) -> list[Sequence[str]] |
 
 
 def _parse(lines: Iterable[str], delimiter: str, names: list[str], number: int) -> Iterator[Block]:
-    """Split lines by the rules of csv, leave out empty ones, find the one that is wrong."""
-    width = len(names)
-    most = max(1, min(_ROWS, _FIELDS // width))
-    rows: list[list[str]] = []
-    lines_of: list[int] = []
+    """Split lines by the rules of csv."""
+    rows = _full_rows(lines, delimiter, names, number)
+    most = max(1, min(_ROWS, _FIELDS // len(names)))
+    while taken := list(itertools.islice(rows, most)):
+        lines_of, fields = zip(*taken, strict=True)
+        yield Block(list(zip(*fields, strict=True)), lines_of)
+
+
+def _full_rows(
+    lines: Iterable[str], delimiter: str, names: list[str], number: int
+) -> Iterator[tuple[int, list[str]]]:
+    """Leave out rows that are empty, find the one that is wrong."""
     for line, row in csv_rows(lines, delimiter, number):
-        if not row:  # an empty line
-            continue
-        if len(row) != width:
+        if row and len(row) != len(names):
             raise DataError(
-                f"line {line}: found {len(row)} fields, expected {width}, which are "
+                f"line {line}: found {len(row)} fields, expected {len(names)}, which are "
                 f"{listed(names)}; mend or remove the line."
             )
-        rows.append(row)
-        lines_of.append(line)
-        if len(rows) == most:
-            yield Block(list(zip(*rows, strict=True)), lines_of)
-            rows, lines_of = [], []
-    if rows:
-        yield Block(list(zip(*rows, strict=True)), lines_of)
-
-
-def _rows(lines: Iterable[str], delimiter: str, strict: bool) -> Reader:
-    """Return a reader of rows; the csv module knows delimiters of one character only."""
-    if len(delimiter) > 1:
-        separated = map(methodcaller("replace", delimiter, "\x1f"), lines)
-        return csv.reader(separated, delimiter="\x1f", quoting=csv.QUOTE_NONE)
-    return csv.reader(lines, delimiter=delimiter, skipinitialspace=True, strict=strict)
+        if row:
+            yield line, row
 
 
 class _Guarded(io.BufferedIOBase):
@@ -245,15 +232,16 @@ class _Guarded(io.BufferedIOBase):
 
 def _not_utf8(path: Path) -> DataError:
     """Return the error about the first line of a file that is not UTF-8."""
-    number = 0
+    number, line = 0, b""
     try:
         with _open(path) as binary:
             for line in binary:
-                if not _is_utf8(line):
-                    break
+                line.decode()
                 number += 1
     except _DAMAGED as error:
         return _cut_off(number, error)
+    except UnicodeDecodeError:
+        pass  # which is looked for
     return DataError(
         f"line {number + 1}: {line[:60]!r} is not UTF-8 text; convert the file, for instance with "
         "iconv -f latin1 -t utf-8."
@@ -287,14 +275,6 @@ def _open(path: Path) -> io.BufferedIOBase:
     return gzip.GzipFile(path) if path.suffix == ".gz" else path.open("rb")
 
 
-def _is_utf8(line: bytes) -> bool:
-    try:
-        line.decode()
-    except UnicodeDecodeError:
-        return False
-    return True
-
-
 def join(parts: list[NDArray[Any]], dtype: type) -> NDArray[Any]:
     """Return a column that was read in parts; the parts are gone then."""
     joined = np.concatenate([np.empty(0, dtype), *parts])
@@ -303,17 +283,10 @@ def join(parts: list[NDArray[Any]], dtype: type) -> NDArray[Any]:
 
 
 def to_floats(column: Sequence[str]) -> NDArray[np.float64]:
-    """Return the numbers of a column; raise ``ValueError`` if one of them is none.
-
-    Examples
-    --------
-    >>> to_floats(["1", " 2.5", "1e3"]).tolist()
-    [1.0, 2.5, 1000.0]
-    """
+    """Return the numbers of a column; raise ``ValueError`` if one of them is none."""
     text = "".join(column)
-    if text.isascii() and text.isprintable() and "_" not in text:
-        return np.fromiter(map(float, column), np.float64, len(column))
-    return np.fromiter(map(to_float, column), np.float64, len(column))
+    plain = text.isascii() and text.isprintable() and "_" not in text
+    return np.fromiter(map(float if plain else to_float, column), np.float64, len(column))
 
 
 def to_float(text: str) -> float:

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from types import SimpleNamespace
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,17 +21,11 @@ from noisewise.data.observations import Observations
 from noisewise.settings import check, number, whole
 
 Floats = NDArray[np.float64]
+Random = np.random.Generator
 
 
-class Crowd(NamedTuple):
-    """Users of one kind: their share of all, and the size of their deviation factors."""
-
-    share: float
-    level: float
-
-
-CAREFUL, ORDINARY, CARELESS = Crowd(0.4, 0.1), Crowd(0.4, 0.6), Crowd(0.2, 7.0)
-
+# Careful users, ordinary ones and careless ones: shares of all, and sizes of deviation factors.
+SHARES, LEVELS = (0.4, 0.4, 0.2), (0.1, 0.6, 7.0)
 STARS = 3.2  # mean of all
 USER_BIAS, ITEM_BIAS, TASTE = 0.35, 0.45, 0.7  # stds of the parts of the mean, in stars
 FLOOR = 0.35  # share of the noise variance that all cells have
@@ -115,7 +109,7 @@ def make_ratings(
     return SyntheticRatings(Observations((i, j), values, ids), mean, std)
 
 
-def _cells(rng: np.random.Generator, shape: tuple[int, int], density: float) -> tuple[Codes, Codes]:
+def _cells(rng: Random, shape: tuple[int, int], density: float) -> tuple[Codes, Codes]:
     """Users and items of the rated cells, in random order."""
     n_users, n_items = shape
     share = rng.beta(ACTIVITY * density, ACTIVITY * (1 - density), n_users)
@@ -128,27 +122,21 @@ def _cells(rng: np.random.Generator, shape: tuple[int, int], density: float) -> 
     return i[order].astype(np.int32), j[order].astype(np.int32)
 
 
-def _mean(
-    rng: np.random.Generator, shape: tuple[int, int], rank: int, i: Codes, j: Codes
-) -> Floats:
+def _mean(rng: Random, shape: tuple[int, int], rank: int, i: Codes, j: Codes) -> Floats:
     u, v = (rng.normal(0.0, b, n) for b, n in zip((USER_BIAS, ITEM_BIAS), shape, strict=True))
     U, V = (rng.normal(0.0, np.sqrt(TASTE) / max(rank, 1) ** 0.25, (n, rank)) for n in shape)
     taste: Floats = (U[i] * V[j]).sum(axis=1)
     return STARS + u[i] + v[j] + taste
 
 
-def _variance(
-    rng: np.random.Generator, shape: tuple[int, int], deviation_rank: int, i: Codes, j: Codes
-) -> Floats:
+def _variance(rng: Random, shape: tuple[int, int], rank: int, i: Codes, j: Codes) -> Floats:
     """Variances of the cells, 1 on average."""
-    if deviation_rank == 0:
+    if rank == 0:
         return np.ones(len(i))
     n_users, n_items = shape
-    crowds = CAREFUL, ORDINARY, CARELESS
-    levels, shares = [c.level for c in crowds], [c.share for c in crowds]
-    level = rng.choice(levels, n_users, p=shares) * rng.lognormal(0.0, 0.25, n_users)
-    P = level[:, None] * rng.dirichlet([2.0] * deviation_rank, n_users)
-    Q = rng.gamma(4.0, 1.0, (n_items, deviation_rank))
+    level = rng.choice(LEVELS, n_users, p=SHARES) * rng.lognormal(0.0, 0.25, n_users)
+    P = level[:, None] * rng.dirichlet([2.0] * rank, n_users)
+    Q = rng.gamma(4.0, 1.0, (n_items, rank))
     own: Floats = (P[i] * Q[j]).sum(axis=1)
     variance: Floats = FLOOR + (1 - FLOOR) * own / own.mean()
     return variance

@@ -43,7 +43,7 @@ class Column(NamedTuple):
 
 
 class Choice(NamedTuple):
-    """The positions of the columns to read."""
+    """The positions of columns to read."""
 
     ids: tuple[int, ...]
     value: int
@@ -132,8 +132,7 @@ def parts_of(X: Any, *, with_value: bool = False, time: str | int | None = None)
     """Find the parts of a table to learn from: ids in the order of its columns, user before item.
 
     With a value, the column with the name of one holds the values, else the last. ``time`` names or
-    counts the column that holds times. Without names, ids are called "user" and "item", or "mode0",
-    "mode1", ... where there are not two of them.
+    counts the column that holds times.
     """
     names, entries = take_apart(X, with_value=with_value)
     time_at = None
@@ -281,11 +280,6 @@ def choose_ids(names: list[str], time: int | None = None) -> tuple[int, ...]:
 
     Beside a user and an item, a column with the name of a value or a time is no id; all others are.
     Where there is no user and item, every column is an id.
-
-    Examples
-    --------
-    >>> choose_ids(["movieId", "userId", "timestamp"]), choose_ids(["site", "species", "time"])
-    ((1, 0), (0, 1, 2))
     """
     free = [k for k in range(len(names)) if k != time]
     pair = _user_and_item(names, free)
@@ -296,15 +290,7 @@ def choose_ids(names: list[str], time: int | None = None) -> tuple[int, ...]:
 
 
 def find_ids(names: list[str], wanted: list[str]) -> tuple[int, ...] | None:
-    """Find id columns by their names, or a user and an item by other usual names for them.
-
-    Examples
-    --------
-    >>> find_ids(["movieId", "userId"], ["user", "item"])
-    (1, 0)
-    >>> find_ids(["film", "viewer"], ["user", "item"]) is None
-    True
-    """
+    """Find id columns by their names, or a user and an item by other usual names for them."""
     if set(wanted) <= set(names):
         return tuple(names.index(name) for name in wanted)
     asked, known = (_user_and_item(some, range(len(some))) for some in (names, wanted))
@@ -372,11 +358,6 @@ def fitting(values: NDArray[Any]) -> NDArray[Any]:
     """Return finite values in single precision where that is enough, else in double.
 
     Values that are all alike are single if that does not change them.
-
-    Examples
-    --------
-    >>> fitting(np.array([1.0, 3.5, 5.0])).dtype, fitting(1e8 + np.array([1.0, 3.5, 5.0])).dtype
-    (dtype('float32'), dtype('float64'))
     """
     single = values.astype(np.float32)
     if not len(values):

@@ -70,9 +70,8 @@ class LabelledArray:
             at = np.unravel_index(infinite.argmax(), self.values.shape)
             who = self.series(np.array([infinite.argmax()]))[0]
             raise DataError(
-                f"Readings must be finite, or NaN for a hole; got {self.values[at]} for "
-                f"{who!r} in row {at[self.modes[-1].axis]}: put NaN there to have it "
-                "filled."
+                f"Readings must be finite, or NaN for a hole; got {self.values[at]} for {who!r} in "
+                f"row {at[self.modes[-1].axis]}: put NaN there to have it filled."
             )
 
     @property
@@ -112,22 +111,18 @@ class LabelledArray:
 
     def later(self, n_rows: int) -> LabelledArray:
         """Return the same table, its rows that much later."""
-        ids, codes, axis = self.modes[-1]
-        moved = Mode(Ids(ids.labels + n_rows, ids.name), codes, axis)
+        rows = self.modes[-1]
+        moved = rows._replace(ids=Ids(rows.ids.labels + n_rows, rows.ids.name))
         return replace(self, modes=(*self.modes[:-1], moved))
 
 
 class Fitted(NamedTuple):
-    """What a fitted table was like, to compare others with.
+    """What a fitted table was like, to compare others with."""
 
-    Names of its modes, and lengths of all but time; its clock; and the time that rows without times
-    are counted from if they come next.
-    """
-
-    names: tuple[str, ...]
-    lengths: tuple[int, ...]
+    names: tuple[str, ...]  # of its modes
+    lengths: tuple[int, ...]  # of all modes but time
     clock: Clock
-    end: int
+    end: int  # the time that rows without times are counted from if they come next
 
     @classmethod
     def of(cls, table: LabelledArray) -> Fitted:
@@ -148,17 +143,9 @@ def row_mode(n_rows: int, axis: int) -> Mode:
 
 
 def column_modes(columns: Sequence[Any], roles: Roles, axis: int) -> tuple[list[Mode], int | None]:
-    """Return the modes of plain columns, and which of them is the sensor.
-
-    Examples
-    --------
-    >>> roles = Roles(location={"a1": "attic", "h1": "hall"}, sensor=lambda column: "heat")
-    >>> modes, sensor = column_modes(["a1", "h1"], roles, axis=1)
-    >>> [mode.ids for mode in modes], sensor
-    ([Ids(2 location), Ids(1 sensor)], 1)
-    """
+    """Return the modes of plain columns, and which of them is the sensor."""
     location, sensor = roles.location, roles.sensor
-    if not _says(sensor):
+    if not (isinstance(sensor, Mapping) or callable(sensor)):
         if location is not None:
             refuse("location", location, "a dict or a function, beside one for sensor")
         if sensor not in ("auto", None):
@@ -190,8 +177,7 @@ def sensor_mode(modes: Sequence[Mode], sensor: Any) -> int | None:
     called = [name in SENSOR_NAMES for name in names]
     if any(called):
         return called.index(True)
-    lengths = [(len(mode.ids) if len(mode.ids) > 1 else np.inf) for mode in modes]
-    return int(np.argmin(lengths))
+    return int(np.argmin([len(mode.ids) if len(mode.ids) > 1 else np.inf for mode in modes]))
 
 
 def warn_of_unread(table: LabelledArray, places: NDArray[np.intp]) -> None:
@@ -219,15 +205,12 @@ def refuse(setting: str, got: Any, expected: str) -> NoReturn:
     raise SettingError(f"{setting} must be {expected} for this kind of X; got {got!r}.")
 
 
-def _says(mapping: Any) -> bool:
-    return isinstance(mapping, Mapping) or callable(mapping)
-
-
 def _said(mapping: Any, column: Any, setting: str) -> Any:
-    if not _says(mapping):
-        refuse(setting, mapping, "a dict or a function from columns")
+    """Return what a dict or a function says of a column."""
     if callable(mapping):
         return mapping(column)
+    if not isinstance(mapping, Mapping):
+        refuse(setting, mapping, "a dict or a function from columns")
     if column not in mapping:
         raise SettingError(f"{setting} must have an entry for every column; {column!r} has none.")
     return mapping[column]
