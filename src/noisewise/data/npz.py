@@ -12,7 +12,7 @@ import math
 import tokenize
 import zipfile
 import zlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -31,7 +31,6 @@ from noisewise.errors import DataError, listed, shortened
 _SUFFIX = ".npy"
 _HEADER = 2**14  # bytes; numpy itself refuses headers that are longer than 10,000
 _PIECE = 2**20  # bytes to unpack at a time
-_FARTHEST = 2**53  # steps of time
 _HEADERS = {
     (1, 0): np.lib.format.read_array_header_1_0,
     (2, 0): np.lib.format.read_array_header_2_0,
@@ -132,7 +131,7 @@ class Mode(NamedTuple):
     name: str
     positions: str
     ids: tuple[str, ...] = ()
-    first: int | None = None  # what positions without ids are counted from
+    convert: Callable[[NDArray[Any]], NDArray[Any]] | None = None  # positions to ids, without ids
 
 
 class Layout(NamedTuple):
@@ -202,11 +201,9 @@ def _coded(archive: Archive, mode: Mode) -> tuple[Ids, Codes]:
     key = next((key for key in mode.ids if key in archive.files), None)
     if key is None:
         positions = archive.column(mode.positions)
-        if mode.first is not None:
-            positions = _later(positions, mode.first, mode.positions)
-        return Ids.encode(positions, mode.name)
+        return Ids.encode(mode.convert(positions) if mode.convert else positions, mode.name)
     positions, labels = archive.column(mode.positions), archive.column(key)
-    _check_integers(positions, mode.positions)
+    check_integers(positions, mode.positions)
     outside = positions[(positions < 0) | (positions >= len(labels))]
     if len(outside):
         raise DataError(f"{mode.positions} has position {outside[0]}; {key} has {len(labels)} ids.")
@@ -217,17 +214,8 @@ def _coded(archive: Archive, mode: Mode) -> tuple[Ids, Codes]:
     return ids, number_at[positions]
 
 
-def _later(steps: NDArray[Any], first: int, name: str) -> NDArray[np.int64]:
-    """Count steps of time from another one; both are small enough to be exact as floats."""
-    _check_integers(steps, name)
-    far = (steps > _FARTHEST) | (steps < -_FARTHEST)
-    if far.any() or abs(first) > _FARTHEST:
-        found = steps[far][0] if far.any() else first
-        raise DataError(f"{name} has step {found}, which is more than 2**53 from the first one.")
-    return steps.astype(np.int64) + first
-
-
-def _check_integers(positions: NDArray[Any], name: str) -> None:
+def check_integers(positions: NDArray[Any], name: str) -> None:
+    """Raise unless an array of positions holds integers."""
     if positions.dtype.kind not in "iu":
         raise DataError(f"Array {name!r} must hold integers; got {positions.dtype}.")
 

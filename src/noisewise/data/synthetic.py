@@ -94,11 +94,7 @@ def make_ratings(
     >>> bool(careless > 2 * careful)
     True
     """
-    chosen = SimpleNamespace(
-        n_users=n_users, n_items=n_items, density=density, rank=rank,
-        deviation_rank=deviation_rank, noise=noise, seed=seed,
-    )  # fmt: skip
-    check(chosen, RULES)
+    check(SimpleNamespace(**locals()), RULES)
     rng = np.random.default_rng(seed)
     shape = n_users, n_items
     i, j = _cells(rng, shape, density)

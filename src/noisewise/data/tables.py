@@ -253,12 +253,14 @@ def choose_columns(
     ids_at = None if ids is None else tuple(_position(column, names) for column in ids)
     taken = {time_at, *(ids_at or ())}
     free = [k for k in range(len(names)) if k not in taken]
-    value_at = (
-        _position(value, names) if value is not None else _find_value(names, free, ids_at, advice)
-    )
-    if ids_at is None:
+    value_at = _find_value(names, free, ids_at) if value is None else _position(value, names)
+    if ids_at is None and value_at is not None:
         free = [k for k in free if k != value_at]
-        ids_at = _find_ids(names, free, value_at, value is not None, advice)
+        ids_at = _find_ids(names, free, value_at, value is not None)
+    if ids_at is None or value_at is None:
+        raise DataError(
+            f"Which of the columns {listed(names)} are ids and which is the value? {advice}"
+        )
     chosen = [*ids_at, value_at]
     if len(ids_at) < 2 or len(set(chosen)) < len(chosen):
         found = listed([names[k] for k in ids_at])
@@ -312,7 +314,8 @@ def _position(column: str | int, names: list[str]) -> int:
     raise DataError(f"There is no column {column!r}; the columns are {listed(names)}.")
 
 
-def _find_value(names: list[str], free: list[int], ids: tuple[int, ...] | None, advice: str) -> int:
+def _find_value(names: list[str], free: list[int], ids: tuple[int, ...] | None) -> int | None:
+    """Return the column of values by its name or its place; None where that leaves a doubt."""
     likely = [k for k in free if _plain(names[k]) in _VALUE]
     if len(likely) == 1:
         return likely[0]
@@ -320,22 +323,21 @@ def _find_value(names: list[str], free: list[int], ids: tuple[int, ...] | None, 
     if ids is not None and len(timeless) == 1:
         return timeless[0]
     if likely or not timeless or timeless[-1] != free[-1] or (ids is not None and len(free) > 1):
-        _refuse_to_guess(names, advice)
+        return None
     return free[-1]
 
 
 def _find_ids(
-    names: list[str], free: list[int], value: int, value_is_known: bool, advice: str
-) -> tuple[int, ...]:
+    names: list[str], free: list[int], value: int, value_is_known: bool
+) -> tuple[int, ...] | None:
+    """Return the columns of ids by their names or their places; None where that leaves a doubt."""
     pair = _user_and_item(names, free)
     if pair is not None:
         rest = [k for k in free if k not in pair and _plain(names[k]) not in _NEVER_A_MODE]
-        if any(k < value or _plain(names[k]) not in _TIME for k in rest):
-            _refuse_to_guess(names, advice)
-        return pair
-    if not value_is_known and any(k > value for k in free):
-        _refuse_to_guess(names, advice)
-    return tuple(free)
+        doubtful = any(k < value or _plain(names[k]) not in _TIME for k in rest)
+        return None if doubtful else pair
+    doubtful = not value_is_known and any(k > value for k in free)
+    return None if doubtful else tuple(free)
 
 
 def _user_and_item(names: list[str], free: Iterable[int]) -> tuple[int, int] | None:
@@ -346,12 +348,6 @@ def _user_and_item(names: list[str], free: Iterable[int]) -> tuple[int, int] | N
 
 def _plain(name: str) -> str:
     return "".join(letter for letter in name.lower() if letter.isalnum())
-
-
-def _refuse_to_guess(names: list[str], advice: str) -> NoReturn:
-    raise DataError(
-        f"Which of the columns {listed(names)} are ids and which is the value? {advice}"
-    )
 
 
 def fitting(values: NDArray[Any]) -> NDArray[Any]:

@@ -10,13 +10,15 @@ from __future__ import annotations
 
 import re
 import zipfile
+from functools import partial
 from os import PathLike
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
-from noisewise.data.npz import Archive, Layout, Mode, open_npz
+from noisewise.data.npz import Archive, Layout, Mode, check_integers, open_npz
 from noisewise.data.observations import Duplicates, Observations, check_duplicates
 from noisewise.data.panel import Coordinates, Panel, Repeats
 from noisewise.data.reader import named_errors
@@ -25,6 +27,7 @@ from noisewise.errors import DataError
 from noisewise_reproduction.datasets.intel import SECONDS
 from noisewise_reproduction.datasets.readings import from_degrees
 
+_FARTHEST = 2**53  # steps of time
 _UNITS = {"days": 86_400, "hours": 3_600}
 _ORIGIN = re.compile(r"(\d{4}-\d{2}-\d{2}) \((days|hours)\)")
 
@@ -75,9 +78,19 @@ def _layout(steps: _Steps | None) -> Layout:
     modes = (
         Mode("location", "loc", ("mote_id", "site_code")),
         Mode("sensor", "sensor", ("sensor_name",)),
-        Mode("time", "time", first=None if steps is None else steps.first),
+        Mode("time", "time", convert=None if steps is None else partial(_later, steps.first)),
     )
     return Layout(modes, value="value")
+
+
+def _later(first: int, steps: NDArray[Any]) -> NDArray[np.int64]:
+    """Count steps of time from another one; both are small enough to be exact as floats."""
+    check_integers(steps, "time")
+    far = (steps > _FARTHEST) | (steps < -_FARTHEST)
+    if far.any() or abs(first) > _FARTHEST:
+        found = steps[far][0] if far.any() else first
+        raise DataError(f"time has step {found}, which is more than 2**53 from the first one.")
+    return steps.astype(np.int64) + first
 
 
 def _steps(archive: Archive) -> _Steps | None:
