@@ -48,17 +48,10 @@ _LARGEST = float(np.finfo(np.float32).max)
 _UNIX_1973 = 10**8
 
 FORMATS: dict[str, Format] = {
-    ".csv": "csv",
-    ".tsv": "tsv",
-    ".txt": "text",
-    ".data": "text",
-    ".dat": "text",
-    ".parquet": "parquet",
-    ".npz": "npz",
-}
+    ".csv": "csv", ".tsv": "tsv", ".txt": "text", ".data": "text", ".dat": "text",
+    ".parquet": "parquet", ".npz": "npz",
+}  # fmt: skip
 DELIMITERS = {"csv": [",", ";", "\t"], "tsv": ["\t"], "text": ["\t", ",", ";", "::"]}
-
-
 # Files of MovieLens by their names; of those that do not name columns, what lines look like.
 _MOVIELENS = {
     "u.data": r"\d+\t\d+\t\d\t\d+",

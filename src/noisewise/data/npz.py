@@ -30,7 +30,6 @@ from noisewise.errors import DataError, listed, shortened
 
 _SUFFIX = ".npy"
 _HEADER = 2**14  # bytes; numpy itself refuses headers that are longer than 10,000
-_PIECE = 2**20  # bytes to unpack at a time
 _HEADERS = {
     (1, 0): np.lib.format.read_array_header_1_0,
     (2, 0): np.lib.format.read_array_header_2_0,
@@ -89,7 +88,7 @@ class Archive:
             version = np.lib.format.read_magic(head)
             if version not in _HEADERS:
                 raise DataError(f"its format {version} is not 1.0 or 2.0, which hold plain arrays.")
-            shape, fortran, dtype = _HEADERS[version](head)
+            shape, _, dtype = _HEADERS[version](head)
             if dtype.hasobject or dtype.kind not in "biufcSUmM":
                 raise DataError(f"it must hold numbers, text or dates; got {dtype}.")
             entries = math.prod(shape)
@@ -98,17 +97,8 @@ class Archive:
             if min(shape, default=0) < 0 or head.tell() + size != info.file_size:
                 raise DataError(f"it has {info.file_size:,} bytes, not those of {shape} {dtype}.")
             check_unpacked(self._taken, self._most)
-            content = np.empty(size, dtype=np.uint8)
-            filled, piece = 0, head.read()
-            while piece:
-                content[filled : filled + len(piece)] = np.frombuffer(piece, dtype=np.uint8)
-                filled += len(piece)
-                piece = member.read(_PIECE)
-            if filled < size:
-                raise EOFError("it is cut off")
-        if not size:
-            return np.zeros(shape, dtype)
-        return content.view(dtype).reshape(shape, order="F" if fortran else "C")
+        with self._packed.open(info) as member:
+            return np.asarray(np.lib.format.read_array(member, allow_pickle=False))
 
 
 @contextmanager

@@ -120,10 +120,9 @@ def observe(
     Columns of a frame are found by their usual names, as `noisewise.read` finds them: a user and an
     item (the user is the first mode, wherever it stands), a rating, value, score or stars, and a
     timestamp, time or date, which is left out unless `time` names it. Where there is no user and
-    item, every column is an id, but for the value: the column with such a name if it is the last,
-    else the last. With `y`, a column beside user and item that is named like a value is left out,
-    and one with any other name is a mode more. Where names leave a doubt, this raises. In a table
-    without names all columns are ids, but for the last, without `y`.
+    item, or no names, every column is an id, but for the last, without `y`. With `y`, a column
+    beside user and item that is named like a value is left out, and one with any other name is a
+    mode more. Where names leave a doubt, this raises.
 
     Examples
     --------
