@@ -2,9 +2,7 @@
 
 from noisewise.data.ids import Codes, Ids
 from noisewise.data.observations import (
-    Duplicates,
     Observations,
-    assemble,
     encode_cells,
     encode_ids,
     id_columns,
@@ -12,15 +10,11 @@ from noisewise.data.observations import (
     warn_of_types,
     warn_of_unknown,
 )
-from noisewise.data.tables import Column
 
 __all__ = [
     "Codes",
-    "Column",
-    "Duplicates",
     "Ids",
     "Observations",
-    "assemble",
     "encode_cells",
     "encode_ids",
     "id_columns",
