@@ -180,7 +180,7 @@ def test_a_step_goes_down_the_slope_of_the_penalised_likelihood(penalty, beta):
     state, _ = make_problem(params)
     release_deviation(state, params)
     for mode in range(2):
-        state.deviation_factors(mode, params.deviation_rank)[:] += 0.5  # far from the projection
+        state.deviation_factors(mode)[:] += 0.5  # far from the projection
     cell, value = (1, 2), 1.5
     old = state.copy()
     fixed_weight = reference.mean_and_variance(old, cell, params)[1] ** beta
@@ -265,9 +265,9 @@ def test_deviation_factors_are_never_negative_and_can_reach_zero(adagrad):
     for _ in range(5):
         strata.epoch(state, blocks, params, n_jobs=1)
         for mode in range(2):
-            factors = state.deviation_factors(mode, params.deviation_rank)
+            factors = state.deviation_factors(mode)
             assert (factors >= 0).all()
-    assert any((state.deviation_factors(m, params.deviation_rank) == 0).any() for m in range(2))
+    assert any((state.deviation_factors(m) == 0).any() for m in range(2))
 
 
 @pytest.mark.parametrize("residual_variance", [1.0, 0.3, 0.05])
@@ -276,7 +276,7 @@ def test_released_deviation_starts_at_the_variance_of_the_residuals(residual_var
     state = initial_state(params, (np.ones(400, int), np.ones(300, int)))
     state.variance = residual_variance
     release_deviation(state, params)
-    P, Q = (state.deviation_factors(m, params.deviation_rank) for m in range(2))
+    P, Q = (state.deviation_factors(m) for m in range(2))
     assert np.mean(P @ Q.T + params.delta) == pytest.approx(residual_variance, rel=0.1)
 
 

@@ -140,9 +140,9 @@ def test_factors_that_have_nearly_vanished_are_zero(shape):
     for _ in range(8):
         strata.epoch(state, blocks, params, n_jobs=1)
         for mode in range(len(shape)):
-            size = np.abs(state.mean_factors(mode, params.rank))
+            size = np.abs(state.mean_factors(mode))
             assert not ((size > 0) & (size < 1e-12)).any()
-    assert not any(state.mean_factors(m, params.rank).any() for m in range(len(shape)))
+    assert not any(state.mean_factors(m).any() for m in range(len(shape)))
     assert state.is_finite()
 
 
@@ -163,7 +163,7 @@ def test_the_variance_of_a_tensor_stays_above_its_floor(deviation_rank):
 def test_products_of_first_factors_have_the_same_scale_for_any_rank_and_modes(n_modes, rank):
     params = make_params(rank=rank)
     state = initial_state(params, (np.ones(60_000, int),) * n_modes)
-    product = np.prod([state.mean_factors(m, rank) for m in range(n_modes)], axis=0).sum(axis=1)
+    product = np.prod([state.mean_factors(m) for m in range(n_modes)], axis=0).sum(axis=1)
     assert product.std() == pytest.approx(0.1, rel=0.15)
 
 
@@ -173,7 +173,7 @@ def test_released_deviation_starts_at_the_variance_of_the_residuals(n_modes):
     state = initial_state(params, (np.ones(500, int),) * n_modes)
     state.variance = 0.3
     release_deviation(state, params)
-    factors = [state.deviation_factors(m, 30) for m in range(n_modes)]
+    factors = [state.deviation_factors(m) for m in range(n_modes)]
     assert np.prod(factors, axis=0).sum(axis=1).mean() + 0.04 == pytest.approx(0.3, rel=0.1)
 
 
@@ -357,14 +357,13 @@ def test_epistemic_of_two_modes_follows_from_that_of_many():
     shape, rank = (40, 30), 3
     rows = [rng.normal(size=(n, rank + 1)).astype(np.float32) for n in shape]
     counts = [rng.integers(0, 20, n) for n in shape]
-    first = epistemic.spread_and_shrink(rows[0], counts[0], rows[1], counts[1], 0.5)
-    second = epistemic.spread_and_shrink(rows[1], counts[1], rows[0], counts[0], 0.5)
+    of_two, shrink_of_two = epistemic.of_two_modes(rows, counts, 0.5)
     spread, shrink = epistemic.of_modes(rows, counts, 0.5)
-    np.testing.assert_allclose(shrink[0], first.shrink, rtol=1e-4)
-    np.testing.assert_allclose(shrink[1], second.shrink, rtol=1e-4)
+    for m in range(2):
+        np.testing.assert_allclose(shrink[m], shrink_of_two[m], rtol=1e-4)
     i, j = (np.append(rng.integers(0, n, 50), [n, n, 3]) for n in shape)
     i[-1], j[-2] = shape[0], 5
-    expected = first.shrink[i] * first.spread[j] + second.shrink[j] * second.spread[i]
+    expected = shrink_of_two[0][i] * of_two[1][j] + shrink_of_two[1][j] * of_two[0][i]
     found = epistemic.of_cells(packed(rows), LINE, spread, shrink, [i, j])
     np.testing.assert_allclose(found, expected, rtol=1e-4)
 

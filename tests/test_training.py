@@ -19,7 +19,7 @@ from noisewise.models.deviation import DeviationFactorizer
 
 def make_state() -> State:
     rows = tuple(np.zeros((n, 16), dtype=np.float32) for n in (3, 2))
-    return State(rows, Layout(0, 0, 1))
+    return State(rows, Layout.of(0, 0, 1))
 
 
 def count_up(state: State) -> EpochInfo:
@@ -216,7 +216,7 @@ def test_a_checkpoint_of_other_data_is_refused(tmp_path):
 def test_a_checkpoint_of_another_shape_is_refused(tmp_path):
     checkpoint = Checkpoint(tmp_path / "checkpoint", "these data")
     train(make_state(), count_up, epochs=2, checkpoint=checkpoint)
-    wider = State(tuple(np.zeros((n, 32), np.float32) for n in (3, 2)), Layout(16, 0, 1))
+    wider = State(tuple(np.zeros((n, 32), np.float32) for n in (3, 2)), Layout.of(16, 0, 1))
     with pytest.raises(ModelFileError, match=r"rows0 must be float32 of shape \(3, 32\)"):
         train(wider, count_up, epochs=2, checkpoint=checkpoint)
 

@@ -136,7 +136,7 @@ def test_the_blend_is_a_weighted_mean_and_knows_where_it_ends(scene):
 
 def test_weights_fall_with_the_angle_to_the_anchor(fitted):
     for mode, weights in enumerate(fitted.weights_):
-        rows = fitted.factors_.state.mean_factors(mode, 2)[:-1]
+        rows = fitted.factors_.state.mean_factors(mode)[:-1]
         (anchors,) = np.where((weights[:, :-1] == 1.0).any(axis=0))  # nothing is nearer than itself
         assert len(anchors) >= 6  # two may be alike
         t = int(np.argmax(weights[:, anchors[0]]))

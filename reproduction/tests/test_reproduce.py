@@ -263,8 +263,8 @@ def test_zeros_are_counted_over_ids_that_were_trained_on(world):
     model.fit(world.X, world.y)
     rows = model.factors_.state
     for mode in (0, 1):
-        rows.deviation_factors(mode, 3)[:] = 1.0
-    rows.deviation_factors(0, 3)[:-1, 0] = 0.0
+        rows.deviation_factors(mode)[:] = 1.0
+    rows.deviation_factors(0)[:-1, 0] = 0.0
     found = zeros(model)
     assert found["P"] == pytest.approx(1 / 3)
     assert found["Q"] == 0.0

@@ -9,14 +9,14 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from typing import Any, Generic, Literal, Protocol, Self, TypeVar
 
 import numpy as np
 
 from noisewise.engine.arrays import Arrays, Floats, Source, Values
 from noisewise.engine.threads import CtrlC
-from noisewise.errors import DivergedError, too_coarse
+from noisewise.errors import DivergedError, too_coarse, training_bar
 
 
 @dataclass(frozen=True)
@@ -29,6 +29,14 @@ class EpochInfo:
     validation_rmse: float | None = None
     validation_nll: float | None = None
     seconds: float = 0.0
+
+
+NAMES = tuple(field.name for field in fields(EpochInfo))
+
+
+def columns(curve: Sequence[EpochInfo]) -> dict[str, list[Any]]:
+    """Return what epochs reported as columns, by name."""
+    return {name: [getattr(info, name) for info in curve] for name in NAMES}
 
 
 class Carried(Protocol):
@@ -56,6 +64,7 @@ Step = Callable[[S], EpochInfo]
 Validate = Callable[[S], tuple[float, float]]
 Callback = Callable[[EpochInfo, Any], bool | None]
 BestEpoch = Callable[[list[EpochInfo]], int]
+NO_BAR = training_bar("train", verbose=False)
 
 
 @dataclass
@@ -80,18 +89,10 @@ class Checkpointing(Protocol):
     def resumed(
         self, state: S, epochs: int, watched: bool, best: BestEpoch | None
     ) -> Training[S] | None:
-        """Return what a training had come to, or None if nothing was kept of one.
+        """Return what a training of at most so many epochs had come to; None if none was kept.
 
-        Parameters
-        ----------
-        state
-            One to start from, of the same shape.
-        epochs
-            How many there are at most.
-        watched
-            Whether held-out data were looked at.
-        best
-            Returns the epoch that was best, if the state after it is kept.
+        ``state`` is one to start from; ``watched`` tells whether held-out data were looked at, and
+        ``best`` which epoch was best, if the state after it is kept.
         """
 
     def is_due(self, epoch: int, waited: float) -> bool:
@@ -99,28 +100,6 @@ class Checkpointing(Protocol):
 
     def keep(self, training: Training[Any]) -> None:
         """Keep what a training has come to."""
-
-
-class Bar:
-    """A progress bar that shows nothing; another has the same methods, as those of tqdm have."""
-
-    unit = "epoch"
-
-    def __init__(self, total: int, initial: int) -> None:
-        self.total, self.n = total, initial
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        pass
-
-    def update(self) -> None:
-        """Go on by an epoch."""
-        self.n += 1
-
-    def set_postfix_str(self, text: str, refresh: bool) -> None:
-        """Show what the last epoch reported."""
 
 
 def train(
@@ -135,40 +114,28 @@ def train(
     keep_best: bool = True,
     callbacks: Sequence[Callback] = (),
     checkpoint: Checkpointing | None = None,
-    bar: Callable[..., Any] = Bar,
+    bar: Callable[..., Any] = NO_BAR,
     advice: str = "",
 ) -> Training[S]:
-    """Run epochs until there are enough, or until validation no longer improves.
+    """Run epochs of a state, which is changed, until validation no longer improves.
 
-    Parameters
-    ----------
-    state, step
-        Where to start, which is changed; one epoch of a backend.
-    epochs
-        How many at most.
-    validate
-        RMSE and NLL of a state on held-out data. Without it nothing is stopped early.
-    patience, warmup
-        Epochs without an improvement of ``monitor`` after which to stop; None never stops. Those of
-        the warm-up are always run, and not counted.
-    keep_best
-        Keep a copy of the state that validates best. Without it the last state counts: a sampler
-        has no best one.
-    callbacks
-        Called after each epoch; one that returns True stops the training. Their KeyboardInterrupt
-        counts as Ctrl-C, which ends training after the epoch in which it was pressed.
-    checkpoint
-        If it has kept a training, that goes on, with the same bits as if never stopped.
-    bar, advice
-        What a progress bar is made with; what to try when the numbers blow up.
+    ``validate`` gives RMSE and NLL on held-out data; without it all epochs are run. With it,
+    training stops after ``patience`` epochs without a better ``monitor``, of which those of the
+    warm-up do not count, and the best state is kept, but for samplers, which have none. A callback
+    that returns True stops the training; its KeyboardInterrupt counts as Ctrl-C, which ends
+    training after the epoch in which it was pressed. A training that the checkpoint has kept goes
+    on, with the same bits as if never stopped. The advice is what to try when numbers blow up.
     """
-    training = _started(state, epochs, validate is not None, keep_best, monitor, checkpoint)
+    training, watch_best = Training(state), validate is not None and keep_best
+    if checkpoint is not None:
+        best = (lambda curve: _best(curve, monitor).epoch) if watch_best else None
+        training = checkpoint.resumed(state, epochs, validate is not None, best) or training
     shown, written = bar(total=epochs, initial=training.state.epoch), time.monotonic()
     words = f"Stopping after this {shown.unit}; press Ctrl-C again to stop at once."
     with shown, CtrlC(words) as ctrl_c:
         while not (ctrl_c.pressed or _finished(training, epochs, patience, monitor, warmup)):
             info = _epoch(training, step, validate, advice)
-            if validate is not None and keep_best and _best(training.curve, monitor) == info:
+            if watch_best and _best(training.curve, monitor) == info:
                 training.best = training.state.copy()
             shown.set_postfix_str(_summary(info), refresh=False)
             shown.update()
@@ -181,49 +148,32 @@ def train(
             if checkpoint is not None and checkpoint.is_due(info.epoch, waited):
                 checkpoint.keep(training)
                 written = time.monotonic()
-    return _ended(training, ctrl_c.pressed, shown.unit, checkpoint)
-
-
-def _started(
-    state: S,
-    epochs: int,
-    watched: bool,
-    keep_best: bool,
-    monitor: str,
-    checkpoint: Checkpointing | None,
-) -> Training[S]:
-    """Return a training that was kept, or else one that has done nothing yet."""
-    kept = None
+    training.interrupted = ctrl_c.pressed
+    if training.interrupted and not training.curve:
+        raise KeyboardInterrupt(f"Training was interrupted before its first {shown.unit}.")
     if checkpoint is not None:
-        best = (lambda curve: _best(curve, monitor).epoch) if watched and keep_best else None
-        kept = checkpoint.resumed(state, epochs, watched, best)
-    return Training(state) if kept is None else kept
+        checkpoint.keep(training)
+    return training
 
 
 def _epoch(
     training: Training[S], step: Step[S], validate: Validate[S] | None, advice: str
 ) -> EpochInfo:
     """Run an epoch, and add what it reports to the curve."""
-    started = time.perf_counter()
-    info = _stepped(step, training.state, advice)
-    _check_finite(info, training.state, advice)
+    state, started = training.state, time.perf_counter()
+    try:
+        info = step(state)
+    except ValueError as error:
+        if not isinstance(error, np.linalg.LinAlgError) and state.is_finite():
+            raise
+        raise DivergedError(f"The numbers blew up after epoch {state.epoch}. {advice}") from error
+    _check_finite(info, state, advice)
     if validate is not None:
-        rmse, nll = validate(training.state)
+        rmse, nll = validate(state)
         info = replace(info, validation_rmse=rmse, validation_nll=nll)
     info = replace(info, seconds=time.perf_counter() - started)
     training.curve.append(info)
     return info
-
-
-def _ended(
-    training: Training[S], interrupted: bool, unit: str, checkpoint: Checkpointing | None
-) -> Training[S]:
-    training.interrupted = interrupted
-    if interrupted and not training.curve:
-        raise KeyboardInterrupt(f"Training was interrupted before its first {unit}.")
-    if checkpoint is not None:
-        checkpoint.keep(training)
-    return training
 
 
 def _finished(
@@ -239,15 +189,6 @@ def _finished(
 
 def _best(curve: list[EpochInfo], monitor: str) -> EpochInfo:
     return min(curve, key=lambda info: getattr(info, f"validation_{monitor}"))
-
-
-def _stepped(step: Step[S], state: S, advice: str) -> EpochInfo:
-    try:
-        return step(state)
-    except ValueError as error:
-        if not isinstance(error, np.linalg.LinAlgError) and state.is_finite():
-            raise
-        raise DivergedError(f"The numbers blew up after epoch {state.epoch}. {advice}") from error
 
 
 def _check_finite(info: EpochInfo, state: Carried, advice: str) -> None:

@@ -6,28 +6,19 @@ import hashlib
 import json
 import os
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, fields
+from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 
+from noisewise import storage
 from noisewise.data import Observations
-from noisewise.engine.training import BestEpoch, EpochInfo, S, Training
+from noisewise.engine.training import NAMES, BestEpoch, EpochInfo, S, Training, columns
 from noisewise.errors import ModelFileError, SettingError, warn
 from noisewise.schema import Source
 from noisewise.settings import either, number, path, whole
-from noisewise.storage import (
-    Damaged,
-    Tensors,
-    check_writable,
-    finite,
-    read,
-    read_header,
-    reading,
-    write,
-)
 
 KIND = "checkpoint"
 VERSION = version("noisewise")  # of which a training is, that a checkpoint keeps
@@ -56,28 +47,18 @@ class Wanted(NamedTuple):
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """Where and how often to keep the state of a training that may be killed.
-
-    Attributes
-    ----------
-    path
-        File to write, wholly or not at all.
-    fingerprint
-        Identifies data, settings and version: a checkpoint of others is refused.
-    epochs, minutes
-        Write after so many epochs, or after so many minutes, whichever comes first.
-    """
+    """Where and how often to keep the state of a training that may be killed."""
 
     path: Path
-    fingerprint: str
-    epochs: int | None = 1
+    fingerprint: str  # of data, settings and version: a checkpoint of others is refused
+    epochs: int | None = 1  # write after so many, or after so many minutes
     minutes: float | None = None
 
     def check(self) -> None:
         """Raise, before any work is done, if the file cannot be written or is of others."""
-        check_writable(self.path)
+        storage.check_writable(self.path)
         if self.path.exists():
-            self._check_own(read_header(self.path, KIND))
+            self._check_own(storage.read_header(self.path, KIND))
 
     def is_due(self, epoch: int, waited: float) -> bool:
         """Whether to write after this epoch, so many seconds after the last time."""
@@ -86,19 +67,18 @@ class Checkpoint:
 
     def keep(self, training: Training[Any]) -> None:
         """Write what a training has come to; if that fails, warn, as it can go on without."""
-        curve = [asdict(info) for info in training.curve]
         header: dict[str, Any] = {
             "fingerprint": self.fingerprint,
-            "curve": {name: finite([row[name] for row in curve]) for name in NAMES},
+            "curve": storage.finite(columns(training.curve)),
             "stopped": training.stopped,
         }
-        tensors: Tensors = {}
+        tensors: storage.Tensors = {}
         for name, state in (("state", training.state), ("best", training.best)):
             if state is not None:
                 header[name], packed = state.pack()
                 tensors |= {f"{name}.{key}": tensor for key, tensor in packed.items()}
         try:
-            write(self.path, KIND, header, tensors)
+            storage.write(self.path, KIND, header, tensors)
         except (OSError, ValueError) as error:  # no room, no right, or numbers that no file takes
             warn(
                 f"The checkpoint {self.path} could not be written ({error}); "
@@ -111,13 +91,13 @@ class Checkpoint:
         """Return what a training had come to; None if there is no file."""
         if not self.path.exists():
             return None
-        header, tensors = read(self.path, KIND)
+        header, tensors = storage.read(self.path, KIND)
         self._check_own(header)
 
         def restored(name: str) -> S:
             return state.restored(Source(header[name], tensors, f"{name}."))
 
-        with reading(self.path):
+        with storage.reading(self.path):
             curve = _curve(header["curve"], watched)
             training = Training(restored("state"), curve, stopped=header["stopped"])
             sound = type(training.stopped) is bool and len(curve) == training.state.epoch <= epochs
@@ -133,7 +113,7 @@ class Checkpoint:
         if not self.path.exists():
             return
         try:
-            self._check_own(read_header(self.path, KIND))
+            self._check_own(storage.read_header(self.path, KIND))
             Path(os.path.realpath(self.path)).unlink()
         except (ModelFileError, OSError) as error:
             warn(f"The checkpoint {self.path} is of no more use, but was not removed ({error}).")
@@ -179,15 +159,14 @@ def checkpoints_of(
     return kept
 
 
-NAMES = [field.name for field in fields(EpochInfo)]
 HELD_OUT = ("validation_rmse", "validation_nll")
 
 
-def _curve(columns: Any, watched: bool) -> list[EpochInfo]:
+def _curve(kept: Any, watched: bool) -> list[EpochInfo]:
     """Return what epochs reported, numbered from 1; what could not be measured is NaN."""
-    if columns["epoch"] != list(range(1, len(columns["epoch"]) + 1)):
-        raise Damaged("its epochs are not in order")
-    in_order = zip(*(columns[name] for name in NAMES), strict=True)
+    if kept["epoch"] != list(range(1, len(kept["epoch"]) + 1)):
+        raise storage.Damaged("its epochs are not in order")
+    in_order = zip(*(kept[name] for name in NAMES), strict=True)
     rows = [dict(zip(NAMES, row, strict=True)) for row in in_order]
     for row in rows:
         for name in NAMES[1:]:

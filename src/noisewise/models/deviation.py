@@ -15,19 +15,20 @@ from __future__ import annotations
 
 import math
 import time
+from collections.abc import Callable
 from dataclasses import fields, replace
+from functools import partial
 from typing import Any, Literal, Self
 
 import numpy as np
-import numpy.typing as npt
 
 from noisewise.data import Observations, observe
 from noisewise.data.ids import Seen
-from noisewise.engine.arrays import Codes, Counts, Floats
+from noisewise.engine.arrays import Counts
 from noisewise.engine.sgd import strata
 from noisewise.engine.sgd.factors import Factors
-from noisewise.engine.sgd.layout import Params, State, aligned_zeros, initial_state
-from noisewise.engine.training import EpochInfo, Training, mean_in_units, standardised
+from noisewise.engine.sgd.layout import Params, State, aligned, initial_state
+from noisewise.engine.training import EpochInfo, mean_in_units, standardised
 from noisewise.models.base import in_one_step, interrupted
 from noisewise.models.iterative import Fit, Iterative, Plan, count_rows, judged, mean_and_std
 from noisewise.models.rows import FactorRows
@@ -162,8 +163,7 @@ class DeviationFactorizer(Iterative, FactorRows):
         before, self.ids_ = self.seen_, new.ids
         self._describe(new, fitted.curve, fitted.epochs)
         if before is not None:
-            cells = zip(before.cells(), new.codes, strict=True)
-            self.seen_ = Seen.of(tuple(np.append(a, b) for a, b in cells), new.shape)
+            self.seen_ = Seen.of(tuple(map(np.append, before.cells(), new.codes)), new.shape)
         self.seconds_ = time.perf_counter() - started
         if fitted.interrupted:
             run = fitted.epochs - plan.epochs + epochs
@@ -179,20 +179,14 @@ class DeviationFactorizer(Iterative, FactorRows):
         return Params(**{name: getattr(self, name) for name in names}, seed=seed)
 
 
-def dtf() -> Any:
-    """Return DTF for sensors: each in units of its type."""
-    return _of_sensors(DTF)
-
-
-def ptf() -> Any:
-    """Return PTF for sensors: each in units of its type."""
-    return _of_sensors(PTF)
-
-
-def _of_sensors(settings: dict[str, Any]) -> Any:
+def of_sensors(settings: dict[str, Any]) -> Any:
+    """Return a factorization for sensors, each in units of its type."""
     from noisewise.models.residual import ResidualFactorizer
 
     return ResidualFactorizer(DeviationFactorizer(**settings, keep_seen=False), base="type")
+
+
+dtf, ptf = partial(of_sensors, DTF), partial(of_sensors, PTF)
 
 
 def fit_factors(
@@ -203,95 +197,68 @@ def fit_factors(
     n_jobs: int,
 ) -> Fit:
     """Train on observations, watching held-out ones if there are any."""
-    location, scale = mean_and_std(observations.values)
-    blocks = _arranged(params, observations, location, scale)
-    counts = count_rows(observations)
-    placed = tuple(_placed(count, order) for count, order in zip(counts, blocks.order, strict=True))
-    training = _train(
-        params, initial_state(params, placed), blocks, location, scale, held_out, plan, n_jobs
-    )
-    order = blocks.order
-    del blocks
-    return _finalized(training, params, counts, location, scale, order)
+    units, counts = mean_and_std(observations.values), count_rows(observations)
+
+    def start(blocks: strata.Blocks) -> State:
+        return initial_state(params, blocks.placed(counts))
+
+    return _fit(params, observations, counts, units, start, held_out, plan, n_jobs)
 
 
 def continue_factors(old: Factors, observations: Observations, plan: Plan, n_jobs: int) -> Fit:
     """Train on from what was learned, visiting only new observations; their ids extend the old."""
-    blocks = _arranged(old.params, observations, old.location, old.scale)
-    added = count_rows(observations)
     counts = tuple(
         new + np.pad(count, (0, len(new) - len(count)))
-        for count, new in zip(old.counts, added, strict=True)
+        for count, new in zip(old.counts, count_rows(observations), strict=True)
     )
-    state = old.grown(counts)
-    state.rows = tuple(
-        _placed_rows(rows, order) for rows, order in zip(state.rows, blocks.order, strict=True)
-    )
-    training = _train(old.params, state, blocks, old.location, old.scale, None, plan, n_jobs)
-    order = blocks.order
-    del blocks
-    return _finalized(training, old.params, counts, old.location, old.scale, order)
+
+    def start(blocks: strata.Blocks) -> State:
+        state = old.grown(counts)
+        return replace(state, rows=tuple(map(aligned, blocks.placed(state.rows))))
+
+    units = old.location, old.scale
+    return _fit(old.params, observations, counts, units, start, None, plan, n_jobs)
 
 
-def _train(
+def _fit(
     params: Params,
-    state: State,
-    blocks: strata.Blocks,
-    location: float,
-    scale: float,
+    observations: Observations,
+    counts: tuple[Counts, ...],
+    units: tuple[float, float],
+    start: Callable[[strata.Blocks], State],
     held_out: Observations | None,
     plan: Plan,
     n_jobs: int,
-) -> Training[State]:
-    def step(state: State) -> EpochInfo:
-        info = strata.epoch(state, blocks, params, n_jobs)
-        return replace(
-            info,
-            train_rmse=info.train_rmse * scale,
-            train_nll=info.train_nll + math.log(scale),
-        )
-
+) -> Fit:
+    """Train from a state whose rows have the engine's order; ``counts`` has that of the ids."""
+    blocks = strata.arrange(
+        observations.codes, standardised(observations.values, *units), observations.shape,
+        params.layout.width,
+    )  # fmt: skip
+    state, order = start(blocks), blocks.order
+    step = partial(_epoch, blocks, params, units[1], n_jobs)
     validate = None
     if held_out is not None:
-        cells = tuple(order[c] for order, c in zip(blocks.order, held_out.codes, strict=True))
-        truth = held_out.values
+        cells = tuple(own[codes] for own, codes in zip(order, held_out.codes, strict=True))
+        truth, square = held_out.values, units[1] ** 2
 
         def validate(state: State) -> tuple[float, float]:
             mean, variance = strata.predict(state, cells, params, n_jobs)
-            mean = mean_in_units(mean, location, scale)
-            return judged(truth, mean, variance.astype(np.float64) * scale**2, plan.value_range)
+            mean = mean_in_units(mean, *units)
+            return judged(truth, mean, variance.astype(np.float64) * square, plan.value_range)
 
-    warmup = params.warmup if params.deviation_rank else 0
-    return plan.train(state, step, validate, warmup=warmup, advice=ADVICE.format(params))
-
-
-def _finalized(
-    training: Training[State],
-    params: Params,
-    counts: tuple[Counts, ...],
-    location: float,
-    scale: float,
-    order: tuple[Codes, ...],
-) -> Fit:
-    chosen = training.chosen
-    training.state = training.best = chosen  # a state that was not chosen need not be kept
-    factors = Factors.finalize(params, chosen, counts, location, scale, order)
-    return Fit(factors, chosen.epoch, training.curve, training.interrupted)
+    warmup, advice = params.warmup if params.deviation_rank else 0, ADVICE.format(params)
+    training = plan.train(state, step, validate, warmup=warmup, advice=advice)
+    state = training.state = training.best = training.chosen
+    del blocks, step  # nor is the other state kept, while what was learned is laid out anew
+    factors = Factors.finalize(params, state, counts, *units, order)
+    return Fit(factors, state.epoch, training.curve, training.interrupted)
 
 
-def _arranged(params: Params, data: Observations, location: float, scale: float) -> strata.Blocks:
-    values = standardised(data.values, location, scale)
-    return strata.arrange(data.codes, values, data.shape, params.layout.width)
-
-
-def _placed(count: Counts, order: Codes) -> Counts:
-    """Put numbers of ids where the engine has their rows."""
-    placed: npt.NDArray[np.int64] = np.empty_like(count)
-    placed[order] = count
-    return placed
-
-
-def _placed_rows(rows: Floats, order: Codes) -> Floats:
-    placed = aligned_zeros(*rows.shape)
-    placed[order] = rows
-    return placed
+def _epoch(
+    blocks: strata.Blocks, params: Params, scale: float, n_jobs: int, state: State
+) -> EpochInfo:
+    """Run an epoch, and report in units of the values."""
+    info = strata.epoch(state, blocks, params, n_jobs)
+    rmse, nll = info.train_rmse * scale, info.train_nll + math.log(scale)
+    return replace(info, train_rmse=rmse, train_nll=nll)

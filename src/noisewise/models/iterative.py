@@ -6,7 +6,6 @@ import math
 import time
 from abc import abstractmethod
 from collections.abc import Sequence
-from dataclasses import asdict, fields
 from pathlib import Path
 from typing import Any, ClassVar, Literal, NamedTuple, Self
 
@@ -15,23 +14,12 @@ import numpy.typing as npt
 from sklearn.utils import check_random_state
 
 from noisewise.data import Observations, observe
+from noisewise.engine import training
 from noisewise.engine.arrays import Counts, Floats
-from noisewise.engine.training import Callback, EpochInfo, S, Step, Training, Validate, train
-from noisewise.errors import (
-    DataError,
-    DataWarning,
-    SettingError,
-    training_bar,
-    warn,
-)
-from noisewise.models.base import (
-    NOTHING_KEPT,
-    Factorizer,
-    Seeded,
-    Threads,
-    in_one_step,
-    interrupted,
-)
+from noisewise.engine.training import Callback, EpochInfo, S, Step, Training, Validate
+from noisewise.errors import DataError, DataWarning, SettingError, training_bar, warn
+from noisewise.models import base
+from noisewise.models.base import Factorizer, Seeded, Threads, in_one_step
 from noisewise.models.checkpoints import Checkpoint, Wanted, checkpoints_of
 from noisewise.schema import Entry, Schema, integer, real, record
 from noisewise.settings import check, either, learned, number, one_of, setting, settings, whole
@@ -54,20 +42,13 @@ class Plan(NamedTuple):
     verbose: bool | None = None
 
     def train(
-        self,
-        state: S,
-        step: Step[S],
-        validate: Validate[S] | None,
-        *,
-        advice: str,
-        unit: str = "epoch",
-        **more: Any,
+        self, state: S, step: Step[S], validate: Validate[S] | None, unit: str = "epoch", **how: Any
     ) -> Training[S]:
-        """Train as planned; ``more`` is what else the loop is told."""
-        return train(
+        """Train as planned; the rest is what else the loop is told."""
+        return training.train(
             state, step, validate=validate, epochs=self.epochs, patience=self.patience,
             monitor=self.monitor, callbacks=self.callbacks, checkpoint=self.checkpoint,
-            bar=training_bar(self.label, unit=unit, verbose=self.verbose), advice=advice, **more,
+            bar=training_bar(self.label, unit=unit, verbose=self.verbose), **how,
         )  # fmt: skip
 
 
@@ -94,7 +75,7 @@ class Learner(Factorizer, Seeded, Threads):
     seconds_: float = learned("Time that fit took.")
 
     def _describe(self, observations: Observations, curve: list[EpochInfo], epochs: int) -> None:
-        self.learning_curve_ = _columns(curve)
+        self.learning_curve_ = training.columns(curve)
         self.n_epochs_ = epochs
         self._remember(observations)
 
@@ -216,7 +197,12 @@ class Iterative(Learner):
         observations = self._checked(observe(X, y, duplicates=self.duplicates))
         warn_if_alike(observations)
         seed = fixed_seed(self.random_state)
-        kept, held_out = self._parts(observations, validation, seed)
+        kept, held_out = observations, None
+        if self.patience is not None:
+            fraction = self.validation_fraction
+            kept, held_out = hold_out(observations, validation, fraction, seed)
+        elif validation is not None:
+            raise SettingError("validation is only used with patience; got patience=None.")
         everything = observations
         if validation is not None and held_out is not None:
             everything = joined(kept, held_out)
@@ -254,29 +240,19 @@ class Iterative(Learner):
         self._note_columns(X)
         self.seconds_ = time.perf_counter() - started
         if worth is not None:
-            interrupted(self, worth)
+            base.interrupted(self, worth)
         for finished in checkpoints.values():
             finished.remove()
 
     def _worth(self, fitted: Fit, judged: bool) -> str:
         """Say what a model is worth whose training was interrupted."""
         if fitted.knowledge is None:
-            raise KeyboardInterrupt(NOTHING_KEPT)
+            raise KeyboardInterrupt(base.NOTHING_KEPT)
         best = ", the best so far on held-out data" if judged else ""
         return (
             f"Training was interrupted after epoch {fitted.curve[-1].epoch} of {self.epochs}: the "
             f"model is that of epoch {fitted.epochs}{best}."
         )
-
-    def _parts(
-        self, observations: Observations, validation: Observations | None, seed: int
-    ) -> tuple[Observations, Observations | None]:
-        """Decide what to train on at first, and what to hold out."""
-        if self.patience is None:
-            if validation is not None:
-                raise SettingError("validation is only used with patience; got patience=None.")
-            return observations, None
-        return hold_out(observations, validation, self.validation_fraction, seed)
 
 
 def hold_out(
@@ -313,12 +289,11 @@ def with_ids(observations: Observations, other: Observations) -> Observations:
 
 def joined(first: Observations, second: Observations) -> Observations:
     """Return all observations of both, which have the same ids."""
-    ids = second.ids
-    codes = tuple(np.append(a, b) for a, b in zip(first.codes, second.codes, strict=True))
+    codes = tuple(map(np.append, first.codes, second.codes))
     time = None
     if first.time is not None and second.time is not None:
         time = np.append(first.time, second.time)
-    return Observations(codes, np.append(first.values, second.values), ids, time)
+    return Observations(codes, np.append(first.values, second.values), second.ids, time)
 
 
 def range_of(chosen: Any, observations: Observations) -> tuple[float, float] | None:
@@ -330,11 +305,6 @@ def range_of(chosen: Any, observations: Observations) -> tuple[float, float] | N
     return float(chosen[0]), float(chosen[1])
 
 
-def _columns(curve: list[EpochInfo]) -> dict[str, list[Any]]:
-    rows = [asdict(info) for info in curve]
-    return {field.name: [row[field.name] for row in rows] for field in fields(EpochInfo)}
-
-
 def fixed_seed(random_state: Any) -> int:
     """Return a number that all random streams of a fit start from."""
     if isinstance(random_state, int | np.integer):
@@ -344,10 +314,8 @@ def fixed_seed(random_state: Any) -> int:
 
 def count_rows(observations: Observations) -> tuple[Counts, ...]:
     """Observations of every id of every mode."""
-    return tuple(
-        np.bincount(codes, minlength=n)
-        for codes, n in zip(observations.codes, observations.shape, strict=True)
-    )
+    pairs = zip(observations.codes, observations.shape, strict=True)
+    return tuple(np.bincount(codes, minlength=n) for codes, n in pairs)
 
 
 def mean_and_std(values: npt.NDArray[np.floating]) -> tuple[float, float]:

@@ -293,11 +293,11 @@ class FactorRows(Rows):
         """Read what was learned of an id: bias, mean factors, deviation factors."""
         check_is_fitted(self)
         m = self.mode_number(mode)
-        code, state, params = self._known_code(id, m), self.factors_.state, self.factors_.params
+        code, state = self._known_code(id, m), self.factors_.state
         return Row(
             float(state.biases(m)[code]),
-            state.mean_factors(m, params.rank)[code].copy(),
-            state.deviation_factors(m, params.deviation_rank)[code].copy(),
+            state.mean_factors(m)[code].copy(),
+            state.deviation_factors(m)[code].copy(),
             int(self.factors_.counts[m][code]),
         )
 
@@ -329,7 +329,7 @@ def factors_schema(model: Any) -> Schema:
     shape = tuple(map(len, model.ids_))
     pairs, size = len(shape) == 2, params.rank + 1
     for m, n in enumerate(shape):
-        for name, part in factors.row_parts(params).items():
+        for name, part in params.layout.parts.items():
             rule = NOT_NEGATIVE if name == "deviation" else ANYTHING
             width = part.stop - part.start
             yield Tensor(f"mode{m}.{name}", "float32", (n, width), partial(_columns, m, part), rule)

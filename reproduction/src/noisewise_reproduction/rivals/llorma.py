@@ -169,7 +169,7 @@ class LLORMA(Iterative):
         return first, second
 
     def _weights(self, factors: Factors, mode: int, anchors: Codes) -> Floats:
-        rows = factors.state.mean_factors(mode, self.global_rank).astype(np.float64)
+        rows = factors.state.mean_factors(mode).astype(np.float64)
         rows /= np.maximum(np.linalg.norm(rows, axis=1, keepdims=True), 1e-12)
         angle = np.arccos(np.clip(rows[anchors] @ rows.T, -1.0, 1.0))
         if self.kernel == "epanechnikov":

@@ -85,8 +85,7 @@ class Task:
 
     def start(self) -> State:
         """Draw the state to start from."""
-        pairs = zip(self.counts, self.blocks.order, strict=True)
-        return initial_state(self.params, tuple(count[np.argsort(order)] for count, order in pairs))
+        return initial_state(self.params, self.blocks.placed(self.counts))
 
     def predicted(self, state: State) -> Floats:
         """Return standardised predictions, in the order of the blocks."""

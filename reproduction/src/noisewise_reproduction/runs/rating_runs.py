@@ -83,9 +83,9 @@ def timed(source: Source, model: str, settings: dict[str, Any], seed: int, n_job
 
 def zeros(fitted: DeviationFactorizer) -> dict[str, float]:
     """Share of deviation factors that are exactly zero, of ids that were trained on."""
-    factors, rank = fitted.factors_, fitted.deviation_rank
+    factors = fitted.factors_
     parts = [
-        factors.state.deviation_factors(mode, rank)[:-1][count > 0] == 0.0
+        factors.state.deviation_factors(mode)[:-1][count > 0] == 0.0
         for mode, count in enumerate(factors.counts)
     ]
     both = np.concatenate([part.ravel() for part in parts])

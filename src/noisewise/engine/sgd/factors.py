@@ -12,18 +12,8 @@ import numpy.typing as npt
 
 from noisewise.engine.arrays import Arrays, Codes, Counts, Floats, Moments
 from noisewise.engine.sgd import strata
-from noisewise.engine.sgd.layout import (
-    BIAS,
-    BIAS_SUM,
-    DEVIATION_SUM,
-    LINE,
-    SHARE,
-    Params,
-    State,
-    aligned_zeros,
-    initial_state,
-)
-from noisewise.engine.sgd.uncertainty import Population, of_cells, of_modes, spread_and_shrink
+from noisewise.engine.sgd.layout import BIAS, SHARE, Params, State, aligned_zeros, initial_state
+from noisewise.engine.sgd.uncertainty import Population, of_cells, of_modes, of_two_modes
 from noisewise.engine.threads import one_blas_thread
 from noisewise.engine.training import mean_in_units, variance_in_units
 from noisewise.errors import DivergedError, brief
@@ -52,26 +42,14 @@ class Side(NamedTuple):
 class Factors:
     """Packed rows in the order of the ids, with one more at the end of each mode.
 
-    That last row stands for an id never seen: the average of the known ones.
-
-    Attributes
-    ----------
-    params
-        What the user chose.
-    state
-        Packed rows; standardised units.
-    counts
-        Observations of every row that has an id.
-    location, scale
-        Mean and std of the values trained on: ``value = location + scale * standardised``.
-    spread, shrink
-        Per mode, what ``engine.sgd.uncertainty`` keeps; with two modes, a spread has a number
-        for every row, with more it has two matrices.
+    That last row stands for an id never seen: the average of the known ones. Rows are of values
+    that were standardised: ``value = location + scale * standardised``. With two modes, a spread
+    has a number for every row, with more it has two matrices (see ``uncertainty``).
     """
 
     params: Params
     state: State
-    counts: tuple[Counts, ...]
+    counts: tuple[Counts, ...]  # observations of every row that has an id
     location: float
     scale: float
     spread: tuple[Floats, ...]
@@ -90,14 +68,14 @@ class Factors:
         order: tuple[Codes, ...],
     ) -> Factors:
         """Put a trained state in the order of the ids, and add what an id never seen gets."""
-        rows = tuple(
-            _with_average(rows, o, count)
-            for rows, o, count in zip(state.rows, order, counts, strict=True)
-        )
+        rows = tuple(map(_with_average, state.rows, order, counts))
         final = State(rows, state.layout, state.epoch, state.variance)
+        in_order = [_with_bias(final, m) for m in range(len(rows))]
+        noise = max(state.variance, params.delta, 1e-6)
+        measure = of_two_modes if len(rows) == 2 else of_modes
         with one_blas_thread():  # the same bits on any machine's threads
             try:
-                spread, shrink = _epistemic(final, params, counts)
+                spread, shrink = measure(in_order, counts, noise)
             except ValueError as error:
                 if all(np.abs(part).max(initial=0.0) < LARGEST for part in final.rows):
                     raise
@@ -112,7 +90,7 @@ class Factors:
     @cached_property
     def populations(self) -> tuple[Population, ...]:
         """Of two modes, what the rows of each have in common; measured when first asked for."""
-        rows = [_with_bias(self.state, self.params, m) for m in range(2)]
+        rows = [_with_bias(self.state, m) for m in range(2)]
         with one_blas_thread():  # the same bits on any machine's threads
             return tuple(
                 Population.of(rows[m], self.counts[m], rows[1 - m], self.counts[1 - m])
@@ -140,15 +118,13 @@ class Factors:
 
         The caller keeps the number of rows small, so that no full table is ever built.
         """
-        params, other = self.params, 1 - mode
+        other, parts = 1 - mode, self.state.layout.parts
         columns = self.state.rows[other][:-1]
-        mean_part = slice(LINE, LINE + params.rank)
-        mean = side.rows[:, mean_part] @ columns[:, mean_part].T
+        mean = side.rows[:, parts["mean"]] @ columns[:, parts["mean"]].T
         mean += side.rows[:, BIAS, None] + columns[:, BIAS]
         if self.learned_deviation:
-            start = self.state.layout.deviation_start
-            part = slice(start, start + params.deviation_rank)
-            noise = side.rows[:, part] @ columns[:, part].T + np.float32(params.delta)
+            part = parts["deviation"]
+            noise = side.rows[:, part] @ columns[:, part].T + np.float32(self.params.delta)
         else:
             noise = np.full_like(mean, self.state.variance)
         epistemic = np.outer(side.shrink, self.spread[other][:-1])
@@ -174,7 +150,7 @@ class Factors:
 
     def similarity(self, mode: int, code: int) -> Floats:
         """Cosine of a row's mean factors with those of all rows of its mode."""
-        rows = self.state.mean_factors(mode, self.params.rank)[:-1]
+        rows = self.state.mean_factors(mode)[:-1]
         length = np.sqrt(np.einsum("ij,ij->i", rows, rows))
         cosine: Floats = rows @ rows[code] / np.maximum(length * length[code], np.float32(1e-12))
         return cosine
@@ -183,12 +159,12 @@ class Factors:
         """Variance of the noise of every row, averaged over the other modes as observed."""
         if not self.learned_deviation:
             return np.full(len(self.counts[mode]), self.state.variance * self.scale**2)
-        rank, average = self.params.deviation_rank, np.ones(self.params.deviation_rank)
+        average = np.ones(self.params.deviation_rank)
         for other, count in enumerate(self.counts):
             if other != mode:
                 weight = count / count.sum()
-                average *= weight @ self.state.deviation_factors(other, rank)[:-1]
-        own = self.state.deviation_factors(mode, rank)[:-1]
+                average *= weight @ self.state.deviation_factors(other)[:-1]
+        own = self.state.deviation_factors(mode)[:-1]
         return np.asarray(own @ average + self.params.delta) * self.scale**2
 
     def grown(self, counts: tuple[Counts, ...]) -> State:
@@ -198,8 +174,7 @@ class Factors:
         has old and new observations together.
         """
         grown = initial_state(self.params, counts)
-        start = self.state.layout.deviation_start
-        part = slice(start, start + self.params.deviation_rank)
+        part = self.state.layout.parts["deviation"]
         for rows, old in zip(grown.rows, self.state.rows, strict=True):
             n = len(old) - 1
             share = rows[:n, SHARE].copy()
@@ -224,7 +199,7 @@ class Factors:
         rows = []
         for parts in modes:
             own = aligned_zeros(len(parts["bias"]), params.layout.width)
-            for name, part in row_parts(params).items():
+            for name, part in params.layout.parts.items():
                 own[:, part] = parts[name]
             order = np.arange(len(own), dtype=np.int32)
             rows.append(_with_average(own, order, parts["counts"]))
@@ -254,24 +229,6 @@ class Factors:
         return Moments(mean_in_units(mean, *units), *parts)
 
 
-def row_parts(params: Params) -> dict[str, slice]:
-    """Columns of a packed row that a file keeps, by name."""
-    layout = params.layout
-    start = layout.deviation_start
-    parts = {
-        "bias": slice(BIAS, BIAS + 1),
-        "mean": slice(LINE, LINE + params.rank),
-        "deviation": slice(start, start + params.deviation_rank),
-        "sums": slice(BIAS_SUM, DEVIATION_SUM + 1),
-        "share": slice(SHARE, SHARE + 1),
-    }
-    if layout.copies == 2:
-        middle = layout.sums_start + layout.mean
-        parts["mean_sums"] = slice(layout.sums_start, middle)
-        parts["deviation_sums"] = slice(middle, layout.width)
-    return parts
-
-
 def _with_average(rows: Floats, order: Codes, count: Counts) -> Floats:
     """Lay rows in the given order, and the average of those with observations after them."""
     extended = aligned_zeros(len(rows) + 1, rows.shape[1])
@@ -280,19 +237,6 @@ def _with_average(rows: Floats, order: Codes, count: Counts) -> Floats:
     return extended
 
 
-def _with_bias(state: State, params: Params, mode: int) -> Floats:
+def _with_bias(state: State, mode: int) -> Floats:
     """Return the rows of all ids of a mode as ``[mean factors, bias]``."""
-    return np.column_stack([state.mean_factors(mode, params.rank)[:-1], state.biases(mode)[:-1]])
-
-
-def _epistemic(
-    state: State, params: Params, counts: tuple[Counts, ...]
-) -> tuple[tuple[Floats, ...], tuple[Floats, ...]]:
-    """Spread and shrink of all modes, the unknown rows included."""
-    rows = [_with_bias(state, params, m) for m in range(len(counts))]
-    noise = max(state.variance, params.delta, 1e-6)
-    if len(rows) > 2:
-        return of_modes(rows, counts, noise)
-    first = spread_and_shrink(rows[0], counts[0], rows[1], counts[1], noise)
-    second = spread_and_shrink(rows[1], counts[1], rows[0], counts[0], noise)
-    return (second.spread, first.spread), (first.shrink, second.shrink)
+    return np.column_stack([state.mean_factors(mode)[:-1], state.biases(mode)[:-1]])

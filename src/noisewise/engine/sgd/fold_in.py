@@ -1,14 +1,13 @@
 """One new row from its own observations, with the rows of the other mode fixed.
 
-Before anything is known of it, a row is drawn from the population of its mode: normal, with the
-mean and the covariance C of the rows that were learned. That is a stranger. Given values ``y`` seen
-through rows ``X`` of the other mode, whose noise and whose own uncertainty have variances ``v``,
+A row is drawn from the population of its mode: normal, with the mean and the covariance C of the
+rows that were learned. Given values ``y`` seen through rows ``X`` of the other mode, whose noise
+and whose own uncertainty have variances ``v``,
 
     covariance = (C**-1 + X' diag(1 / v) X)**-1
     row        = centre + covariance X' diag(1 / v) (y - X centre)
 
-exactly: one value moves the row as far as it should, and each one leaves less epistemic. The
-deviation part takes multiplicative steps that never raise the objective (Itakura-Saito
+exactly. The deviation part takes multiplicative steps that never raise the objective (Itakura-Saito
 factorization of squared residuals, expected ones as in EM), from the average row and shrunk back to
 it: a handful of residuals says little of a variance.
 """
@@ -21,7 +20,7 @@ from scipy.linalg import cholesky, solve_triangular
 
 from noisewise.engine.arrays import Codes, Floats
 from noisewise.engine.sgd.factors import Factors, Side
-from noisewise.engine.sgd.layout import BIAS, LINE
+from noisewise.engine.sgd.layout import BIAS
 from noisewise.engine.threads import one_blas_thread
 
 ROUNDS = 2  # of regression and deviation in turn
@@ -34,29 +33,18 @@ Array = npt.NDArray[np.float64]
 def fold_in(factors: Factors, mode: int, codes: Codes, values: Floats) -> Side:
     """Return the row of a new id of ``mode``, seen with ``codes`` of the other mode.
 
-    Parameters
-    ----------
-    factors
-        A factorization of two modes; it is not changed.
-    mode
-        Mode of the new row.
-    codes
-        Rows of the other mode, as from ``Factors.known_codes``.
-    values
-        Observed values, in their own units.
+    Codes are as from ``Factors.known_codes``; values have their own units.
     """
-    params, layout = factors.params, factors.state.layout
+    params, parts = factors.params, factors.state.layout.parts
     own, other = factors.populations[mode], factors.populations[1 - mode]
     row: Floats = factors.state.rows[mode][-1].copy()
     columns = factors.state.rows[1 - mode][codes].astype(np.float64)
-    mean_part = slice(LINE, LINE + params.rank)
-    part = slice(layout.deviation_start, layout.deviation_start + params.deviation_rank)
-    x = np.column_stack([columns[:, mean_part], np.full(len(columns), float(params.biases))])
+    x = np.column_stack([columns[:, parts["mean"]], np.full(len(columns), float(params.biases))])
     target = (values - factors.location) / factors.scale - columns[:, BIAS] - x @ own.centre
     epistemic = factors.shrink[1 - mode][codes].astype(np.float64) * factors.spread[mode][-1]
 
-    q = columns[:, part]
-    average = row[part].astype(np.float64)
+    q = columns[:, parts["deviation"]]
+    average = row[parts["deviation"]].astype(np.float64)
     p = average.copy()
     with one_blas_thread():
         root = cholesky(own.covariance, lower=True)
@@ -74,9 +62,9 @@ def fold_in(factors: Factors, mode: int, codes: Codes, values: Floats) -> Side:
         fitted = own.centre + moved
         z = np.append(fitted[:-1], 1.0)
         spread = z @ other.covariance @ z + np.sum((left * other.covariance)[:-1, :-1])
-    row[mean_part] = fitted[:-1]
+    row[parts["mean"]] = fitted[:-1]
     row[BIAS] = fitted[-1]
-    row[part] = p
+    row[parts["deviation"]] = p
     return Side(row[None], np.array([spread], np.float32), np.array([shrink], np.float32))
 
 

@@ -12,8 +12,8 @@ down and projected.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Any, Literal, NamedTuple
+from dataclasses import dataclass, replace
+from typing import Any, Literal, NamedTuple, Self
 
 import numpy as np
 
@@ -22,6 +22,8 @@ from noisewise.errors import brief
 
 LINE = 16  # floats in a cache line, and in a vector
 BIAS, BIAS_SUM, MEAN_SUM, DEVIATION_SUM, SHARE = range(5)  # places in the header of a row
+ADAGRAD_START = 1.0  # a small one makes the first steps, on the steepest gradients, far too long
+STANDSTILL = 1e30  # a sum so large that a step is nothing: a bias with it stays where it is
 
 
 @dataclass(frozen=True)
@@ -46,52 +48,55 @@ class Params:
     @property
     def layout(self) -> Layout:
         """Where each part of a row lies."""
-        mean, deviation = (_padded(k, LINE) for k in (self.rank, self.deviation_rank))
-        return Layout(mean, deviation, 2 if self.adagrad == "coordinate" else 1)
+        return Layout.of(self.rank, self.deviation_rank, 2 if self.adagrad == "coordinate" else 1)
 
 
 class Layout(NamedTuple):
-    """The columns of a packed row."""
+    """The columns of a packed row, padding included."""
 
-    mean: int  # padded number of mean factors
-    deviation: int  # padded number of deviation factors
+    rank: int
+    deviation_rank: int
     copies: int  # 2 with one AdaGrad sum per coordinate, else 1
+    mean: int  # columns of mean factors
+    deviation: int  # columns of deviation factors
+    deviation_start: int  # first column of the deviation factors
+    sums_start: int  # first column of the AdaGrad sums
+    width: int  # floats in a row
+
+    @classmethod
+    def of(cls, rank: int, deviation_rank: int, copies: int) -> Layout:
+        """Lay out a row."""
+        mean, deviation = (-(-k // LINE) * LINE for k in (rank, deviation_rank))
+        start, end = LINE + mean, LINE + mean + deviation
+        width = LINE + copies * (mean + deviation)
+        return cls(rank, deviation_rank, copies, mean, deviation, start, end, width)
 
     @property
-    def width(self) -> int:
-        """Floats in a row."""
-        return LINE + self.copies * (self.mean + self.deviation)
-
-    @property
-    def deviation_start(self) -> int:
-        """First column of the deviation factors."""
-        return LINE + self.mean
-
-    @property
-    def sums_start(self) -> int:
-        """First column of the AdaGrad sums."""
-        return LINE + self.mean + self.deviation
+    def parts(self) -> dict[str, slice]:
+        """Columns by the names that files have for them."""
+        start = self.deviation_start
+        parts = {
+            "bias": slice(BIAS, BIAS + 1),
+            "mean": slice(LINE, LINE + self.rank),
+            "deviation": slice(start, start + self.deviation_rank),
+            "sums": slice(BIAS_SUM, DEVIATION_SUM + 1),
+            "share": slice(SHARE, SHARE + 1),
+        }
+        if self.copies == 2:
+            middle = self.sums_start + self.mean
+            parts["mean_sums"] = slice(self.sums_start, middle)
+            parts["deviation_sums"] = slice(middle, self.width)
+        return parts
 
 
 @dataclass
 class State:
-    """The arrays that training changes and a checkpoint keeps.
+    """The arrays that training changes and a checkpoint keeps."""
 
-    Attributes
-    ----------
-    rows
-        One packed matrix per mode, float32, aligned to cache lines.
-    epoch
-        Number of finished epochs.
-    variance
-        Mean squared residual of the last epoch, in standardised units: the variance of every
-        observation as long as deviation factors are not learned.
-    """
-
-    rows: tuple[Floats, ...]
+    rows: tuple[Floats, ...]  # one packed matrix per mode, aligned to cache lines
     layout: Layout
-    epoch: int = 0
-    variance: float = 1.0
+    epoch: int = 0  # number of finished epochs
+    variance: float = 1.0  # of residuals; of all observations until deviation factors are learned
 
     __repr__ = brief
 
@@ -99,19 +104,17 @@ class State:
         """One bias per row, a view."""
         return self.rows[mode][:, BIAS]
 
-    def mean_factors(self, mode: int, rank: int) -> Floats:
+    def mean_factors(self, mode: int) -> Floats:
         """Mean factors of every row, a view."""
-        return self.rows[mode][:, LINE : LINE + rank]
+        return self.rows[mode][:, self.layout.parts["mean"]]
 
-    def deviation_factors(self, mode: int, rank: int) -> Floats:
+    def deviation_factors(self, mode: int) -> Floats:
         """Deviation factors of every row, a view."""
-        start = self.layout.deviation_start
-        return self.rows[mode][:, start : start + rank]
+        return self.rows[mode][:, self.layout.parts["deviation"]]
 
-    def copy(self) -> State:
+    def copy(self) -> Self:
         """Return a state of its own, to be kept while training goes on."""
-        rows = tuple(_copied(r) for r in self.rows)
-        return State(rows, self.layout, self.epoch, self.variance)
+        return replace(self, rows=tuple(aligned(rows) for rows in self.rows))
 
     def is_finite(self) -> bool:
         """Whether every number is finite (a sum over each matrix is enough to see it)."""
@@ -122,14 +125,14 @@ class State:
         header = {"epoch": self.epoch, "variance": self.variance}
         return header, {f"rows{mode}": rows for mode, rows in enumerate(self.rows)}
 
-    def restored(self, source: Source) -> State:
+    def restored(self, source: Source) -> Self:
         """Return a state like this one with what ``pack`` gave."""
-        copy = self.copy()
-        for mode, rows in enumerate(copy.rows):
-            rows[:] = source.array(f"rows{mode}", "float32", *rows.shape)
-        copy.epoch = source.whole("epoch")
-        copy.variance = source.real("variance", above=0.0)
-        return copy
+        rows = (
+            aligned(source.array(f"rows{mode}", "float32", *own.shape))
+            for mode, own in enumerate(self.rows)
+        )
+        epoch, variance = source.whole("epoch"), source.real("variance", above=0.0)
+        return replace(self, rows=tuple(rows), epoch=epoch, variance=variance)
 
 
 def initial_state(params: Params, counts: tuple[Counts, ...]) -> State:
@@ -144,8 +147,14 @@ def initial_state(params: Params, counts: tuple[Counts, ...]) -> State:
     scale = 0.1 / np.sqrt(max(params.rank, 1))
     if len(counts) > 2:
         scale **= 1.0 / len(counts)
-    rows = tuple(_new_rows(params, layout, count, scale, rng) for count in counts)
-    return State(rows, layout)
+    state = State(tuple(aligned_zeros(len(count), layout.width) for count in counts), layout)
+    for rows, count in zip(state.rows, counts, strict=True):
+        rows[:, layout.parts["mean"]] = rng.normal(0.0, scale, (len(count), params.rank))
+        rows[:, BIAS_SUM] = ADAGRAD_START if params.biases else STANDSTILL
+        rows[:, [MEAN_SUM, DEVIATION_SUM]] = ADAGRAD_START
+        rows[:, layout.sums_start :] = ADAGRAD_START
+        rows[:, SHARE] = 1.0 / np.maximum(count, 1) if params.penalty == "row" else 1.0
+    return state
 
 
 def release_deviation(state: State, params: Params) -> None:
@@ -160,29 +169,8 @@ def release_deviation(state: State, params: Params) -> None:
     target = max(state.variance - params.delta, 0.1 * state.variance)
     middle = (target / params.deviation_rank) ** (1.0 / len(state.rows))
     for mode in range(len(state.rows)):
-        factors = state.deviation_factors(mode, params.deviation_rank)
+        factors = state.deviation_factors(mode)
         factors[:] = rng.uniform(0.8 * middle, 1.2 * middle, factors.shape)
-
-
-def _new_rows(
-    params: Params,
-    layout: Layout,
-    count: Counts,
-    scale: float,
-    rng: np.random.Generator,
-) -> Floats:
-    rows = aligned_zeros(len(count), layout.width)
-    rows[:, LINE : LINE + params.rank] = rng.normal(0.0, scale, (len(count), params.rank))
-    rows[:, [BIAS_SUM, MEAN_SUM, DEVIATION_SUM]] = ADAGRAD_START
-    if not params.biases:
-        rows[:, BIAS_SUM] = STANDSTILL
-    rows[:, layout.sums_start :] = ADAGRAD_START
-    rows[:, SHARE] = 1.0 / np.maximum(count, 1) if params.penalty == "row" else 1.0
-    return rows
-
-
-ADAGRAD_START = 1.0  # a small one makes the first steps, on the steepest gradients, far too long
-STANDSTILL = 1e30  # a sum so large that a step is nothing: a bias with it stays where it is
 
 
 def aligned_zeros(n: int, width: int) -> Floats:
@@ -192,11 +180,8 @@ def aligned_zeros(n: int, width: int) -> Floats:
     return buffer[start : start + n * width].reshape(n, width)
 
 
-def _copied(rows: Floats) -> Floats:
+def aligned(rows: Floats) -> Floats:
+    """Return a copy whose rows start on cache lines."""
     copy = aligned_zeros(*rows.shape)
     copy[:] = rows
     return copy
-
-
-def _padded(length: int, multiple: int) -> int:
-    return -(-length // multiple) * multiple

@@ -16,16 +16,8 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from noisewise.engine.sgd.layout import (
-    BIAS,
-    BIAS_SUM,
-    DEVIATION_SUM,
-    LINE,
-    MEAN_SUM,
-    SHARE,
-    Params,
-    State,
-)
+from noisewise.engine.sgd import layout
+from noisewise.engine.sgd.layout import BIAS, BIAS_SUM, LINE, Params, State
 
 FARTHEST = 50.0  # squared error over variance, as far as a deviation step believes it
 
@@ -34,9 +26,10 @@ Array = npt.NDArray[np.float64]
 
 def mean_and_variance(state: State, cell: tuple[int, ...], params: Params) -> tuple[float, float]:
     """Mean and variance of one cell, in standardised units."""
+    mean_part, deviation_part = _parts(params)
     rows = [rows[k].astype(np.float64) for rows, k in zip(state.rows, cell, strict=True)]
-    mean = np.prod([r[_mean(params)] for r in rows], axis=0).sum() + sum(r[BIAS] for r in rows)
-    variance = np.prod([r[_deviation(params)] for r in rows], axis=0).sum() + params.delta
+    mean = np.prod([r[mean_part] for r in rows], axis=0).sum() + sum(r[BIAS] for r in rows)
+    variance = np.prod([r[deviation_part] for r in rows], axis=0).sum() + params.delta
     return float(mean), float(variance)
 
 
@@ -50,65 +43,48 @@ def gradients(error: float, variance: float, beta: float) -> tuple[float, float]
 def step(state: State, cell: tuple[int, ...], value: float, params: Params, learn: bool) -> None:
     """Change ``state`` by one observation. ``learn`` is false while only the mean is trained."""
     mean, variance = mean_and_variance(state, cell, params)
-    if not learn:
-        variance = state.variance
-    g, h = gradients(value - mean, variance, params.beta)
+    g, h = gradients(value - mean, variance if learn else state.variance, params.beta)
+    mean_part, deviation_part = _parts(params)
     old = [rows[k].astype(np.float64) for rows, k in zip(state.rows, cell, strict=True)]
     for mode, row in enumerate(old):
         others = old[:mode] + old[mode + 1 :]
-        new = row.copy()
-        share = row[SHARE]
+        new, share = row.copy(), row[layout.SHARE]
 
-        x = np.prod([r[_mean(params)] for r in others], axis=0)
-        gradient = params.l2 * share * row[_mean(params)] - g * x
-        new[_mean(params)] -= params.learning_rate * _adagrad(new, gradient, params, "mean")
+        x = np.prod([r[mean_part] for r in others], axis=0)
+        gradient = params.l2 * share * row[mean_part] - g * x
+        scaled = _adagrad(new, gradient, params, mean_part, layout.MEAN_SUM)
+        new[mean_part] -= params.learning_rate * scaled
 
         slope = params.bias_l2 * share * row[BIAS] - g
         new[BIAS_SUM] += slope**2
         new[BIAS] -= params.learning_rate * slope / np.sqrt(new[BIAS_SUM])
 
         if learn:
-            x = np.prod([r[_deviation(params)] for r in others], axis=0)
+            x = np.prod([r[deviation_part] for r in others], axis=0)
             gradient = h * x + params.deviation_l1 * share
-            stepped = new[_deviation(params)] - params.deviation_learning_rate * _adagrad(
-                new, gradient, params, "deviation"
-            )
-            new[_deviation(params)] = np.maximum(stepped, 0.0)
+            scaled = _adagrad(new, gradient, params, deviation_part, layout.DEVIATION_SUM)
+            stepped = new[deviation_part] - params.deviation_learning_rate * scaled
+            new[deviation_part] = np.maximum(stepped, 0.0)
         state.rows[mode][cell[mode]] = new
 
 
-def _adagrad(row: Array, gradient: Array, params: Params, part: str) -> Array:
+def _parts(params: Params) -> tuple[slice, slice]:
+    """Columns of mean and deviation factors, with the padding, as the kernels treat them."""
+    start, end = params.layout.deviation_start, params.layout.sums_start
+    return slice(LINE, start), slice(start, end)
+
+
+def _adagrad(row: Array, gradient: Array, params: Params, part: slice, of_row: int) -> Array:
     """Add the squared gradient to its sum, and scale the gradient by the root of that sum.
 
     With one sum per row, the step is scaled by the sum *before* it, as its mean square is known
     only after the whole row was seen.
     """
     if params.adagrad == "row":
-        place = MEAN_SUM if part == "mean" else DEVIATION_SUM
-        scaled = gradient / np.sqrt(row[place])
-        row[place] += np.sum(gradient**2) / max(len(gradient), 1)
+        scaled = gradient / np.sqrt(row[of_row])
+        row[of_row] += np.sum(gradient**2) / max(len(gradient), 1)
         return np.asarray(scaled)
-    sums = _sums(params, part)
+    to_sum = params.layout.sums_start - LINE  # from a factor to its sum
+    sums = slice(part.start + to_sum, part.stop + to_sum)
     row[sums] += gradient**2
     return np.asarray(gradient / np.sqrt(row[sums]))
-
-
-# The slices take the padding in: factors that stay zero, as the kernels treat them.
-
-
-def _mean(params: Params) -> slice:
-    return slice(LINE, LINE + params.layout.mean)
-
-
-def _deviation(params: Params) -> slice:
-    layout = params.layout
-    return slice(layout.deviation_start, layout.deviation_start + layout.deviation)
-
-
-def _sums(params: Params, part: str) -> slice:
-    layout = params.layout
-    if part == "mean":
-        return slice(layout.sums_start, layout.sums_start + layout.mean)
-    return slice(
-        layout.sums_start + layout.mean, layout.sums_start + layout.mean + layout.deviation
-    )

@@ -2,14 +2,12 @@
 
 Rows of every mode are dealt into stripes of equal weight; a block is where stripes of all modes
 meet. The blocks of one stratum share no row in any mode, so threads work on them without locks, and
-the result has the same bits for any number of threads. Inside a block, observations are sorted by
-the first mode (of a tensor, by the longest), in two halves that take turns: two rows of it stay in
-the nearest cache while rows of the others pass by, and the kernel works on two observations at
-once.
+the result has the same bits for any number of threads. With S stripes in each of N modes there are
+S ** (N - 1) strata of S blocks: the stripe of the first mode counts the blocks of a stratum, and
+how far ahead of it the other stripes are tells which stratum a block is in.
 
-With S stripes in each of N modes there are S ** (N - 1) strata of S blocks: the stripe of the first
-mode counts the blocks of a stratum, and how far ahead of it the other stripes are tells which
-stratum a block is in. All rows are written, so the shortest mode limits S, and with it the threads.
+Inside a block, observations are sorted by the first mode (of a tensor, by the longest), in two
+halves that take turns: two rows of it stay in the nearest cache while rows of the others pass by.
 """
 
 from __future__ import annotations
@@ -18,12 +16,12 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from noisewise.engine.arrays import Codes, Floats
+from noisewise.engine.arrays import Codes, Floats, Values
 from noisewise.engine.sgd import kernels, tensor_kernels
 from noisewise.engine.sgd.layout import BIAS, LINE, Params, State, release_deviation
 from noisewise.engine.threads import chunks, pool
@@ -35,30 +33,19 @@ MIN_SIDE, COMFORTABLE_SIDE, MAX_SIDE = 4, 8, 256  # as many threads have work; m
 MIN_STRATUM, LARGE_STRATUM = 1_000, 100_000  # of tensors: fewer observations, more waiting
 CHUNK = 65_536  # observations predicted by one task
 MANY_CHUNK = 4_096  # of more than three modes
+TINY = np.float32(1e-12)  # mean factors of tensors below it are zero
 LEAST_VARIANCE = 1e-6  # of residuals: values that are all alike must not divide by zero
 
 
 @dataclass(frozen=True)
 class Blocks:
-    """Observations in the order in which the kernel visits them.
-
-    Attributes
-    ----------
-    codes, values
-        Row of each mode in the engine's own numbering, and the value, block after block.
-    starts
-        Block ``stratum * side + k`` is ``starts[block]:starts[block + 1]``.
-    side
-        Stripes per mode; as many blocks in a stratum.
-    order
-        Per mode, the engine's row of every id code.
-    """
+    """Observations in the order in which the kernel visits them, with rows in its own order."""
 
     codes: tuple[Codes, ...]
     values: Floats
-    starts: npt.NDArray[np.int64]
-    side: int
-    order: tuple[Codes, ...]
+    starts: npt.NDArray[np.int64]  # of block ``stratum * side + k``, and one for the end
+    side: int  # stripes per mode; as many blocks in a stratum
+    order: tuple[Codes, ...]  # per mode, the row of every id code
 
     def __len__(self) -> int:
         return len(self.values)
@@ -68,21 +55,24 @@ class Blocks:
         """How many strata there are."""
         return (len(self.starts) - 1) // self.side
 
+    def placed(self, of_ids: tuple[Values, ...]) -> tuple[Values, ...]:
+        """Return arrays that have an entry for every id code in the order of the rows."""
+        return tuple(own[np.argsort(order)] for own, order in zip(of_ids, self.order, strict=True))
+
 
 def arrange(codes: tuple[Codes, ...], values: Floats, shape: tuple[int, ...], width: int) -> Blocks:
     """Deal observations into strata; ``width`` is the number of floats in a packed row."""
     side = _side(len(values), shape, width) if len(shape) == 2 else _tensor_side(len(values), shape)
     dealt = [_deal(c, n, side) for c, n in zip(codes, shape, strict=True)]
-    stripes, order = [d.stripe for d in dealt], tuple(d.order for d in dealt)
+    stripes, order = zip(*dealt, strict=True)
     visit = np.arange(len(values), dtype=np.uint32)
     # By row of the modes in turn, then by block: sorts that keep the order before.
     modes = (1, 0) if len(shape) == 2 else np.argsort(shape, kind="stable").tolist()
     for mode in modes:
         visit = kernels.stable_sort(codes[mode], order[mode], visit)
-    if len(shape) == 2:
-        visit, starts = kernels.sort_by_block(*codes, *stripes, side, visit)
-    else:
-        visit, starts = _sorted_by_block(codes, stripes, side, visit)
+    block = _block_of(codes, stripes, side)
+    visit, starts = kernels.sort_by_block(block, side ** len(shape), visit)
+    del block
     placed = tuple(o[c[visit]] for o, c in zip(order, codes, strict=True))
     return Blocks(placed, values[visit], starts, side, order)
 
@@ -102,7 +92,7 @@ def epoch(state: State, blocks: Blocks, params: Params, n_jobs: int) -> EpochInf
             params.deviation_l1, params.delta, params.beta, state.variance,
         )
     ]  # fmt: skip
-    visit, codes, rows = _kernel(state, blocks, params)
+    visit, codes, rows = _kernel(state, blocks)
     sums = np.zeros((len(blocks.starts) - 1, 2))
     workers = min(n_jobs, blocks.side)
 
@@ -121,8 +111,11 @@ def epoch(state: State, blocks: Blocks, params: Params, n_jobs: int) -> EpochInf
         for own, part in zip(state.rows, np.split(rows[0], rows[1][1:]), strict=True):
             own[:] = part
     if len(state.rows) > 2:
+        # A penalty may drive a factor of all modes to zero, by shares and never quite; products of
+        # such small numbers leave the range in which a CPU is fast.
         for own in state.rows:
-            tensor_kernels.flush(own, state.layout.mean)
+            factors = own[:, LINE : state.layout.deviation_start]
+            factors[np.abs(factors) < TINY] = 0.0
     if not params.biases:
         for own in state.rows:
             own[:, BIAS] = 0.0  # their steps were nearly nothing, and should be nothing
@@ -167,24 +160,20 @@ def in_chunks(work: Callable[[slice], None], n: int, size: int, n_jobs: int) -> 
 
 
 def _kernel(
-    state: State, blocks: Blocks, params: Params
+    state: State, blocks: Blocks
 ) -> tuple[Callable[..., None], tuple[Any, ...], tuple[Any, ...]]:
     """Return the kernel for so many modes, and codes and rows as it takes them.
 
     That of many modes works on a copy, in which the rows of all modes stand together.
     """
-    n_modes = len(state.rows)
-    if n_modes > 3:
-        first = np.cumsum([0, *map(len, state.rows[:-1])])
-        return (
-            tensor_kernels.visit_many,
-            (np.stack(blocks.codes),),
-            (np.concatenate(state.rows), first),
-        )
-    if n_modes == 3:
+    if len(state.rows) == 2:
+        per_row = True if state.layout.copies == 1 else None
+        return partial(kernels.visit_two, per_row), blocks.codes, state.rows
+    if len(state.rows) == 3:
         return tensor_kernels.visit_three, blocks.codes, state.rows
-    visit = kernels.visit_coordinate if params.adagrad == "coordinate" else kernels.visit_row
-    return visit, blocks.codes, state.rows
+    first = np.cumsum([0, *map(len, state.rows[:-1])])
+    together = np.concatenate(state.rows), first
+    return tensor_kernels.visit_many, (np.stack(blocks.codes),), together
 
 
 def _moments(
@@ -215,34 +204,26 @@ def _tensor_side(n: int, shape: tuple[int, ...]) -> int:
     return max(1, int(min(side, (n / MIN_STRATUM) ** per_stripe, *shape)))
 
 
-class _Dealt(NamedTuple):
-    stripe: Codes  # of every code
-    order: Codes  # place of every code when rows are laid stripe after stripe
+def _deal(codes: Codes, n: int, side: int) -> tuple[Codes, Codes]:
+    """Deal n rows into stripes, busiest first and to and fro, so that stripes weigh the same.
 
-
-def _deal(codes: Codes, n: int, side: int) -> _Dealt:
-    """Deal n rows into stripes, busiest first and to and fro, so that stripes weigh the same."""
+    Return the stripe of every code, and its place when rows are laid stripe after stripe.
+    """
     busiest_first = np.argsort(-np.bincount(codes, minlength=n), kind="stable")
     turn = np.arange(n, dtype=np.int32) % (2 * side)
     stripe = np.empty(n, dtype=np.int32)
     stripe[busiest_first] = np.minimum(turn, 2 * side - 1 - turn)
     order = np.empty(n, dtype=np.int32)
     order[np.argsort(stripe, kind="stable")] = np.arange(n, dtype=np.int32)
-    return _Dealt(stripe, order)
+    return stripe, order
 
 
-def _sorted_by_block(
-    codes: tuple[Codes, ...], stripes: list[Codes], side: int, visit: npt.NDArray[np.uint32]
-) -> tuple[npt.NDArray[np.uint32], npt.NDArray[np.int64]]:
-    """Do for any number of modes what ``kernels.sort_by_block`` does for two."""
+def _block_of(codes: tuple[Codes, ...], stripes: tuple[Codes, ...], side: int) -> Codes:
+    """Return the block of every observation."""
     first = stripes[0][codes[0]]
     block = np.zeros_like(first)
     for code, stripe in zip(codes[1:], stripes[1:], strict=True):
-        block *= side
         block += (stripe[code] - first) % side
-    block *= side
+        block *= side
     block += first
-    n_blocks = side ** len(codes)
-    starts = np.append(0, np.cumsum(np.bincount(block, minlength=n_blocks)))
-    visit = kernels.stable_sort(block, np.arange(n_blocks, dtype=np.int32), visit)
-    return tensor_kernels.halves_in_turn(starts, visit), starts
+    return block

@@ -29,16 +29,13 @@ from noisewise.engine.sgd.kernels import (
     step_bias,
     weight_of,
 )
-from noisewise.engine.sgd.layout import LINE
 from noisewise.engine.sgd.vectors import CACHE, inverse_root, load, positive, store, total, zeros
-
-TINY = np.float32(1e-12)
 
 
 @njit(fastmath=True, error_model="numpy", nogil=True, cache=CACHE)
 def visit_three(
     stratum, worker, workers, side, starts, row, column, layer, value, A, B, C, n_mean, n_deviation,
-    rate, deviation_rate, l2, bias_l2, l1, delta, beta, variance, learn_deviation, sums,
+    rate, deviation_rate, l2, bias_l2, l1, delta, beta, variance, learn, sums,
 ):  # fmt: skip
     """One worker's blocks of a stratum of three modes, in pairs as ``kernels`` has them."""
     p0 = HEADER + np.uintp(n_mean)
@@ -54,12 +51,8 @@ def visit_three(
         n, last = np.uintp(starts[block]), np.uintp(starts[block + 1])
         while n < last:
             after = n + NEXT
-            if (
-                after < last
-                and row[after] != row[n]
-                and column[after] != column[n]
-                and layer[after] != layer[n]
-            ):
+            alone = after == last or row[after] == row[n] or column[after] == column[n]
+            if not (alone or layer[after] == layer[n]):
                 after += NEXT
             for m in range(n, after):
                 i, j, k = np.uintp(row[m]), np.uintp(column[m]), np.uintp(layer[m])
@@ -67,7 +60,7 @@ def visit_three(
                 e = value[m] - (biases + _dot(A, i, B, j, C, k, HEADER, p0))
                 squared += e * e
                 G[m - n] = constant * e
-                if learn_deviation:
+                if learn:
                     s = delta + _dot(A, i, B, j, C, k, p0, end)
                     G[m - n], H[m - n], ratio = pulls(e, s, beta)
                     scaled += ratio
@@ -104,7 +97,7 @@ def visit_three(
                 step_bias(A, i, g, rate, bias_l2)
                 step_bias(B, j, g, rate, bias_l2)
                 step_bias(C, k, g, rate, bias_l2)
-                if learn_deviation:
+                if learn:
                     a, b, c = l1 * A[i, AT_SHARE], l1 * B[j, AT_SHARE], l1 * C[k, AT_SHARE]
                     if per_row:
                         x, y, z = zeros(), zeros(), zeros()
@@ -134,15 +127,13 @@ def visit_three(
                             store(B, j, d, positive(q - step_j))
                             store(C, k, d, positive(w - step_k))
             n = after
-        report(
-            sums, block, starts, squared, scaled, log_variance, product, variance, learn_deviation
-        )
+        report(sums, block, starts, squared, scaled, log_variance, product, variance, learn)
 
 
 @njit(fastmath=True, error_model="numpy", nogil=True, cache=CACHE)
 def visit_many(
     stratum, worker, workers, side, starts, codes, value, R, first, n_mean, n_deviation,
-    rate, deviation_rate, l2, bias_l2, l1, delta, beta, variance, learn_deviation, sums,
+    rate, deviation_rate, l2, bias_l2, l1, delta, beta, variance, learn, sums,
 ):  # fmt: skip
     """One worker's blocks of a stratum of any number of modes.
 
@@ -171,7 +162,7 @@ def visit_many(
             e -= _products(R, at, Z, modes, HEADER, p0)
             squared += e * e
             g = constant * e
-            if learn_deviation:
+            if learn:
                 s = delta + _products(R, at, Z, modes, p0, end)
                 g, h, ratio = pulls(e, s, beta)
                 scaled += ratio
@@ -195,7 +186,7 @@ def visit_many(
                 if per_row:
                     R[i, AT_MEAN_SUM] += per_mean * total(x)
                 step_bias(R, i, g, rate, bias_l2)
-                if learn_deviation:
+                if learn:
                     step = zeros() + deviation_rate / np.sqrt(R[i, AT_DEVIATION_SUM])
                     x = zeros()
                     for d in range(p0, end, WIDTH):
@@ -210,7 +201,7 @@ def visit_many(
                         store(Z, modes, d, later * p)
                     if per_row:
                         R[i, AT_DEVIATION_SUM] += per_deviation * total(x)
-        report(sums, block, starts, squared, scaled, log_variance, 1.0, variance, learn_deviation)
+        report(sums, block, starts, squared, scaled, log_variance, 1.0, variance, learn)
 
 
 @njit(fastmath=True, error_model="numpy", nogil=True, cache=CACHE)
@@ -250,31 +241,6 @@ def quadratic(x, form):
                 part += load(form, a, d) * load(x, n, d)
             whole += x[n, a] * part
         out[n] = max(total(whole), ZERO)
-    return out
-
-
-@njit(nogil=True, cache=True)
-def flush(A, n_mean):
-    """Set to zero what has nearly vanished of mean factors.
-
-    A penalty can drive a whole factor of all modes to zero, by shares and never quite. Products of
-    such small numbers leave the range in which a CPU is fast.
-    """
-    for i in range(len(A)):
-        for d in range(LINE, LINE + n_mean):
-            if abs(A[i, d]) < TINY:
-                A[i, d] = ZERO
-
-
-@njit(nogil=True, cache=True)
-def halves_in_turn(starts, visit):
-    """Let the two halves of every block take turns, so that neighbours share fewer rows."""
-    out = np.empty_like(visit)
-    for block in range(len(starts) - 1):
-        start, size = starts[block], starts[block + 1] - starts[block]
-        half = (size + 1) // 2
-        for k in range(size):
-            out[start + 2 * (k % half) + k // half] = visit[start + k]
     return out
 
 

@@ -1,12 +1,9 @@
 """Vectors inside compiled loops: sixteen floats at a time where numba allows it, else one.
 
 ``wide`` tells numba of a type of its own, by ways that another version of numba may not have. So it
-is tried once, when this file is imported; where it fails, or gives wrong numbers, ``NARROW`` takes
-its place, and a warning says so. ``NOISEWISE_VECTORS=narrow`` asks for that without a trial.
-
-A loop over factors goes on by ``STEP``. Rows are padded to whole ``LANES`` in either case, so that
-a model has the same arrays. One float at a time, sums over the factors of a row come in another
-order, and an inverse root is exact, where ``wide`` is content with 0.07 %: so models agree to three
+is tried once; where it fails, or gives wrong numbers, ``NARROW`` takes its place, and a warning
+says so. A loop over factors goes on by ``STEP``; rows are padded to whole ``LANES`` in either case.
+One float at a time, sums come in another order, and an inverse root is exact: models agree to three
 digits or so, and not to the bit.
 """
 
@@ -29,45 +26,24 @@ _ZERO, _ONE = np.float32(0.0), np.float32(1.0)
 
 
 @njit(inline="always")
-def _zeros():
-    """Return zero."""
-    return _ZERO
-
-
-@njit(inline="always")
-def _load(matrix, row, column):
-    """Return what stands in a row of a matrix at a column."""
-    return matrix[row, column]
-
-
-@njit(inline="always")
 def _store(matrix, row, column, x):
-    """Put a float into a row of a matrix at a column."""
     matrix[row, column] = x
-
-
-@njit(inline="always")
-def _total(x):
-    """Return the float itself."""
-    return x
-
-
-@njit(inline="always")
-def _positive(x):
-    """Return zero for what is negative."""
-    return max(x, _ZERO)
 
 
 @njit(fastmath=True, error_model="numpy", inline="always")
 def _inverse_root(x):
-    """Return 1 / sqrt(x)."""
     return _ONE / np.sqrt(x)
 
 
-NARROW = SimpleNamespace(
-    STEP=1, zeros=_zeros, load=_load, store=_store, total=_total, positive=_positive,
+NARROW = SimpleNamespace(  # of one float
+    STEP=1,
+    zeros=njit(inline="always")(lambda: _ZERO),
+    load=njit(inline="always")(lambda matrix, row, column: matrix[row, column]),
+    store=_store,
+    total=njit(inline="always")(lambda x: x),
+    positive=njit(inline="always")(lambda x: max(x, _ZERO)),
     inverse_root=_inverse_root,
-)  # fmt: skip
+)
 
 
 def choose() -> Any:

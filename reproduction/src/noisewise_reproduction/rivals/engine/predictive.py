@@ -132,9 +132,9 @@ def seen_through(factors: Factors, mode: int) -> Array:
 
 def _rows(factors: Factors, mode: int) -> tuple[Array, Array]:
     """Return rows with their bias last, and their deviation; the row never seen included."""
-    state, params = factors.state, factors.params
-    means = np.column_stack([state.mean_factors(mode, params.rank), state.biases(mode)])
-    return means.astype(np.float64), state.deviation_factors(mode, 1)[:, 0].astype(np.float64)
+    state = factors.state
+    means = np.column_stack([state.mean_factors(mode), state.biases(mode)])
+    return means.astype(np.float64), state.deviation_factors(mode)[:, 0].astype(np.float64)
 
 
 def _laid_out(params: Params, mean: Array, noise: Array) -> Floats:
