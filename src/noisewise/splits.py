@@ -19,8 +19,6 @@ from noisewise.errors import DataError, brief
 
 Rows = NDArray[np.int64]
 
-TRAIN, VALIDATION, TEST = 0, 1, 2
-
 
 @dataclass(frozen=True, eq=False)
 class Split:
@@ -85,10 +83,11 @@ def split_by_time(
     unit = "rows" if users is None else "rows of one user"
     n_test, n_validation = _sizes(count, test, validation, unit)
     later = np.repeat(start + count, count) - np.arange(len(when))  # 1 for a user's latest row
-    part = np.full(len(when), TRAIN)
-    part[order[later <= np.repeat(n_test + n_validation, count)]] = VALIDATION
-    part[order[later <= np.repeat(n_test, count)]] = TEST
-    return _from_parts(part)
+    in_test = later <= np.repeat(n_test, count)
+    in_train = later > np.repeat(n_test + n_validation, count)
+    parts = in_train, ~(in_train | in_test), in_test
+    train, validation, tested = (np.sort(order[part]) for part in parts)
+    return Split(train, validation, tested)
 
 
 def split_by_user(
@@ -240,14 +239,8 @@ def _codes(codes: ArrayLike, name: str) -> Rows:
 def _draw(unit: Rows, n: int, n_test: int, n_validation: int, seed: int) -> Split:
     """Draw a part for each of `n` units; a row goes where its unit goes."""
     order = np.random.default_rng(seed).permutation(n)
-    part = np.full(n, TRAIN)
-    part[order[:n_test]] = TEST
-    part[order[n_test : n_test + n_validation]] = VALIDATION
-    return _from_parts(part[unit], seed)
-
-
-def _from_parts(part: Rows, seed: int | None = None) -> Split:
-    train, validation, test = (np.flatnonzero(part == p) for p in (TRAIN, VALIDATION, TEST))
+    parts = np.split(order, [n_test, n_test + n_validation])
+    test, validation, train = (np.flatnonzero(np.isin(unit, part)) for part in parts)
     return Split(train, validation, test, seed)
 
 
