@@ -85,9 +85,8 @@ def split_by_time(
     later = np.repeat(start + count, count) - np.arange(len(when))  # 1 for a user's latest row
     in_test = later <= np.repeat(n_test, count)
     in_train = later > np.repeat(n_test + n_validation, count)
-    parts = in_train, ~(in_train | in_test), in_test
-    train, validation, tested = (np.sort(order[part]) for part in parts)
-    return Split(train, validation, tested)
+    between = ~(in_train | in_test)
+    return Split(np.sort(order[in_train]), np.sort(order[between]), np.sort(order[in_test]))
 
 
 def split_by_user(

@@ -17,8 +17,7 @@ from noisewise.data import Observations
 from noisewise.errors import DataError, SettingError
 from noisewise.evaluation.comparison import Result
 from noisewise.evaluation.records import RunOptions, data_of, measure
-from noisewise.evaluation.trials import Task, about_task
-from noisewise.models.iterative import Iterative
+from noisewise.evaluation.trials import Task, about_task, watches_validation
 from noisewise.splits import Split, rating_split, split_by_time, split_by_user
 
 PROTOCOLS = ("random", "paper", "time", "user")
@@ -107,7 +106,7 @@ def score(model: Any, test: Observations, levels: Any = None) -> dict[str, float
     mean, std = model.predict(test, return_std=True)
     low, high = model.predict_interval(test, coverage=0.9)
     measured = metrics.evaluate(test.values, mean, std, low=low, high=high, coverage=0.9)
-    if _holds_out(model):
+    if watches_validation(model):
         one = float(model.learning_curve_["validation_rmse"][model.n_epochs_ - 1])
     else:
         one = metrics.sharpness(std)
@@ -122,15 +121,11 @@ def score(model: Any, test: Observations, levels: Any = None) -> dict[str, float
 
 def _fit(model: Any, observations: Observations, split: Split) -> None:
     """Train on all but the test part; what has epochs to choose does so on the validation part."""
-    if _holds_out(model):
+    if watches_validation(model):
         validation = observations.take(split.validation)
         model.fit(observations.take(split.train), validation=validation)
     else:
         model.fit(observations.take(np.append(split.train, split.validation)))
-
-
-def _holds_out(model: Any) -> bool:
-    return isinstance(model, Iterative) and model.patience is not None
 
 
 def _log_loss(model: Any, test: Observations, mean: Any, std: Any, levels: Any) -> float:

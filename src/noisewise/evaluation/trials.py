@@ -230,10 +230,15 @@ def run_trial(task: Task, model: str, settings: Settings, seed: int, n_jobs: int
 
 
 def _fit(model: Any, task: Task) -> None:
-    if isinstance(model, Iterative) and model.patience is not None:
+    if watches_validation(model):
         model.set_params(refit=False).fit(task.train, validation=task.validation)
     else:
         model.fit(task.train)
+
+
+def watches_validation(model: Any) -> bool:
+    """Tell whether a model chooses the number of its epochs on validation data."""
+    return isinstance(model, Iterative) and model.patience is not None
 
 
 def _value_of(text: str) -> Any:
