@@ -8,9 +8,8 @@ import os
 import subprocess
 import sys
 import warnings
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated
 
 import numpy as np
 import pytest
@@ -20,7 +19,7 @@ from test_cli import QUICK, run
 import noisewise
 from noisewise import DeviationFactorizer, errors
 from noisewise.cli import app
-from noisewise.cli.options import grouped, parsed, writable
+from noisewise.cli.options import check_file, grouped, parsed
 from noisewise.cli.output import aligned, in_options
 from noisewise.errors import DataError
 from noisewise.models import bayesian, load
@@ -113,10 +112,10 @@ def test_a_folder_that_one_may_not_write_to_is_found_before_the_work(folder, mon
 
     monkeypatch.setattr(os, "open", refused)
     with pytest.raises(DataError, match=r"a.nw cannot be written: Permission denied\."):
-        writable(folder / "a.nw")
+        check_file(folder / "a.nw")
     monkeypatch.setattr(os, "access", lambda *_: False)
     assert run("demo", "--out", folder / "demo") == 2
-    assert writable(Path("-")) == Path("-")
+    check_file(Path("-"))
 
 
 def test_a_save_that_fails_names_the_file_that_was_asked_for(folder):
@@ -377,10 +376,8 @@ def test_progress_is_asked_for_or_silenced_for_all_commands(folder, capsys):
 class Greeting:
     """Options that belong together."""
 
-    name: Annotated[str, typer.Option(help="Whom to greet.")]
-    word: Annotated[list[str], typer.Option("--say", help="What to say.")] = field(
-        default_factory=list
-    )
+    name: str = typer.Option(..., help="Whom to greet.")
+    word: list[str] = typer.Option([], "--say", help="What to say.")
     loud: bool = False
 
 
@@ -398,6 +395,6 @@ def test_a_group_of_options_is_given_to_its_command_as_one_object():
     typer.main.get_command(alone)(["x", "--name", "bo"], standalone_mode=False)
     assert calls == [
         ("hall", Greeting(name="ann", word=["hi", "ho"], loud=True), 1),
-        ("x", Greeting(name="bo"), 1),
+        ("x", Greeting(name="bo", word=[]), 1),
     ]
     assert grouped(greet).__doc__ == "Greet somebody."

@@ -61,34 +61,13 @@ _HOME = {name: module for module, names in _NAMES.items() for name in names.spli
 __version__ = "0.1.0"
 
 __all__ = [
-    "AutoFactorizer",
-    "BayesianFactorizer",
-    "Calibration",
-    "DataError",
-    "DeviationFactorizer",
-    "DeviationImputer",
-    "DivergedError",
-    "FitInterrupted",
-    "Ids",
-    "LinearInterpolator",
-    "MissingExtraError",
-    "ModelFileError",
-    "NoisewiseError",
-    "OUSmoother",
-    "Observations",
-    "PluginError",
-    "ResidualFactorizer",
-    "SettingError",
-    "TemporalFactorizer",
-    "load",
-    "noise_model",
-    "noisy_ids",
-    "noisy_observations",
-    "noisy_places",
-    "noisy_series",
-    "observe",
+    "AutoFactorizer", "BayesianFactorizer", "Calibration", "DataError", "DeviationFactorizer",
+    "DeviationImputer", "DivergedError", "FitInterrupted", "Ids", "LinearInterpolator",
+    "MissingExtraError", "ModelFileError", "NoisewiseError", "OUSmoother", "Observations",
+    "PluginError", "ResidualFactorizer", "SettingError", "TemporalFactorizer", "load",
+    "noise_model", "noisy_ids", "noisy_observations", "noisy_places", "noisy_series", "observe",
     "read",
-]
+]  # fmt: skip
 
 
 if not TYPE_CHECKING:

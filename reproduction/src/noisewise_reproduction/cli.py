@@ -3,40 +3,34 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
 
 import typer
 
-from noisewise.cli.options import folder_to_write, to_write
+from noisewise.cli.options import check_file, check_folder, option
 from noisewise.cli.output import Stopped
 from noisewise_reproduction.page import evidence
 from noisewise_reproduction.runs import command
 
+ARTEFACTS = ", ".join(command.ARTEFACTS)
+
 
 def reproduce(
-    data: Annotated[Path, typer.Option(help="Folder with copies of the data.")],
-    what: Annotated[
-        list[str] | None,
-        typer.Argument(
-            help=f"Artefacts: {', '.join(command.ARTEFACTS)}; or all.", show_default="all"
-        ),
-    ] = None,
-    out: Annotated[Path, folder_to_write(help="Folder for results, figures and runs.")] = Path(
-        "reproduced"
+    data: Path = option("Folder with copies of the data.", default=...),
+    what: list[str] | None = typer.Argument(
+        None, help=f"Artefacts: {ARTEFACTS}; or all.", show_default="all"
     ),
-    splits: Annotated[
-        int | None, typer.Option(help="How many splits.", show_default="5, or 1 with --quick")
-    ] = None,
-    jobs: Annotated[int, typer.Option(help="Processes; with 1, models use all cores.")] = 1,
-    quick: Annotated[
-        bool, typer.Option("--quick", help="One split, small models, short series: minutes.")
-    ] = False,
-    adopt: Annotated[
-        Path | None, typer.Option(help="Folder with results of `evaluate` to take over.")
-    ] = None,
-    gather: Annotated[
-        bool, typer.Option("--gather", help="Measure nothing; put together what is finished.")
-    ] = False,
+    out: Path = option(
+        "Folder for results, figures and runs.", default=Path("reproduced"), check=check_folder
+    ),
+    splits: int | None = option("How many splits.", show_default="5, or 1 with --quick"),
+    jobs: int = option("Processes; with 1, models use all cores.", default=1),
+    quick: bool = option(
+        "One split, small models, short series: minutes.", "--quick", default=False
+    ),
+    adopt: Path | None = option("Folder with results of `evaluate` to take over."),
+    gather: bool = option(
+        "Measure nothing; put together what is finished.", "--gather", default=False
+    ),
 ) -> None:
     """Measure every table and figure of the paper, and more; a run that was stopped goes on.
 
@@ -57,8 +51,8 @@ def reproduce(
 
 
 def report(
-    results: Annotated[Path, typer.Argument(help="The folder that `reproduce` wrote.")],
-    out: Annotated[Path, to_write(help="The page to write.")] = Path("evidence.html"),
+    results: Path = typer.Argument(..., help="The folder that `reproduce` wrote."),
+    out: Path = option("The page to write.", default=Path("evidence.html"), check=check_file),
 ) -> None:
     """Write one page of what `reproduce` found: numbers, verdicts, tests, figures, settings.
 

@@ -2,45 +2,27 @@
 
 from __future__ import annotations
 
-import functools
 import sys
 import warnings
 from collections.abc import Callable
 from dataclasses import asdict
 from importlib.metadata import version
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Any, Literal
 
 import typer
 from typer.core import TyperGroup
 
 from noisewise import errors, registry
-from noisewise.cli.evaluate import compare, evaluate
+from noisewise.cli import options
+from noisewise.cli.evaluate import compare, evaluate, tune
 from noisewise.cli.impute import impute
 from noisewise.cli.noise import noise
-from noisewise.cli.options import Json, folder_to_write, grouped
-from noisewise.cli.output import Stopped, aligned, in_options, say, tell
+from noisewise.cli.options import check_folder, grouped, option
+from noisewise.cli.output import aligned, in_options, say, tell
 from noisewise.cli.ratings import demo, fit, predict, recommend
-from noisewise.cli.tune import tune
 from noisewise.data import fetch as fetching
 from noisewise.errors import NoisewiseError, SettingError
-
-INTERRUPTED = 130  # the exit code that shells expect after Ctrl-C
-
-
-def _stoppable(command: Callable[..., None]) -> Callable[..., None]:
-    """Let a command that Ctrl-C ends say what is left of its work, in a sentence."""
-
-    @functools.wraps(command)
-    def run(*given: Any, **named: Any) -> None:
-        try:
-            command(*given, **named)
-        except KeyboardInterrupt as stop:
-            words = str(stop) if isinstance(stop, Stopped) else "Stopped."
-            say(f"noisewise: {words}")
-            raise typer.Exit(INTERRUPTED) from None
-
-    return run
 
 
 class _Commands(TyperGroup):
@@ -55,7 +37,7 @@ class _Commands(TyperGroup):
         if own is not None or cmd_name not in registry.commands():
             return own
         alone = typer.Typer(add_completion=False, rich_markup_mode="markdown")
-        alone.command(cmd_name)(_stoppable(grouped(_command_of_package(cmd_name))))
+        alone.command(cmd_name)(grouped(_command_of_package(cmd_name)))
         return typer.main.get_command(alone)
 
 
@@ -81,7 +63,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 for command in (demo, fit, predict, recommend, impute, noise, evaluate, compare, tune):
-    app.command()(_stoppable(grouped(command)))
+    app.command()(grouped(command))
 data = typer.Typer(
     help="Public datasets: what there is, on what terms, and how to get it.",
     no_args_is_help=True,
@@ -92,31 +74,27 @@ app.add_typer(data, name="data")
 
 def main() -> None:
     """Run the command line; an error is one sentence, not a traceback."""
+
+    def tell_of(message: object, *place: Any, **more: Any) -> None:
+        say(f"noisewise: {in_options(str(message))}")
+
     with warnings.catch_warnings():
-        warnings.showwarning = _warned
+        warnings.showwarning = tell_of  # where in the code it was given helps nobody here
         try:
             app(prog_name="noisewise")
         except (NoisewiseError, OSError) as error:
-            say(f"noisewise: {in_options(str(error))}")
+            tell_of(error)
             raise SystemExit(2) from None
-
-
-def _warned(message: Warning | str, *place: Any, **more: Any) -> None:
-    """Show a warning as a sentence; where in the code it was given helps nobody here."""
-    say(f"noisewise: {in_options(str(message))}")
 
 
 @app.callback(invoke_without_command=True)
 def _common(
-    show: Annotated[bool, typer.Option("--version", help="Print the version.")] = False,
-    progress: Annotated[
-        bool | None,
-        typer.Option(
-            "--progress/--no-progress",
-            help="Show progress bars, or none. By default they are shown on a terminal.",
-            show_default=False,
-        ),
-    ] = None,
+    show: bool = option("Print the version.", "--version", default=False),
+    progress: bool | None = option(
+        "Show progress bars, or none. By default they are shown on a terminal.",
+        "--progress/--no-progress",
+        show_default=False,
+    ),
 ) -> None:
     errors.show_progress = progress
     if show:
@@ -125,7 +103,7 @@ def _common(
 
 
 @data.command("list")
-def listed(report: Json = None) -> None:
+def listed(report: Path | None = options.JSON) -> None:
     """List public datasets that noisewise reads as they come.
 
     Example: `noisewise data list`
@@ -144,18 +122,16 @@ def listed(report: Json = None) -> None:
 
 @data.command()
 def fetch(
-    name: Annotated[str, typer.Argument(help="As `noisewise data list` has it.")],
-    to: Annotated[Path, folder_to_write(help="Folder to put it in.")] = Path("data"),
-    accept_licence: Annotated[
-        bool, typer.Option("--accept-licence", help="Agree to the licence that is shown.")
-    ] = False,
-    accept_unchecked: Annotated[
-        bool, typer.Option("--accept-unchecked", help="Take files without a published checksum.")
-    ] = False,
-    site: Annotated[
-        list[str], typer.Option(help="laqn: the code of a site; may be given often.")
-    ] = [],  # noqa: B006 - typer reads the default, nobody changes it
-    report: Json = None,
+    name: str = typer.Argument(..., help="As `noisewise data list` has it."),
+    to: Path = option("Folder to put it in.", default=Path("data"), check=check_folder),
+    accept_licence: bool = option(
+        "Agree to the licence that is shown.", "--accept-licence", default=False
+    ),
+    accept_unchecked: bool = option(
+        "Take files without a published checksum.", "--accept-unchecked", default=False
+    ),
+    site: list[str] = option("laqn: the code of a site; may be given often.", default=[]),
+    report: Path | None = options.JSON,
 ) -> None:
     """Download a public dataset, after its licence was agreed to, and check it.
 

@@ -1,78 +1,68 @@
-"""Models measured: on ratings by several protocols, on sensors by single readings and outages."""
+"""Models measured on ratings and on sensors, results compared, and settings looked for."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+import json
+import shlex
+from collections.abc import Iterable
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
 import typer
 
 from noisewise import registry
-from noisewise.cli.options import (
-    ALL_MODELS,
-    RATING_MODELS,
-    SENSOR_MODELS,
-    Data,
-    Json,
-    Settings,
-    TensorOptions,
-    TimedColumns,
-    Tuned,
-    choice,
-    chosen,
-    refuse,
-    time_of,
-)
+from noisewise.cli import options
+from noisewise.cli.options import TimedColumns, check_file, chosen, option, parsed, refuse, time_of
 from noisewise.cli.output import Stopped, aligned, say, tell
 from noisewise.data import Observations
+from noisewise.data.panel import Panel
 from noisewise.errors import DataError, SettingError
-from noisewise.evaluation import comparison, ratings, sensors
+from noisewise.evaluation import comparison, ratings, sensors, tuning
 from noisewise.evaluation.comparison import Result
 from noisewise.evaluation.records import Record, data_of, is_number, read_results
+from noisewise.evaluation.trials import Task, parse_range
 
 RATING_SCORES = ("rmse", "nll", "log_loss", "spearman", "auc", "coverage90", "epochs", "seconds")
 SENSOR_SCORES = ("mse", "median_se", "nll", "coverage90", "seconds")
-NOT_ALIKE = "Results can only be compared over the same data and the same splits."
+METRICS = tuple(dict.fromkeys(ratings.METRICS + sensors.METRICS))
+PROTOCOLS = (*ratings.PROTOCOLS, *sensors.PROTOCOLS)
 
-ModelName = Annotated[
-    str | None,
-    choice(
-        ALL_MODELS,
-        "--model",
-        help=f"Ratings: {', '.join(RATING_MODELS)}; dmf, unless another is named. "
-        f"Sensors: {', '.join(SENSOR_MODELS)}; auto, unless another is named.",
-    ),
-]
+
+@dataclass(frozen=True, kw_only=True)
+class TensorOptions:
+    """Which tensor of sensors, and how long its outages last."""
+
+    dataset: str | None = options.DATASET
+    outage: float | None = option(
+        "Sensors, blocks: seconds that an outage lasts; known for a named dataset."
+    )
+
+    def outage_under(self, protocol: str) -> float | None:
+        """Return how long an outage lasts, if a protocol has any: as given, or as is usual."""
+        if protocol != "blocks" or self.outage is not None or self.dataset is None:
+            return self.outage
+        return registry.tensor(self.dataset).outage
 
 
 @dataclass(frozen=True, kw_only=True)
 class SplitOptions(TensorOptions):
     """Which splits a model is measured on, and against which result it is tested."""
 
-    splits: Annotated[int, typer.Option("--splits", "--repeats", help="How many splits.")] = 5
-    seed: Annotated[int, typer.Option(help="The first split's seed.")] = 0
-    protocol: Annotated[
-        str | None,
-        choice(
-            (*ratings.PROTOCOLS, *sensors.PROTOCOLS),
-            help="Ratings: random (random tenths; the default), paper (the same, but unknown ids "
-            "get the rating 3), time (later ratings) or user. Sensors: cells (single readings; the "
-            "default) or blocks (outages).",
-        ),
-    ] = None
-    share: Annotated[
-        str | None,
-        typer.Option(
-            help="Sensors: percentage of all cells that train, or several, as 5,10,15,20; of "
-            "blocks, the percentage that is hidden (20)."
-        ),
-    ] = None
-    against: Annotated[
-        Path | None, typer.Option(help="A result of the same splits to test against, in pairs.")
-    ] = None
+    splits: int = option("How many splits.", "--splits", "--repeats", default=5)
+    seed: int = option("The first split's seed.", default=0)
+    protocol: str | None = option(
+        "Ratings: random (random tenths; the default), paper (the same, but unknown ids "
+        "get the rating 3), time (later ratings) or user. Sensors: cells (single readings; the "
+        "default) or blocks (outages).",
+        choices=PROTOCOLS,
+    )
+    share: str | None = option(
+        "Sensors: percentage of all cells that train, or several, as 5,10,15,20; of "
+        "blocks, the percentage that is hidden (20)."
+    )
+    against: Path | None = option("A result of the same splits to test against, in pairs.")
 
     def shares(self, protocol: str) -> list[float]:
         """Read percentages such as 5,10,15."""
@@ -87,15 +77,79 @@ class SplitOptions(TensorOptions):
             ) from None
 
 
+@dataclass(frozen=True, kw_only=True)
+class SearchOptions:
+    """How settings are looked for, where, and for how long."""
+
+    trials: int | None = option("Trials of each model.", show_default=str(tuning.DEFAULT.trials))
+    minutes: float | None = option("Instead of --trials: minutes that each model gets.")
+    method: str = option(
+        f"One of {', '.join(tuning.METHODS)}.", default="random", choices=tuning.METHODS
+    )
+    metric: str | None = option(
+        "What to rank by. Ratings: rmse (the default) or nll. Sensors: mse (the default), "
+        "trimmed_mse, median_se or nll.",
+        choices=METRICS,
+        metavar="METRIC",
+    )
+    seed: int = option("Which split; and draws settings.", default=0)
+    settings: list[str] = options.SETTINGS
+    ranges: list[str] = option(
+        "Where to look: l2=0.01:0.1:log, warmup=1:6 or rank=8,16; often.", "--range", default=[]
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class ValidationOptions(TensorOptions):
+    """What settings are judged by."""
+
+    validation: str | None = option(
+        "Ratings: random (random ones; the default), time (later ones) or user. Sensors: "
+        "cells (single readings; the default) or blocks (outages).",
+        choices=PROTOCOLS,
+    )
+    share: float | None = option(
+        "Sensors: percentage of all cells that train; of blocks, the percentage that is "
+        "left for test (20).",
+        show_default="90 of what is observed",
+    )
+
+    def task(
+        self, data: Path, models: list[str], columns: TimedColumns, how: SearchOptions
+    ) -> Task:
+        """Read what settings are judged on: sensors where anything says so, else ratings."""
+        only_sensors = any(
+            one in options.SENSOR_MODELS and one not in options.RATING_MODELS for one in models
+        )
+        if only_sensors or self.dataset is not None or self.validation in sensors.PROTOCOLS:
+            refuse("is for ratings; sensors have their time as the last id", time=columns.time)
+            protocol = self.validation or "cells"
+            return sensors.sensor_task(
+                columns.readings(data, self.dataset), protocol=protocol, seed=how.seed,
+                share=None if self.share is None else self.share / 100,
+                outage=self.outage_under(protocol),
+            )  # fmt: skip
+        refuse("is for sensors: add --dataset, or --validation cells or blocks", share=self.share,
+               outage=self.outage)  # fmt: skip
+        protocol = self.validation or "random"
+        usual = "timestamp" if protocol == "time" else None
+        time = columns.time or time_of(parsed(how.settings)) or usual
+        return ratings.rating_task(columns.read(data, time), protocol=protocol, seed=how.seed)
+
+
 def evaluate(
-    data: Data,
-    model: ModelName = None,
-    settings: Settings = [],  # noqa: B006 - typer reads the default, nobody changes it
-    tuned: Tuned = None,
+    data: Path = options.DATA,
+    model: str | None = option(
+        f"Ratings: {options.RATING_NAMES}; dmf, unless another is named. "
+        f"Sensors: {options.SENSOR_NAMES}; auto, unless another is named.",
+        choices=options.ALL_MODELS,
+    ),
+    settings: list[str] = options.SETTINGS,
+    tuned: Path | None = options.TUNED,
     *,
     over: SplitOptions,
     columns: TimedColumns,
-    report: Json = None,
+    report: Path | None = options.JSON,
 ) -> None:
     """Measure a model, as `fit` makes it, on ratings or readings that it has not seen.
 
@@ -112,20 +166,31 @@ def evaluate(
         if over.dataset is not None:
             refuse("is not for a named dataset, whose columns are known", id=columns.id,
                    value=columns.value)  # fmt: skip
-        named, own = chosen(settings, tuned, model, "sensors")
-        _on_sensors(data, named or "auto", own, over, columns, report)
-        return
-    refuse("is for sensors: add --dataset, or --protocol cells or blocks", share=over.share,
-           outage=over.outage)  # fmt: skip
-    named, own = chosen(settings, tuned, model, "ratings")
-    _on_ratings(data, named or "dmf", own, over, columns, report)
+        name, own = chosen("sensors", model, "auto", settings, tuned)
+        readings = columns.readings(data, over.dataset)
+        record = _record(name, readings.observations, report)
+        measured = partial(_on_sensors, readings)
+    else:
+        refuse("is for sensors: add --dataset, or --protocol cells or blocks", share=over.share,
+               outage=over.outage)  # fmt: skip
+        name, own = chosen("ratings", model, "dmf", settings, tuned)
+        time = columns.time or ("timestamp" if over.protocol == "time" else time_of(own))
+        observations = columns.read(data, time)
+        record = _record(name, observations, report)
+        measured = partial(_on_ratings, observations)
+    try:
+        text = measured(name, own, over, record)
+    except KeyboardInterrupt:
+        splits = f"{_count(record)} finished splits"
+        raise _stopped("result", splits, record.path) from None
+    tell(text, record.content, report)
 
 
 def compare(
-    first: Annotated[Path, typer.Argument(help="A result that `evaluate` wrote.")],
-    second: Annotated[Path, typer.Argument(help="Another one, of the same splits.")],
-    metric: Annotated[str | None, typer.Option(help="Which error; mse or rmse by default.")] = None,
-    report: Json = None,
+    first: Path = typer.Argument(..., help="A result that `evaluate` wrote."),
+    second: Path = typer.Argument(..., help="Another one, of the same splits."),
+    metric: str | None = option("Which error; mse or rmse by default."),
+    report: Path | None = options.JSON,
 ) -> None:
     """Test whether two models differ on the same splits: in pairs, and the way the paper does.
 
@@ -138,27 +203,59 @@ def compare(
     tell(_in_columns(rows), rows, report)
 
 
-def _on_ratings(
-    data: Path,
-    model: str,
-    settings: dict[str, Any],
-    over: SplitOptions,
+def tune(
+    data: Path = options.DATA,
+    model: list[str] = option(
+        f"Ratings: {options.RATING_NAMES}. Sensors: {options.SENSOR_NAMES}. May be "
+        "given often: all get the same budget.",
+        default=...,
+        choices=options.ALL_MODELS,
+    ),
+    out: Path | None = option(
+        "Keep all trials in this JSON; go on from it if it is there.", check=check_file
+    ),
+    *,
+    how: SearchOptions,
+    judged: ValidationOptions,
     columns: TimedColumns,
-    report: Path | None,
+    jobs: int = option("Threads; -1 uses all cores.", default=-1),
+    report: Path | None = options.JSON,
 ) -> None:
-    protocol = over.protocol or "random"
-    time = columns.time or ("timestamp" if protocol == "time" else time_of(settings))
-    observations = columns.read(data, time)
-    record = _record(model, observations, report)
-    with _kept_in(record):
-        result = ratings.evaluate(
-            observations, model, settings, splits=over.splits, seed=over.seed, protocol=protocol,
-            verbose=settings.get("verbose"), earlier=record.under(protocol),
-            after_split=record.keep,
+    """Look for good settings of one model or of several, on validation data and never on test data.
+
+    What is tried is kept after every trial; the same command takes it up again, and one with more
+    trials goes on. `fit` and `evaluate` take the best with --settings.
+
+    Example: `noisewise tune ratings.csv --model dmf --model biased-mf --trials 30 --out tuned.json`
+
+    Example: `noisewise tune intel.npz --dataset intel-2epoch --model fast --validation blocks`
+    """
+    trials = tuning.DEFAULT.trials if how.minutes is None and how.trials is None else how.trials
+    fixed, budget = parsed(how.settings), tuning.Budget(trials, how.minutes)
+    task = judged.task(data, model, columns, how)
+    try:
+        result = tuning.tune(
+            task, model, budget=budget, method=how.method, metric=how.metric, seed=how.seed,
+            fixed=fixed, ranges=dict(map(parse_range, how.ranges)), path=out, n_jobs=jobs,
         )  # fmt: skip
+    except KeyboardInterrupt:
+        raise _stopped("trial", "finished trials", out) from None
+    tell(_told(result, out), result, report)
+
+
+def _on_ratings(
+    seen: Observations, model: str, settings: dict[str, Any], over: SplitOptions, record: Record
+) -> str:
+    """Measure a model on ratings; return what is told of it."""
+    protocol = over.protocol or "random"
+    result = ratings.evaluate(
+        seen, model, settings, splits=over.splits, seed=over.seed, protocol=protocol,
+        verbose=settings.get("verbose"), earlier=record.under(protocol), after_split=record.keep,
+    )  # fmt: skip
     text = aligned(_by_split(result, [key for key in RATING_SCORES if key in result["mean"]]))
     if over.against is not None:
-        other = _under(protocol, read_results(over.against))
+        others = read_results(over.against)
+        other = next((one for one in others if one["protocol"] == protocol), others[0])
         test = comparison.compare(result, other).paired
         result["against"] = {"model": other["model"], "metric": "rmse", **test._asdict()}
         text += (
@@ -167,18 +264,13 @@ def _on_ratings(
             f"paired t p = {test.t_pvalue:.2g}"
         )
     record.keep(result)
-    tell(text, record.content, report)
+    return text
 
 
 def _on_sensors(
-    data: Path,
-    model: str,
-    settings: dict[str, Any],
-    over: SplitOptions,
-    columns: TimedColumns,
-    report: Path | None,
-) -> None:
-    readings = columns.readings(data, over.dataset)
+    readings: Panel, model: str, settings: dict[str, Any], over: SplitOptions, record: Record
+) -> str:
+    """Measure a model on readings of sensors; return what is told of it."""
     protocol = over.protocol or "cells"
     shares, outage = over.shares(protocol), over.outage_under(protocol)
     if protocol == "blocks" and outage is None:
@@ -190,16 +282,14 @@ def _on_sensors(
             n_jobs=-1,
         )  # fmt: skip
 
-    record = _record(model, readings.observations, report)
-    with _kept_in(record):
-        for share in shares:
-            result = sensors.evaluate(
-                readings, build, protocol=protocol, share=share, outage=outage, name=model,
-                repeats=over.splits, seed=over.seed, verbose=settings.get("verbose"),
-                earlier=record.under(sensors.protocol_of(protocol, share, outage)),
-                after_split=record.keep,
-            )  # fmt: skip
-            record.keep(result)
+    for share in shares:
+        result = sensors.evaluate(
+            readings, build, protocol=protocol, share=share, outage=outage, name=model,
+            repeats=over.splits, seed=over.seed, verbose=settings.get("verbose"),
+            earlier=record.under(sensors.protocol_of(protocol, share, outage)),
+            after_split=record.keep,
+        )  # fmt: skip
+        record.keep(result)
     tables = []
     for result in record.results:
         table = _by_split(result, SENSOR_SCORES)
@@ -207,39 +297,27 @@ def _on_sensors(
         tables.append(aligned({"protocol": label, **table}))
     if over.against is not None:
         tables.append(_in_columns(_compared(record.results, read_results(over.against))))
-    tell("\n\n".join(tables), record.content, report)
+    return "\n\n".join(tables)
 
 
 def _record(model: str, observations: Observations, report: Path | None) -> Record:
     """Results of a model so far, in the file of --json if there is one."""
     about = {"model": model, "data": data_of(observations)}
     record = Record(about, None if str(report) == "-" else report)
-    many = sum(len(result["splits"]) for result in record.results)
-    if many:
+    if many := _count(record):
         say(f"{record.path} has {many} splits, which are not run again; remove it to start anew.")
     return record
 
 
-@contextmanager
-def _kept_in(record: Record) -> Iterator[None]:
-    """Say at Ctrl-C where the splits are that were finished."""
-    try:
-        yield
-    except KeyboardInterrupt:
-        many = sum(len(result["splits"]) for result in record.results)
-        if record.path is None or not many:
-            raise Stopped("Stopped; no result was kept.") from None
-        raise Stopped(
-            f"Stopped; {many} finished splits are in {record.path}, and the same command goes on "
-            "from there."
-        ) from None
+def _count(record: Record) -> int:
+    return sum(len(result["splits"]) for result in record.results)
 
 
-def _under(protocol: str, results: list[Result]) -> Result:
-    for result in results:
-        if result["protocol"] == protocol:
-            return result
-    raise DataError(NOT_ALIKE)
+def _stopped(what: str, finished: str, path: Path | None) -> Stopped:
+    """Say where that is which was finished when Ctrl-C was pressed."""
+    if path is None or not path.exists():
+        return Stopped(f"Stopped; no {what} was kept.")
+    return Stopped(f"Stopped; {finished} are in {path}, and the same command goes on from there.")
 
 
 def _in_columns(rows: list[dict[str, Any]]) -> str:
@@ -251,41 +329,55 @@ def _compared(
 ) -> list[dict[str, Any]]:
     """Compare results under each protocol that both have."""
     pairs = [(a, b) for a in first for b in second if a["protocol"] == b["protocol"]]
-    if not pairs:
-        raise DataError(NOT_ALIKE)
     rows = []
-    for a, b in pairs:
+    for a, b in pairs or [(first[0], second[0])]:  # which say that they are not alike
         chosen = metric or comparison.usual_metric(a)
         test = comparison.compare(a, b, chosen)
         if any(not is_number(one.get("mean", {}).get(chosen)) for one in (a, b)):
             raise DataError(f"Both results need the mean of {chosen!r}, as a number.")
-        rows.append(
-            {
-                "protocol": _label(a["protocol"]),
-                "metric": chosen,
-                a["model"]: a["mean"][chosen],
-                b["model"] if b["model"] != a["model"] else f"{b['model']} (2)": b["mean"][chosen],
-                "difference": test.paired.difference,
-                "low": test.paired.low,
-                "high": test.paired.high,
-                "lower on": f"{test.paired.wins} of {test.paired.n}",
-                "paired p": test.paired.t_pvalue,
-                "Wilcoxon p": test.paired.wilcoxon_pvalue,
-                "unpaired p": test.unpaired_pvalue,
-            }
-        )
+        other = b["model"] if b["model"] != a["model"] else f"{b['model']} (2)"
+        paired = test.paired
+        row = {
+            "protocol": _label(a["protocol"]), "metric": chosen,
+            a["model"]: a["mean"][chosen], other: b["mean"][chosen],
+            "difference": paired.difference, "low": paired.low, "high": paired.high,
+            "lower on": f"{paired.wins} of {paired.n}", "paired p": paired.t_pvalue,
+            "Wilcoxon p": paired.wilcoxon_pvalue, "unpaired p": test.unpaired_pvalue,
+        }  # fmt: skip
+        rows.append(row)
     return rows
 
 
 def _by_split(result: Result, keys: Iterable[str]) -> dict[str, list[Any]]:
     """Return a table with a row for every split, and one for their mean."""
-    table: dict[str, list[Any]] = {"seed": [row["seed"] for row in result["splits"]] + ["mean"]}
-    for key in keys:
-        table[key] = [row[key] for row in result["splits"]] + [result["mean"][key]]
-    return table
+    rows, mean = result["splits"], {**result["mean"], "seed": "mean"}
+    return {key: [row[key] for row in (*rows, mean)] for key in ("seed", *keys)}
 
 
 def _label(protocol: Any) -> str:
     if not isinstance(protocol, dict):
         return str(protocol)
     return f"{protocol['kind']} {100 * protocol['share']:g} %"
+
+
+def _told(result: Result, out: Path | None) -> str:
+    metric, best, entries = result["metric"], result["best"], result["models"].values()
+    table: dict[str, list[Any]] = {
+        "model": list(result["models"]),
+        "trials": [len(entry["trials"]) for entry in entries],
+        "diverged": [sum("diverged" in one for one in entry["trials"]) for entry in entries],
+        f"best {metric}": [tuning.error(entry["best"], metric) for entry in entries],
+        "seconds": [round(entry["seconds"], 1) for entry in entries],
+    }
+    if best is None:
+        return f"{aligned(table)}\nNo trial came to an end: name smaller steps with --range."
+    settings = " ".join(f"--set {name}={_short(value)}" for name, value in best["settings"].items())
+    kept = "" if out is None else f"\nfit and evaluate take it with --settings {out}"
+    return f"{aligned(table)}\n{best['model']} {settings}{kept}"
+
+
+def _short(value: Any) -> str:
+    """Return a setting as --set takes it."""
+    if isinstance(value, float):
+        return f"{value:.4g}"
+    return shlex.quote(value if isinstance(value, str) else json.dumps(value))

@@ -7,24 +7,18 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
 from functools import partial
 from pathlib import Path
-from typing import Annotated, Any, Literal, cast
+from typing import Any, cast
 
 import numpy as np
 import typer
 
-from noisewise.cli.options import (
-    Duplicated,
-    Json,
-    Layout,
-    Settings,
-    choice,
-    parsed,
-    to_write,
-)
+from noisewise.cli import options
+from noisewise.cli.options import Layout, check_file, option, parsed
 from noisewise.cli.output import say, tell
 from noisewise.data import Observations
 from noisewise.data.arrays import read_xarray
 from noisewise.data.gapped import kind_of, read_gapped
+from noisewise.data.observations import Duplicates
 from noisewise.data.tables import find_ids
 from noisewise.data.tables_with_holes import LabelledArray, Roles, as_frame, is_xarray, read_frame
 from noisewise.data.timestamps import Floats, Units
@@ -32,6 +26,7 @@ from noisewise.data.values import check_values
 from noisewise.errors import DataError, SettingError, progress
 from noisewise.imputer import DeviationImputer, methods
 from noisewise.models.auto import AutoFactorizer
+from noisewise.models.base import Factorizer
 from noisewise.noise import noise_model, noisy_series
 from noisewise.report.figures import require_matplotlib
 from noisewise.report.page import Table
@@ -39,48 +34,35 @@ from noisewise.report.series import NoisySeries, Trace, check_most, series_page
 from noisewise.storage import write_bytes
 
 METHODS = methods()
-UNREAD = dict.fromkeys(("noise", "white", "drift", "white_std", "drift_std"), np.nan)
-
-Duplicates = Literal["error", "last", "mean"]
-Noise = dict[tuple[Any, ...], dict[str, Any]]
-
-File = Annotated[
-    Path,
-    typer.Argument(help="CSV or TSV (also .gz), Parquet or NetCDF, with gaps.", show_default=False),
-]
-Out = Annotated[
-    Path,
-    to_write(
-        help="The filled file, in the format and layout of FILE. Long: beside the values stand "
-        "VALUE_std and VALUE_imputed (1 where a gap was filled). Wide: stds are in a second "
-        "file of the same layout, OUT with .std before its suffix. NetCDF: beside every "
-        "variable stand NAME_std and NAME_imputed."
-    ),
-]
+UNREAD = (np.nan,) * 5  # the noise of a series that was never read
 
 
 def impute(
-    file: File,
-    out: Out,
-    method: Annotated[str, choice(METHODS, help=f"One of {', '.join(METHODS)}.")] = "auto",
+    file: Path = typer.Argument(..., help="CSV or TSV (also .gz), Parquet or NetCDF, with gaps."),
+    out: Path = option(
+        "The filled file, in the format and layout of FILE. Long: beside the values stand "
+        "VALUE_std and VALUE_imputed (1 where a gap was filled). Wide: stds are in a second "
+        "file of the same layout, OUT with .std before its suffix. NetCDF: beside every "
+        "variable stand NAME_std and NAME_imputed.",
+        default=...,
+        check=check_file,
+    ),
+    method: str = option(f"One of {', '.join(METHODS)}.", default="auto", choices=METHODS),
     *,
     layout: Layout,
-    complete: Annotated[
-        bool,
-        typer.Option(
-            "--complete",
-            help="Long: also add the rows that a series lacks between its first and its last.",
-        ),
-    ] = False,
-    duplicates: Duplicated = "error",
-    page: Annotated[
-        Path | None,
-        to_write(help="Also draw a page of all series, the noisiest first (HTML)."),
-    ] = None,
-    most: Annotated[int, typer.Option(help="Series to draw on the page.")] = 24,
-    settings: Settings = [],  # noqa: B006 - typer reads the default, nobody changes it
-    seed: Annotated[int, typer.Option(help="The same seed gives the same bits.")] = 0,
-    report: Json = None,
+    complete: bool = option(
+        "Long: also add the rows that a series lacks between its first and its last.",
+        "--complete",
+        default=False,
+    ),
+    duplicates: str = options.DUPLICATES,
+    page: Path | None = option(
+        "Also draw a page of all series, the noisiest first (HTML).", check=check_file
+    ),
+    most: int = option("Series to draw on the page.", default=24),
+    settings: list[str] = options.SETTINGS,
+    seed: int = options.SEED,
+    report: Path | None = options.JSON,
 ) -> None:
     """Fill the gaps of a file of sensors, with a std for every value that is filled in.
 
@@ -155,13 +137,7 @@ def fill_file(
     if page is not None:
         say(f"Drawing {page}")
         entries = _entries(cells, as_cells(filled).values, as_cells(std).values, duplicates, seed)
-        html = series_page(
-            f"{path.name}, filled", entries, lead=_lead(report, len(entries)),
-            method=_method(imputer), most=most,
-            progress=partial(progress, desc="draw", unit="series"),
-            foot=f"Made by noisewise from {path.name} with seed {seed}.",
-        )  # fmt: skip
-        write_bytes(page, html.encode())
+        write_bytes(page, _page(path.name, entries, imputer, report, most).encode())
         report["page"] = str(page)
     return report | {"seconds": clock.perf_counter() - started}
 
@@ -208,24 +184,31 @@ def _cells(table: Any, roles: Roles) -> LabelledArray:
     return read_frame(cast(Any, as_frame(table)), roles)
 
 
-def _noise(cells: LabelledArray, seen: Observations, seed: int) -> Noise:
-    """Noise of every series that was read, by its ids, as ``noisy_series`` has it.
+def _noise(
+    cells: LabelledArray, seen: Observations, seed: int
+) -> dict[tuple[Any, ...], tuple[float, ...]]:
+    """Noise of every series that was read, by its ids, as a ``NoisySeries`` has it.
 
-    Readings are judged in units of their type, as a model computes in float32.
+    Readings are judged in units of their sensor, as a model computes in float32.
     """
-    units, types = _units(seen, cells.sensor)
-    scores = (seen.values - units.mean[types]) / np.sqrt(units.variance[types])
+    sensors: Any = np.zeros(len(seen), np.int64)
+    many = 1
+    if cells.sensor is not None:
+        sensors, many = seen.codes[cells.sensor], len(seen.ids[cells.sensor])
+    mean, variance = Units.of(seen.values, sensors, many)
+    scale = np.sqrt(variance)
+    scores = (seen.values - mean[sensors]) / scale[sensors]
     known = Observations(seen.codes, scores.astype(np.float32), seen.ids)
     table = noisy_series(noise_model(known, sensor=cells.sensor, random_state=seed), n=None)
-    names = [mode.ids.name for mode in cells.modes[:-1]]
-    rows = zip(*table.values(), strict=True)
-    found = [dict(zip(table, row, strict=True)) for row in rows]
-    return {tuple(row[name] for name in names): row for row in found}
-
-
-def _units(seen: Observations, sensor: int | None) -> tuple[Units, Any]:
-    types = np.zeros(len(seen), np.int64) if sensor is None else seen.codes[sensor]
-    return Units.of(seen.values, types, 1 if sensor is None else len(seen.ids[sensor])), types
+    ids = [table[name] for name in cells.names[:-1]]
+    own = (
+        scale[0]
+        if cells.sensor is None
+        else scale[seen.ids[cells.sensor].lookup(ids[cells.sensor])]
+    )
+    columns = [table[name] for name in ("noise", "white", "drift")]
+    columns += [own * table[name] for name in ("white_std", "drift_std")]
+    return dict(zip(zip(*ids, strict=True), zip(*columns, strict=True), strict=True))
 
 
 def _entries(
@@ -234,7 +217,6 @@ def _entries(
     """Take a table apart into its series."""
     noise = _noise(cells, cells.observed(duplicates), seed)
     whole = cells.cells(np.arange(cells.values.size))
-    units, _ = _units(cells.observed("last"), cells.sensor)
     keys, which = np.unique(np.column_stack(whole.codes[:-1]), axis=0, return_inverse=True)
     when = whole.ids[-1].labels[whole.codes[-1]].astype(np.float64)
     order = np.lexsort([when, which.ravel()])
@@ -245,31 +227,30 @@ def _entries(
         value = cells.values.ravel()[rows]
         hole = np.isnan(value)
         mean, spread = (np.where(hole, part.ravel()[rows], np.nan) for part in (filled, std))
-        name = " ".join(map(str, ids))
-        trace = Trace(name, when[rows], value, mean, spread, cells.clock == "dates")
+        name, is_dated = " ".join(map(str, ids)), cells.clock == "dates"
         sensor = "readings" if cells.sensor is None else str(ids[cells.sensor])
-        scale = np.sqrt(units.variance[0 if cells.sensor is None else key[cells.sensor]])
-        own = noise.get(ids, UNREAD)
-        found.append(
-            NoisySeries(
-                trace, sensor, own["noise"], own["white"], own["drift"],
-                scale * own["white_std"], scale * own["drift_std"],
-            )
-        )  # fmt: skip
+        trace = Trace(name, when[rows], value, mean, spread, is_dated)
+        found.append(NoisySeries(trace, sensor, *noise.get(ids, UNREAD)))
     return found
 
 
-def _lead(report: dict[str, Any], n_series: int) -> str:
-    left = "" if not report["left"] else f" {report['left']:,} could not be filled."
-    return (
-        f"{n_series:,} series with {report['readings']:,} readings; {report['filled']:,} gaps were "
-        f"filled by {report['chosen']!r}.{left}"
+def _page(
+    name: str, entries: Sequence[NoisySeries], imputer: DeviationImputer, report: Any, most: int
+) -> str:
+    left = f" {report['left']:,} could not be filled." if report["left"] else ""
+    lead = (
+        f"{len(entries):,} series with {report['readings']:,} readings; {report['filled']:,} gaps "
+        f"were filled by {report['chosen']!r}.{left}"
     )
+    return series_page(
+        f"{name}, filled", entries, lead=lead, method=_method(imputer.model_), most=most,
+        progress=partial(progress, desc="draw", unit="series"),
+        foot=f"Made by noisewise from {name} with seed {imputer.random_state}.",
+    )  # fmt: skip
 
 
-def _method(imputer: DeviationImputer) -> list[str | Table]:
+def _method(model: Factorizer) -> list[str | Table]:
     """Say how the method was chosen, if it was."""
-    model = imputer.model_
     if not isinstance(model, AutoFactorizer) or not model.scores_:
         return []
     rows = [

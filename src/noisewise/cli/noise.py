@@ -2,27 +2,17 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
 import numpy as np
 import typer
 
 from noisewise import storage
+from noisewise.cli import options
 from noisewise.cli.impute import check_sensors, read_readings
-from noisewise.cli.options import (
-    Columns,
-    Dataset,
-    Duplicated,
-    Format,
-    IdColumns,
-    Json,
-    Layout,
-    picture_to_write,
-    refuse,
-    to_write,
-)
+from noisewise.cli.options import Columns, Layout, check_file, option, refuse
 from noisewise.cli.output import aligned, records, say, tell
 from noisewise.data import Observations
 from noisewise.data.files import FORMATS
@@ -45,17 +35,21 @@ from noisewise.report import figures
 from noisewise.report.series import noise_parts
 
 
+def _check_picture(path: Path) -> None:
+    figures.check_kind(path.suffix[1:])
+    check_file(path)
+
+
 @dataclass(frozen=True, kw_only=True)
 class Ranking:
     """What is ranked, how much of it is listed, and where it is drawn."""
 
-    mode: Annotated[
-        str,
-        typer.Option(help="Name or number of the mode to rank: 0 users, 1 items; 0 locations."),
-    ] = "0"
-    n: Annotated[int, typer.Option("-n", help="How many.")] = 20
-    fewest: Annotated[int, typer.Option(help="Leave out what has fewer observations.")] = 5
-    plot: Annotated[Path | None, picture_to_write(help="Also draw a picture, .png or .svg.")] = None
+    mode: str = option(
+        "Name or number of the mode to rank: 0 users, 1 items; 0 locations.", default="0"
+    )
+    n: int = option("How many.", "-n", default=20)
+    fewest: int = option("Leave out what has fewer observations.", default=5)
+    plot: Path | None = option("Also draw a picture, .png or .svg.", check=_check_picture)
 
     @property
     def ranked_mode(self) -> int | str:
@@ -72,10 +66,10 @@ class Ranking:
 class Readings(Layout):
     """How readings of sensors are read: as `impute` does, or with an id column per mode."""
 
-    id: IdColumns = field(default_factory=list)
-    format: Format = None
-    dataset: Dataset = None
-    duplicates: Duplicated = "error"
+    id: list[str] = options.IDS
+    format: str | None = options.FORMAT
+    dataset: str | None = options.DATASET
+    duplicates: str = options.DUPLICATES
 
     @property
     def layout(self) -> dict[str, str | None]:
@@ -88,9 +82,8 @@ class Readings(Layout):
         if self.dataset is not None:
             refuse("is not for a named dataset, whose columns are known", **self.layout)
             return named_panel(self.dataset, path).observations, "auto"
-        suffix = Path(path.name.removesuffix(".gz")).suffix.lower()
         published = path.is_dir() or (path.is_file() and is_panel(path))
-        if self.id or self.format is not None or published or suffix not in KINDS:
+        if self.id or self.format is not None or published or _suffix(path) not in KINDS:
             words = "is not for readings with --id, nor for files whose columns are known"
             refuse(words, **self.layout)
             seen = self.columns(self.duplicates).read(path)
@@ -104,24 +97,16 @@ class Readings(Layout):
 
 
 def noise(
-    source: Annotated[
-        Path,
-        typer.Argument(
-            help="A model of ratings that `fit` wrote; a model of sensors, or their readings.",
-            show_default=False,
-        ),
-    ],
+    source: Path = typer.Argument(
+        ..., help="A model of ratings that `fit` wrote; a model of sensors, or their readings."
+    ),
     *,
     ranking: Ranking,
-    data: Annotated[
-        Path | None, typer.Option(help="Ratings: rank these instead of users or items.")
-    ] = None,
+    data: Path | None = option("Ratings: rank these instead of users or items."),
     readings: Readings,
-    seed: Annotated[int, typer.Option(help="Readings: the same seed gives the same bits.")] = 0,
-    save: Annotated[
-        Path | None, to_write(help="Readings: keep the model they are judged by.")
-    ] = None,
-    report: Json = None,
+    seed: int = option("Readings: the same seed gives the same bits.", default=0),
+    save: Path | None = option("Readings: keep the model they are judged by.", check=check_file),
+    report: Path | None = options.JSON,
 ) -> None:
     """Show who is noisy: users, items, single ratings; or sensors, by white noise and by drift.
 
@@ -135,7 +120,8 @@ def noise(
     Example: `noisewise noise intel.npz --dataset intel-2epoch -n 5`
     """
     named = readings.dataset is not None or readings.format is not None
-    if data is None and (named or _is_data(source)):
+    is_data = named or source.is_dir() or _suffix(source) in {*FORMATS, *KINDS}
+    if data is None and is_data:
         seen, sensor = readings.read(source)
         say(f"Judging {seen!r}")
         judge = noise_model(seen, sensor=sensor, random_state=seed)
@@ -165,9 +151,8 @@ def noise(
     return tell(aligned(plain), records(plain), report)
 
 
-def _is_data(path: Path) -> bool:
-    suffix = Path(path.name.removesuffix(".gz")).suffix.lower()
-    return path.is_dir() or suffix in FORMATS or suffix in KINDS
+def _suffix(path: Path) -> str:
+    return Path(path.name.removesuffix(".gz")).suffix.lower()
 
 
 def _tell_sensors(model: TemporalFactorizer, ranking: Ranking, report: Path | None) -> None:

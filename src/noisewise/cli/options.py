@@ -11,198 +11,144 @@ import inspect
 import json
 import os
 from collections.abc import Callable, Collection, Iterable
-from dataclasses import MISSING, Field, dataclass, field, fields, is_dataclass
+from dataclasses import asdict, dataclass, is_dataclass
 from pathlib import Path
-from typing import Annotated, Any, get_type_hints
+from typing import Any, get_type_hints
 
 import typer
 
 from noisewise import registry, storage
-from noisewise.cli.output import check_ending
+from noisewise.cli.output import Stopped, say
 from noisewise.data import Observations, files
-from noisewise.data.files import FORMATS
 from noisewise.data.panel import Panel, is_panel, named_panel, read_panel
 from noisewise.errors import SettingError
 from noisewise.evaluation.tuning import best_settings
-from noisewise.report.figures import check_kind
 
+INTERRUPTED = 130  # the exit code that shells expect after Ctrl-C
 FEW = 4  # choices that help shows in place of a word for them
 RATING_MODELS, SENSOR_MODELS = registry.models("ratings"), registry.models("sensors")
 ALL_MODELS = tuple(dict.fromkeys((*RATING_MODELS, *SENSOR_MODELS)))
+RATING_NAMES, SENSOR_NAMES = ", ".join(RATING_MODELS), ", ".join(SENSOR_MODELS)
 TENSORS = tuple(registry.tensors())
+FORMATS = tuple(dict.fromkeys(files.FORMATS.values()))
 WORDS = {"none": None, "null": None, "true": True, "false": False}  # of settings
 
 
 def grouped(command: Callable[..., None]) -> Callable[..., None]:
-    """Return a command that is given its groups of options one by one, as typer wants them."""
-    hints = get_type_hints(command, include_extras=True)
+    """Return a command that is given its groups of options one by one, as typer wants them.
+
+    If Ctrl-C ends it, it says what is left of its work, in a sentence.
+    """
+    hints, signature = get_type_hints(command, include_extras=True), inspect.signature
+    groups: dict[str, Any] = {name: hint for name, hint in hints.items() if is_dataclass(hint)}
     options: list[inspect.Parameter] = []
-    groups: dict[str, Any] = {}
-    for parameter in inspect.signature(command).parameters.values():
-        hint = hints[parameter.name]
-        if is_dataclass(hint):
-            groups[parameter.name] = hint
-            own = get_type_hints(hint, include_extras=True)
-            options += [_option(one.name, own[one.name], _default(one)) for one in fields(hint)]
-        else:
-            options.append(_option(parameter.name, hint, parameter.default))
+    for name, parameter in signature(command).parameters.items():
+        own = get_type_hints(groups[name], include_extras=True) if name in groups else hints
+        members = signature(groups[name]).parameters.values() if name in groups else [parameter]
+        kind = inspect.Parameter.KEYWORD_ONLY
+        options += [one.replace(kind=kind, annotation=own[one.name]) for one in members]
 
     @functools.wraps(command)
     def run(**given: Any) -> None:
         for name, group in groups.items():
-            given[name] = group(**{one.name: given.pop(one.name) for one in fields(group)})
-        command(**given)
+            given[name] = group(**{one: given.pop(one) for one in signature(group).parameters})
+        try:
+            command(**given)
+        except KeyboardInterrupt as stop:
+            say(f"noisewise: {stop if isinstance(stop, Stopped) else 'Stopped.'}")
+            raise typer.Exit(INTERRUPTED) from None
 
     run.__annotations__ = {option.name: option.annotation for option in options}
     run.__signature__ = inspect.Signature(options)  # type: ignore[attr-defined]
     return run
 
 
-def _option(name: str, hint: Any, default: Any) -> inspect.Parameter:
-    kind = inspect.Parameter.KEYWORD_ONLY
-    return inspect.Parameter(name, kind, default=default, annotation=hint)
+def option(
+    help: str,
+    *names: str,
+    default: Any = None,
+    choices: Collection[str] | None = None,
+    check: Callable[[Any], None] | None = None,
+    **more: Any,
+) -> Any:
+    """Return an option, as ``typer.Option`` does; with ``...`` as its default it is required.
 
+    It takes one of the choices, and completes them; a check raises for values that it cannot take.
+    """
 
-def _default(one: Field[Any]) -> Any:
-    if one.default_factory is not MISSING:
-        return one.default_factory()
-    return inspect.Parameter.empty if one.default is MISSING else one.default
-
-
-def choice(known: Collection[str], *names: str, help: str, **more: Any) -> Any:
-    """Return an option, as ``typer.Option`` does, that takes known words, and completes them."""
-
-    def checked(option: typer.CallbackParam, value: Any) -> Any:
-        for word in value if isinstance(value, list) else [value]:
-            if word is not None and word not in known:
+    def checked(own: typer.CallbackParam, value: Any) -> Any:
+        for one in value if isinstance(value, list) else [value]:
+            if choices is not None and one is not None and one not in choices:
                 raise SettingError(
-                    f"{option.opts[0]} must be one of {', '.join(known)}; got {word!r}."
+                    f"{own.opts[0]} must be one of {', '.join(choices)}; got {one!r}."
                 )
+        if check is not None and value is not None:
+            check(value)
         return value
 
     def completed(incomplete: str) -> list[str]:
-        return [word for word in known if word.startswith(incomplete)]
+        return [word for word in choices or () if word.startswith(incomplete)]
 
-    if len(known) <= FEW:
-        more.setdefault("metavar", f"[{'|'.join(known)}]")
-    return typer.Option(*names, help=help, callback=checked, autocompletion=completed, **more)
-
-
-def to_write(*names: str, help: str, **more: Any) -> Any:
-    """Return an option that names a file to write; that it can be written is checked first."""
-    return typer.Option(*names, help=help, callback=writable, **more)
-
-
-def table_to_write(help: str) -> Any:
-    """Return an option that names a table to write, in the format that its ending says."""
-
-    def checked(path: Path | None) -> Path | None:
-        if path is not None:
-            check_ending(path)
-        return writable(path)
-
-    return typer.Option(help=help, callback=checked)
+    if choices is not None or check is not None:
+        more["callback"] = checked
+    if choices is not None:
+        more["autocompletion"] = completed
+        if len(choices) <= FEW:
+            more.setdefault("metavar", f"[{'|'.join(choices)}]")
+    return typer.Option(default, *names, help=help, **more)
 
 
-def picture_to_write(help: str) -> Any:
-    """Return an option that names a picture to write."""
-
-    def checked(path: Path | None) -> Path | None:
-        if path is not None:
-            check_kind(path.suffix[1:])
-        return writable(path)
-
-    return typer.Option(help=help, callback=checked)
-
-
-def folder_to_write(help: str) -> Any:
-    """Return an option that names a folder, to be made where there is none."""
-
-    def checked(path: Path | None) -> Path | None:
-        if path is not None:
-            found = path.absolute()
-            while not found.exists():
-                found = found.parent
-            if not found.is_dir():
-                raise SettingError(f"{path} cannot be written: {found} is not a folder.")
-            if not os.access(found, os.W_OK | os.X_OK):
-                raise SettingError(f"{path} cannot be written: you may not write to {found}.")
-        return path
-
-    return typer.Option(help=help, callback=checked)
-
-
-def writable(path: Path | None) -> Path | None:
-    """Return a path, or raise if no file can be written there; - stands for the terminal."""
-    if path is not None and str(path) != "-":
+def check_file(path: Path) -> None:
+    """Raise if no file can be written to a path; - stands for the terminal."""
+    if str(path) != "-":
         storage.check_writable(path)
-    return path
 
 
-Data = Annotated[
-    Path,
-    typer.Argument(help="CSV, TSV, Parquet, npz; MovieLens as it comes.", show_default=False),
-]
-Settings = Annotated[
-    list[str], typer.Option("--set", help="A setting, e.g. rank=64; may be given often.")
-]
-Tuned = Annotated[
-    Path | None,
-    typer.Option(
-        "--settings", help="What `tune` found: model, unless named, and settings, unless --set."
-    ),
-]
-IdColumns = Annotated[
-    list[str], typer.Option("--id", help="An id column; give one per mode, in order.")
-]
-Duplicated = Annotated[
-    str,
-    choice(
-        ("error", "last", "mean"),
-        help="A cell given more than once: an error, its last value, or the mean.",
-    ),
-]
-Format = Annotated[
-    str | None,
-    choice(
-        tuple(dict.fromkeys(FORMATS.values())),
-        "--format",
-        help="What DATA is, where its name does not say: "
-        f"{', '.join(dict.fromkeys(FORMATS.values()))}.",
-    ),
-]
-Json = Annotated[
-    Path | None, to_write("--json", help="Write the report as JSON to this file; - prints it.")
-]
-Dataset = Annotated[
-    str | None,
-    choice(
-        TENSORS,
-        help="Sensors: cut DATA to a tensor that has results: "
-        f"{' or '.join(TENSORS) or 'no installed package has one'}.",
-    ),
-]
+def check_folder(path: Path) -> None:
+    """Raise if a path is no folder to write to, and none can be made there."""
+    found = path.absolute()
+    while not found.exists():
+        found = found.parent
+    if not found.is_dir():
+        raise SettingError(f"{path} cannot be written: {found} is not a folder.")
+    if not os.access(found, os.W_OK | os.X_OK):
+        raise SettingError(f"{path} cannot be written: you may not write to {found}.")
+
+
+DATA = typer.Argument(..., help="CSV, TSV, Parquet, npz; MovieLens as it comes.")
+JSON = option("Write the report as JSON to this file; - prints it.", "--json", check=check_file)
+SEED = option("The same seed gives the same bits.", default=0)
+SETTINGS = option("A setting, e.g. rank=64; may be given often.", "--set", default=[])
+TUNED = option("What `tune` found: model, unless named, and settings, unless --set.", "--settings")
+IDS = option("An id column; give one per mode, in order.", "--id", default=[])
+FORMAT = option(
+    f"What DATA is, where its name does not say: {', '.join(FORMATS)}.", choices=FORMATS
+)
+DUPLICATES = option(
+    "A cell given more than once: an error, its last value, or the mean.",
+    default="error",
+    choices=("error", "last", "mean"),
+)
+DATASET = option(
+    "Sensors: cut DATA to a tensor that has results: "
+    f"{' or '.join(TENSORS) or 'no installed package has one'}.",
+    choices=TENSORS,
+)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Columns:
     """How a table of observations is read: its columns, its format, and its duplicates."""
 
-    id: IdColumns = field(default_factory=list)
-    value: Annotated[str | None, typer.Option(help="The column with the values.")] = None
-    format: Format = None
-    duplicates: Duplicated = "error"
+    id: list[str] = IDS
+    value: str | None = option("The column with the values.")
+    format: str | None = FORMAT
+    duplicates: str = DUPLICATES
 
     def read(self, path: Path, time: str | None = None) -> Observations:
         """Read observations from a file."""
-        return files.read(
-            path,
-            ids=list(self.id) or None,
-            value=self.value,
-            time=time,
-            duplicates=self.duplicates,  # type: ignore[arg-type]
-            format=self.format,  # type: ignore[arg-type]
-        )
+        given = {**asdict(self), "time": time}
+        return files.read(path, ids=given.pop("id") or None, **given)
 
     def readings(self, path: Path, dataset: str | None) -> Panel:
         """Read sensors: a named dataset, files as published, or any table of three ids."""
@@ -218,50 +164,22 @@ class Columns:
 class TimedColumns(Columns):
     """The same, of ratings that may have a time."""
 
-    time: Annotated[str | None, typer.Option(help="Ratings: the column with the time.")] = None
+    time: str | None = option("Ratings: the column with the time.")
 
 
 @dataclass(frozen=True, kw_only=True)
 class Layout:
     """Where a table with gaps has its times, locations, sensors and readings; None finds out."""
 
-    time: Annotated[
-        str | None, typer.Option(help="The column of times; of NetCDF, the dimension.")
-    ] = None
-    location: Annotated[str | None, typer.Option(help="Long: the column that says where.")] = None
-    sensor: Annotated[
-        str | None,
-        typer.Option(help="Long: the column with the sensor; of NetCDF, the dimension."),
-    ] = None
-    value: Annotated[
-        str | None,
-        typer.Option(
-            help="The column of readings, which makes a table long; of NetCDF, a variable."
-        ),
-    ] = None
-    separator: Annotated[
-        str | None,
-        typer.Option(help="Wide: what is between location and sensor in names, as / in hall/heat."),
-    ] = None
-
-
-@dataclass(frozen=True, kw_only=True)
-class TensorOptions:
-    """Which tensor of sensors, and how long its outages last."""
-
-    dataset: Dataset = None
-    outage: Annotated[
-        float | None,
-        typer.Option(
-            help="Sensors, blocks: seconds that an outage lasts; known for a named dataset."
-        ),
-    ] = None
-
-    def outage_under(self, protocol: str) -> float | None:
-        """Return how long an outage lasts, if a protocol has any: as given, or as is usual."""
-        if protocol != "blocks" or self.outage is not None or self.dataset is None:
-            return self.outage
-        return registry.tensor(self.dataset).outage
+    time: str | None = option("The column of times; of NetCDF, the dimension.")
+    location: str | None = option("Long: the column that says where.")
+    sensor: str | None = option("Long: the column with the sensor; of NetCDF, the dimension.")
+    value: str | None = option(
+        "The column of readings, which makes a table long; of NetCDF, a variable."
+    )
+    separator: str | None = option(
+        "Wide: what is between location and sensor in names, as / in hall/heat."
+    )
 
 
 def refuse(why: str, **options: Any) -> None:
@@ -307,10 +225,10 @@ def _value(text: str) -> Any:
 
 
 def chosen(
-    settings: Iterable[str], tuned: Path | None, model: str | None, kind: str
-) -> tuple[str | None, dict[str, Any]]:
+    kind: str, model: str | None, default: str, settings: Iterable[str], tuned: Path | None
+) -> tuple[str, dict[str, Any]]:
     """Return model and settings: those of --set, above those of a file of tuning."""
     found: dict[str, Any] = {}
     if tuned is not None:
         model, found = best_settings(tuned, model, kind)
-    return model, {**found, **parsed(settings)}
+    return model or default, {**found, **parsed(settings)}

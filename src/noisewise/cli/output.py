@@ -60,14 +60,13 @@ def tell(text: str, report: Any, path: Path | None, *, is_data: bool = False) ->
 
     Text that is data goes into a file or a pipe as it is.
     """
-    if path is None or str(path) != "-":
-        as_it_is = is_data and not sys.stdout.isatty()
-        print(text if as_it_is else printable(text, keep="\n"))
-    document = as_json(report)
-    if path is not None and str(path) == "-":
-        print(document, end="")
-    elif path is not None:
-        storage.write_bytes(path, document.encode())
+    if str(path) == "-":
+        print(as_json(report), end="")
+        return
+    as_it_is = is_data and not sys.stdout.isatty()
+    print(text if as_it_is else printable(text, keep="\n"))
+    if path is not None:
+        storage.write_bytes(path, as_json(report).encode())
 
 
 def in_options(message: str) -> str:
@@ -85,24 +84,25 @@ def in_options(message: str) -> str:
     return _PARAMETER.sub(_as_option, message)
 
 
-def check_ending(path: Path) -> None:
-    """Raise unless the name of a file says in which format a table is to be written."""
-    if _ending(path) is None:
-        known = ", ".join((*DELIMITERS, PARQUET))
-        raise SettingError(f"The name of a table ends in {known}; got {path}.")
-    if _ending(path) == PARQUET and find_spec("pyarrow") is None:
-        raise MissingExtraError("Writing Parquet", "parquet")
+def table_ending(path: Path) -> str:
+    """Return how the name of a file ends: the format that a table can be written in."""
+    for ending in (*DELIMITERS, PARQUET):
+        if path.name.lower().endswith(ending):
+            if ending == PARQUET and find_spec("pyarrow") is None:
+                raise MissingExtraError("Writing Parquet", "parquet")
+            return ending
+    known = ", ".join((*DELIMITERS, PARQUET))
+    raise SettingError(f"The name of a table ends in {known}; got {path}.")
 
 
 def write_table(path: Path, table: Table) -> None:
     """Write a table in the format that the name of the file says, wholly or not at all."""
-    check_ending(path)
-    ending = _ending(path)
-    if ending == PARQUET:
-        content = _as_parquet(table)
-    else:
-        content = as_text(table, DELIMITERS[str(ending)]).encode()
-        content = gzip.compress(content, mtime=0) if str(ending).endswith(".gz") else content
+    ending = table_ending(path)
+    content = (
+        _as_parquet(table) if ending == PARQUET else as_text(table, DELIMITERS[ending]).encode()
+    )
+    if ending.endswith(".gz"):
+        content = gzip.compress(content, mtime=0)
     storage.write_bytes(path, content)
 
 
@@ -118,9 +118,8 @@ def as_text(table: Table, delimiter: str = ",") -> str:
 def aligned(table: Table) -> str:
     """Columns of text that a terminal can show, numbers with four digits and to the right."""
     columns = []
-    for name, entries in table.items():
-        texts = [f"{e:.4f}" if isinstance(e, float) else printable(e) for e in entries]
-        texts.insert(0, printable(name))
+    for column in ([name, *entries] for name, entries in table.items()):
+        texts = [f"{e:.4f}" if isinstance(e, float) else printable(e) for e in column]
         width = max(map(len, texts))
         columns.append([text.rjust(width) for text in texts])
     return "\n".join("  ".join(row) for row in zip(*columns, strict=True))
@@ -137,30 +136,20 @@ def _as_option(found: re.Match[str]) -> str:
     if text is None:
         return option + comma
     entries = [entry.strip("'\"") for entry in _ENTRY.findall(text)]
-    rest = "" if comma and _another_follows(found) else comma
+    another_follows = _PARAMETER.match(found.string, found.end() + 1)  # as in a call
+    rest = "" if another_follows else comma
     return " ".join(f"{option} {entry}" for entry in entries) + rest
 
 
-def _another_follows(found: re.Match[str]) -> bool:
-    """Tell whether the next word is another parameter with a value, as in a call."""
-    return bool(_PARAMETER.match(found.string, found.end() + 1))
-
-
-def _ending(path: Path) -> str | None:
-    name = path.name.lower()
-    return next((ending for ending in (*DELIMITERS, PARQUET) if name.endswith(ending)), None)
-
-
 def _as_parquet(table: Table) -> bytes:
+    """Return the content of a file; ids of several types are text in it."""
     import pyarrow
     import pyarrow.parquet
 
-    columns = {name: _alike(entries) for name, entries in table.items()}
+    columns = {
+        name: entries if len(set(map(type, entries))) <= 1 else list(map(str, entries))
+        for name, entries in table.items()
+    }
     content = io.BytesIO()
     pyarrow.parquet.write_table(pyarrow.table(columns), content)
     return content.getvalue()
-
-
-def _alike(entries: list[Any]) -> list[Any]:
-    """Return a column of one type: of ids of several, their text."""
-    return entries if len({type(entry) for entry in entries}) <= 1 else list(map(str, entries))

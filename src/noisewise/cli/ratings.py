@@ -3,50 +3,28 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Any
 
 import typer
 
 from noisewise import registry
-from noisewise.cli.options import (
-    RATING_MODELS,
-    Columns,
-    Data,
-    Json,
-    Settings,
-    Tuned,
-    choice,
-    chosen,
-    folder_to_write,
-    table_to_write,
-    time_of,
-    to_write,
-)
-from noisewise.cli.output import Stopped, as_text, records, say, tell, write_table
+from noisewise.cli import options
+from noisewise.cli.options import Columns, check_file, check_folder, chosen, option, time_of
+from noisewise.cli.output import Stopped, as_text, records, say, table_ending, tell, write_table
 from noisewise.data.cells import read_cells, typed
 from noisewise.errors import FitInterrupted, SettingError, printable
 from noisewise.evaluation.demo import run_demo
 from noisewise.models import load
 from noisewise.models.rows import Rows
 
-ModelFile = Annotated[Path, typer.Argument(help="A model that `fit` wrote.", show_default=False)]
-ModelName = Annotated[
-    str | None,
-    choice(
-        RATING_MODELS,
-        "--model",
-        help=f"One of {', '.join(RATING_MODELS)}.",
-        show_default="bayes",
-    ),
-]
+MODEL_FILE = typer.Argument(..., help="A model that `fit` wrote.")
 
 
 def demo(
-    out: Annotated[Path, folder_to_write(help="Folder for the page and the picture.")] = Path(
-        "demo"
+    out: Path = option(
+        "Folder for the page and the picture.", default=Path("demo"), check=check_folder
     ),
-    seed: Annotated[int, typer.Option(help="Seed of the made-up ratings.")] = 0,
-    report: Json = None,
+    seed: int = option("Seed of the made-up ratings.", default=0),
+    report: Path | None = options.JSON,
 ) -> None:
     """Fit Biased MF and DMF to built-in ratings whose noise is known, and draw a page.
 
@@ -57,18 +35,20 @@ def demo(
 
 
 def fit(
-    data: Data,
-    out: Annotated[Path, to_write(help="The file to write the model to.")],
-    model: ModelName = None,
-    settings: Settings = [],  # noqa: B006 - typer reads the default, nobody changes it
-    tuned: Tuned = None,
+    data: Path = options.DATA,
+    out: Path = option("The file to write the model to.", default=..., check=check_file),
+    model: str | None = option(
+        f"One of {options.RATING_NAMES}.", choices=options.RATING_MODELS, show_default="bayes"
+    ),
+    settings: list[str] = options.SETTINGS,
+    tuned: Path | None = options.TUNED,
     *,
     columns: Columns,
-    seed: Annotated[int, typer.Option(help="The same seed gives the same bits.")] = 0,
-    checkpoint: Annotated[
-        Path | None, to_write(help="Keep training in this file; go on from it if it is there.")
-    ] = None,
-    report: Json = None,
+    seed: int = options.SEED,
+    checkpoint: Path | None = option(
+        "Keep training in this file; go on from it if it is there.", check=check_file
+    ),
+    report: Path | None = options.JSON,
 ) -> None:
     """Learn a model from a table of ratings: the Bayesian one, unless another is named.
 
@@ -79,8 +59,8 @@ def fit(
 
     Example: `noisewise fit ratings.tsv --id who --id film --value stars --model dmf --out fast.nw`
     """
-    named, own = chosen(settings, tuned, model, "ratings")
-    name, own = named or "bayes", {"random_state": seed, **own}
+    name, own = chosen("ratings", model, "bayes", settings, tuned)
+    own = {"random_state": seed, **own}
     observations = columns.read(data, time_of(own))
     fitted = registry.build("ratings", name, own)
     kept = {} if checkpoint is None else {"checkpoint": checkpoint}  # not every model has one
@@ -90,40 +70,38 @@ def fit(
         fitted.save(out)
         raise Stopped(f"{stop} It is in {out}.{_goes_on(checkpoint)}") from None
     except KeyboardInterrupt:
-        raise Stopped(
-            f"Stopped before there was a model to keep: {out} was not written."
-            f"{_goes_on(checkpoint)}"
-        ) from None
+        words = f"Stopped before there was a model to keep: {out} was not written."
+        raise Stopped(f"{words}{_goes_on(checkpoint)}") from None
     fitted.save(out)
     curve = {k: v[fitted.n_epochs_ - 1] for k, v in fitted.learning_curve_.items() if v}
+    rmse, nll = (curve.get(f"validation_{measure}") for measure in ("rmse", "nll"))
     summary = {
-        "model": name,
-        "file": str(out),
-        "observations": len(observations),
-        "shape": list(observations.shape),
-        "epochs": fitted.n_epochs_,
-        "held_out_rmse": curve.get("validation_rmse"),
-        "held_out_nll": curve.get("validation_nll"),
-        "seconds": fitted.seconds_,
-    }
+        "model": name, "file": str(out), "observations": len(observations),
+        "shape": list(observations.shape), "epochs": fitted.n_epochs_, "held_out_rmse": rmse,
+        "held_out_nll": nll, "seconds": fitted.seconds_,
+    }  # fmt: skip
+    held_out = "" if rmse is None else f", held-out RMSE {rmse:.4f}, NLL {nll:.4f}"
     text = (
         f"{observations!r}\n{name}, {fitted.n_epochs_} epochs, {fitted.seconds_:.1f} s"
-        f"{_held_out(summary)}\nThe model is in {out}."
+        f"{held_out}\nThe model is in {out}."
     )
     tell(text, summary, report)
 
 
+def _check_table(path: Path) -> None:
+    table_ending(path)
+    check_file(path)
+
+
 def predict(
-    model: ModelFile,
-    cells: Annotated[Path, typer.Argument(help="CSV, TSV or Parquet with the id columns.")],
-    out: Annotated[
-        Path | None,
-        table_to_write(
-            help="The table to write: .csv, .tsv (both also .gz) or .parquet; else it is printed."
-        ),
-    ] = None,
-    coverage: Annotated[float, typer.Option(help="Share of values in the interval.")] = 0.9,
-    report: Json = None,
+    model: Path = MODEL_FILE,
+    cells: Path = typer.Argument(..., help="CSV, TSV or Parquet with the id columns."),
+    out: Path | None = option(
+        "The table to write: .csv, .tsv (both also .gz) or .parquet; else it is printed.",
+        check=_check_table,
+    ),
+    coverage: float = option("Share of values in the interval.", default=0.9),
+    report: Path | None = options.JSON,
 ) -> None:
     """Predict cells: mean, standard deviation, and an interval.
 
@@ -150,20 +128,20 @@ def predict(
 
 
 def recommend(
-    model: ModelFile,
-    ids: Annotated[list[str], typer.Argument(help="Whom to recommend to, one or more.")],
-    n: Annotated[int, typer.Option("-n", help="How many.")] = 10,
-    risk: Annotated[
-        float, typer.Option(help="Rank by mean minus risk times std: above 0 plays safe.")
-    ] = 0.0,
-    seen: Annotated[bool, typer.Option("--seen", help="Also recommend what was rated.")] = False,
-    report: Json = None,
+    model: Path = MODEL_FILE,
+    ids: list[str] = typer.Argument(..., help="Whom to recommend to, one or more."),
+    n: int = option("How many.", "-n", default=10),
+    risk: float = option("Rank by mean minus risk times std: above 0 plays safe.", default=0.0),
+    seen: bool = option("Also recommend what was rated.", "--seen", default=False),
+    report: Path | None = options.JSON,
 ) -> None:
     """Recommend what a user has not rated yet.
 
     Example: `noisewise recommend movies.nw 17 42 -n 5 --risk 1`
     """
-    fitted = low_rank(model)
+    fitted = load(model)
+    if not isinstance(fitted, Rows):
+        raise SettingError(f"{model} holds a {type(fitted).__name__}, which has no factors.")
     users = [typed(id, fitted.ids_[0]) for id in ids]
     lists = fitted.recommend_many(users, n, risk=risk, exclude_seen=not seen)
     parts, found = [], []
@@ -180,20 +158,6 @@ def recommend(
     tell("\n".join(parts), found, report)
 
 
-def low_rank(path: Path) -> Rows:
-    """Read a model that has a row of factors for every id."""
-    fitted = load(path)
-    if not isinstance(fitted, Rows):
-        raise SettingError(f"{path} holds a {type(fitted).__name__}, which has no factors.")
-    return fitted
-
-
 def _goes_on(checkpoint: Path | None) -> str:
     there = checkpoint is not None and checkpoint.exists()
     return f" The same command goes on from {checkpoint}." if there else ""
-
-
-def _held_out(summary: dict[str, Any]) -> str:
-    if summary["held_out_rmse"] is None:
-        return ""
-    return f", held-out RMSE {summary['held_out_rmse']:.4f}, NLL {summary['held_out_nll']:.4f}"

@@ -63,8 +63,8 @@ class Drawing:
         require_matplotlib()
         from matplotlib.figure import Figure
 
+        size = self.width, self.height
         with _style():
-            size = self.width, self.height
             figure = Figure(figsize=size, layout="constrained", facecolor=background)
             self.draw(figure)
         return figure
@@ -273,17 +273,14 @@ def coverage_by_noise(
 
 
 def noisy_ids(
-    table: Mapping[str, NDArray[Any]],
-    *,
-    true_std: ArrayLike | None = None,
-    unit: str = "ratings",
+    table: Mapping[str, NDArray[Any]], *, true_std: ArrayLike | None = None, unit: str = "ratings"
 ) -> Drawing:
     """Draw the noise of ids as bars, the noisiest on top, with how often each was observed.
 
     The table is as from ``noisewise.noisy_ids``; the true noise of its ids is drawn as marks, and
     ``unit`` is what observations are called.
     """
-    labels = [_label(label) for label in table["id"]]
+    labels = [short(str(label), LONGEST_ID) for label in table["id"]]
     if not labels:
         raise DataError("The table of noisy ids needs a row or more; got 0.")
     place = np.arange(len(labels))
@@ -350,11 +347,6 @@ def _looks(named: Mapping[str, Any]) -> dict[str, tuple[str, str]]:
     if not 1 <= len(named) <= len(LOOKS):
         raise DataError(f"A figure holds 1 to {len(LOOKS)} models; got {len(named)}.")
     return dict(zip(named, LOOKS, strict=False))
-
-
-def _label(id: Any) -> str:
-    """Return an id as one short line."""
-    return short(str(id), LONGEST_ID)
 
 
 def _same_length(**given: ArrayLike) -> list[NDArray[np.float64]]:

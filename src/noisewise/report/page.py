@@ -104,15 +104,13 @@ def page(
     True
     """
     parts = [HEAD.format(title=_safe(title), style=STYLE + style), "<body>\n<main>\n"]
-    parts += [f"<header>\n<h1>{_safe(title)}</h1>\n", _paragraph(lead, "lead"), "</header>\n"]
+    parts += [f"<header>\n<h1>{_safe(title)}</h1>\n", _paragraph(lead, ' class="lead"')]
+    parts += ["</header>\n"]
     for section in sections:
         parts += [f"<section>\n<h2>{_safe(section.title)}</h2>\n", *_blocks(section.blocks)]
         parts += ["</section>\n"]
-    parts += [
-        f"<footer>{_paragraph(foot)}</footer>\n" if foot else "",
-        "</main>\n</body>\n</html>\n",
-    ]
-    return "".join(parts)
+    parts += [f"<footer>{_paragraph(foot)}</footer>\n" if foot else ""]
+    return "".join([*parts, "</main>\n</body>\n</html>\n"])
 
 
 def _safe(text: str) -> str:
@@ -129,33 +127,29 @@ def _blocks(blocks: Sequence[str | Table | Picture]) -> list[str]:
 
 
 def _block(block: str | Table | Picture) -> str:
-    if isinstance(block, Picture):
-        return _picture(block)
-    return _table(block) if isinstance(block, Table) else _paragraph(block)
+    if isinstance(block, str):
+        return _paragraph(block)
+    inside = _svg(block) if isinstance(block, Picture) else _table(block)
+    caption = f"<figcaption>{_safe(block.caption)}</figcaption>\n" if block.caption else ""
+    return f"<figure>\n{inside}\n{caption}</figure>\n"
 
 
-def _paragraph(text: str, kind: str = "") -> str:
-    if not text:
-        return ""
-    return f'<p class="{kind}">{_safe(text)}</p>\n' if kind else f"<p>{_safe(text)}</p>\n"
+def _paragraph(text: str, attributes: str = "") -> str:
+    return f"<p{attributes}>{_safe(text)}</p>\n" if text else ""
 
 
-def _picture(picture: Picture) -> str:
-    label = f'<svg role="img" aria-label="{_safe(picture.alt)}"'
-    caption = f"<figcaption>{_safe(picture.caption)}</figcaption>\n" if picture.caption else ""
-    return f"<figure>\n{picture.svg.replace('<svg', label, 1)}\n{caption}</figure>\n"
+def _svg(picture: Picture) -> str:
+    return picture.svg.replace("<svg", f'<svg role="img" aria-label="{_safe(picture.alt)}"', 1)
 
 
 def _table(table: Table) -> str:
     head = "".join(f'<th scope="col">{_safe(name)}</th>' for name in table.columns)
-    caption = f"<figcaption>{_safe(table.caption)}</figcaption>\n" if table.caption else ""
     kind = ' class="words"' if table.words else ""
     body = []
     for name, *cells in table.rows:
         numbers = "".join(f"<td>{_safe(cell)}</td>" for cell in cells)
         body.append(f'<tr><th scope="row">{_safe(name)}</th>{numbers}</tr>\n')
     return (
-        f'<figure>\n<div class="wide" role="region" tabindex="0" aria-label="table">\n'
-        f"<table{kind}>\n<thead><tr>{head}</tr></thead>\n<tbody>\n{''.join(body)}</tbody>\n</table>\n"
-        f"</div>\n{caption}</figure>\n"
+        f'<div class="wide" role="region" tabindex="0" aria-label="table">\n<table{kind}>\n'
+        f"<thead><tr>{head}</tr></thead>\n<tbody>\n{''.join(body)}</tbody>\n</table>\n</div>"
     )

@@ -52,6 +52,11 @@ class Trace:
         """Which of its cells were gaps."""
         return ~np.isnan(self.mean)
 
+    @property
+    def counts(self) -> tuple[int, int]:
+        """How many readings it has, and how many gaps were filled."""
+        return int((~np.isnan(self.value)).sum()), int(self.filled.sum())
+
 
 class Steps(NamedTuple):
     """A series in columns of a picture: edges, and per column what was read and what was filled.
@@ -115,7 +120,7 @@ def in_columns(trace: Trace, columns: int = COLUMNS, coverage: float = COVERAGE)
 def filled_series(trace: Trace, *, coverage: float = COVERAGE) -> Drawing:
     """Draw one series: readings, and in its gaps what was filled in with the band that holds it."""
     steps = in_columns(trace, coverage=coverage)
-    gaps = int(trace.filled.sum())
+    gaps = trace.counts[1]
 
     def draw(figure: FigureBase) -> None:
         axes = figure.subplots()
@@ -144,7 +149,7 @@ def filled_series(trace: Trace, *, coverage: float = COVERAGE) -> Drawing:
     return Drawing(draw, f"{trace.name}: {share}.", 2.5)
 
 
-def noise_parts(table: Mapping[str, NDArray[Any]]) -> Drawing:
+def noise_parts(table: Mapping[str, Any]) -> Drawing:
     """Draw white noise and drift of series as pairs of bars, the noisiest on top.
 
     The table has names of series, white and drift, as from ``noisewise.noisy_series``.
@@ -211,7 +216,9 @@ def series_page(
     for one in progress(drawn):
         picture = filled_series(one.trace)
         pictures.append(Picture(picture.svg(), picture.alt, _in_words(one)))
-    bars = _bars(ranked)
+    known = [one for one in ranked if not np.isnan(one.noise)][:BARS]
+    parts = {part: [getattr(one, part) for one in known] for part in ("white", "drift")}
+    bars = noise_parts({"series": [one.trace.name for one in known], **parts})
     readings = (
         f"Dots are readings. Gaps are filled with the line; {100 * COVERAGE:g} % of the readings "
         f"that are missing should lie in the band.{limited}"
@@ -242,34 +249,21 @@ def _by_date(axes: Axes) -> None:
     axes.xaxis.set_major_formatter(formatter)
 
 
-def _bars(ranked: Sequence[NoisySeries]) -> Drawing:
-    known = [one for one in ranked if not np.isnan(one.noise)][:BARS]
-    return noise_parts(
-        {
-            "series": np.array([one.trace.name for one in known], dtype=object),
-            "white": np.array([one.white for one in known]),
-            "drift": np.array([one.drift for one in known]),
-        }
-    )
-
-
 def _by_sensor(series: Sequence[NoisySeries]) -> Table:
-    sensors: dict[str, list[Trace]] = {}
+    sensors: dict[str, list[tuple[int, int]]] = {}
     for one in series:
-        sensors.setdefault(one.sensor, []).append(one.trace)
+        sensors.setdefault(one.sensor, []).append(one.trace.counts)
     if len(sensors) > MOST_SENSORS:
         sensors = {}
     if len(sensors) != 1:
-        sensors["all"] = [one.trace for one in series]
-    rows = [[short(sensor, LONGEST_NAME), *_counts(traces)] for sensor, traces in sensors.items()]
+        sensors["all"] = [one.trace.counts for one in series]
+    rows = []
+    for sensor, counts in sensors.items():
+        read, filled = map(sum, zip(*counts, strict=True))
+        numbers = f"{len(counts):,}", f"{read:,}", f"{filled:,}"
+        share = filled / max(filled + read, 1)
+        rows.append([short(sensor, LONGEST_NAME), *numbers, f"{100 * share:.1f} %"])
     return Table(["sensor", "series", "readings", "gaps filled", "share filled"], rows)
-
-
-def _counts(traces: Sequence[Trace]) -> list[str]:
-    filled = sum(int(trace.filled.sum()) for trace in traces)
-    read = sum(int((~np.isnan(trace.value)).sum()) for trace in traces)
-    share = filled / max(filled + read, 1)
-    return [f"{len(traces):,}", f"{read:,}", f"{filled:,}", f"{100 * share:.1f} %"]
 
 
 def _noisiest(series: Sequence[NoisySeries], limited: str) -> Table:
@@ -287,7 +281,7 @@ def _noisiest(series: Sequence[NoisySeries], limited: str) -> Table:
 
 
 def _in_words(one: NoisySeries) -> str:
-    read, gaps = int((~np.isnan(one.trace.value)).sum()), int(one.trace.filled.sum())
+    read, gaps = one.trace.counts
     words = f"{read:,} readings, {gaps:,} gaps filled."
     if np.isnan(one.noise):
         return words
