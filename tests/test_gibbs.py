@@ -34,7 +34,7 @@ from noisewise.engine.gibbs.sweep import (
     generator,
     key,
 )
-from noisewise.models.sampled import prepare
+from noisewise.models.bayesian import prepare
 
 DRAWS = 4000
 ANCHOR = 2

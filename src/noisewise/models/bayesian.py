@@ -9,59 +9,38 @@ averaged over the draws. Nothing is tuned: how much to shrink is drawn too.
 from __future__ import annotations
 
 import math
-import time as clock
 from collections.abc import Sequence
-from pathlib import Path
-from typing import Any, ClassVar, Literal, NamedTuple, Self
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
-from noisewise.data import (
-    Observations,
-    encode_cells,
-    encode_ids,
-    observe,
-    warn_of_unknown,
-)
-from noisewise.engine.arrays import Codes, Floats
-from noisewise.engine.gibbs.data import Spec
-from noisewise.engine.gibbs.diagnostics import convergence
+from noisewise.data import Observations, encode_cells, encode_ids, observe, warn_of_unknown
+from noisewise.engine.arrays import Codes, Counts, Floats
+from noisewise.engine.gibbs.data import Data, Scale, Spec, Timeline
 from noisewise.engine.gibbs.fold_in import fold_in
 from noisewise.engine.gibbs.posterior import RatingPosterior, Side
-from noisewise.engine.gibbs.sampler import Chain, Schedule
-from noisewise.engine.training import Callback, Training, standardised
-from noisewise.errors import DataError, SettingError, warn
-from noisewise.models.base import Cells, at_one_moment, in_one_step, interrupted
-from noisewise.models.checkpoints import Checkpoint, Wanted, checkpoints_of
-from noisewise.models.iterative import Learner, fixed_seed, range_of, warn_if_alike, with_ids
+from noisewise.engine.gibbs.sampler import RatingSampler, Schedule
+from noisewise.engine.training import Callback, standardised
+from noisewise.errors import DataError, SettingError
+from noisewise.models.base import Cells, at_one_moment
+from noisewise.models.checkpoints import Checkpoint
+from noisewise.models.iterative import (
+    check_levels,
+    count_rows,
+    fixed_seed,
+    mean_and_std,
+    range_of,
+    warn_if_alike,
+)
 from noisewise.models.rows import Rows
-from noisewise.models.sampled import (
-    FEWEST_DRAWS,
-    check_draws,
-    check_schedule,
-    draws_worth,
-    is_scale,
-    prepare,
-    run_chain,
-)
-from noisewise.models.sampled_storage import rating_schema, restored_ratings
+from noisewise.models.sampled import FEWEST_DRAWS, Run, Sampled, rating_schema, restored_ratings
 from noisewise.schema import Entry, Found, Schema, record
-from noisewise.settings import (
-    Rule,
-    check,
-    either,
-    learned,
-    number,
-    one_of,
-    setting,
-    settings,
-    span,
-    whole,
-)
+from noisewise.settings import Rule, either, learned, number, one_of, setting, settings, span, whole
 
+MOST_LEVELS = 50  # more distinct values are no levels
 NOISE_RANK = {"constant": 0, "rank1": 1}
 WORST_RHAT = 1.2
 
@@ -82,7 +61,7 @@ class RowSummary(NamedTuple):
 
 
 @settings
-class BayesianFactorizer(Learner, Rows):
+class BayesianFactorizer(Sampled, Rows):
     """Bayesian factorization that learns how noisy each observation is; no setting needs tuning.
 
     Examples
@@ -97,8 +76,6 @@ class BayesianFactorizer(Learner, Rows):
     >>> bool(noise[0] > 0 and epistemic[0] > 0)
     True
     """
-
-    _std_is_honest: ClassVar[bool] = True
 
     rank: int = setting(
         whole(0),
@@ -138,8 +115,6 @@ class BayesianFactorizer(Learner, Rows):
         "be followed. Observations bring their times along; then any name will do.",
         default=None,
     )
-    sweeps: int = setting(whole(2), "How often to draw everything, at most.", default=300)
-    burn_in: int = setting(whole(0), "Sweeps at the start that do not count.", default=50)
     tolerance: float | None = setting(
         either(number(above=0.0), None),
         "Stop early once predictions are settled to this share of the noise's std. None runs all.",
@@ -160,65 +135,6 @@ class BayesianFactorizer(Learner, Rows):
     )
 
     factors_: RatingPosterior = learned("The draws that were kept.")
-    convergence_: dict[str, dict[str, float]] = learned(
-        "Split R-hat and effective sample size of a few summaries, and of predictions."
-    )
-
-    @in_one_step
-    def fit(
-        self,
-        X: Any,
-        y: Any = None,
-        *,
-        validation: Observations | None = None,
-        callbacks: Sequence[Callback] = (),
-        checkpoint: str | Path | None = None,
-        checkpoint_epochs: int | None = 50,
-        checkpoint_minutes: float | None = 5.0,
-    ) -> Self:
-        """Draw from the posterior, given a table of ids and a value for each row.
-
-        Parameters
-        ----------
-        X : table of ids, sparse matrix or Observations
-            One id column per mode (see ``noisewise.observe``), and the column named by ``time``.
-        y : sequence of float, optional
-            The values; without it, the last column of X.
-        validation : Observations, optional
-            Values to watch the running mean by. They are not trained on.
-        callbacks : sequence of callables
-            Called with (EpochInfo, Chain) after each sweep; one that returns True ends sampling.
-        checkpoint : path or None
-            Keep the state of sampling in this file, and go on from it if it is there. The file is
-            removed when sampling has ended.
-        checkpoint_epochs, checkpoint_minutes : int, float or None
-            Write it after so many sweeps, or minutes, whichever comes first.
-
-        Returns
-        -------
-        self
-
-        Raises
-        ------
-        FitInterrupted
-            At Ctrl-C, after the sweep is finished: a ``KeyboardInterrupt`` that ends loops around
-            the fit. The model has the draws that its message tells of. Inside of burn-in there are
-            none: it is a plain ``KeyboardInterrupt`` then, and the model is as it was.
-        """
-        started = clock.perf_counter()
-        observations, validation = self._given(X, y, validation)
-        wanted = Wanted.checked(checkpoint, checkpoint_epochs, checkpoint_minutes)
-        stages = [_stage(chain) for chain in range(self.chains)]
-        checkpoints = checkpoints_of(
-            self, wanted, stages, observations, len(observations), validation
-        )
-        done = self._draw(observations, validation, checkpoints, callbacks)
-        self._note_columns(X)
-        self.seconds_ = clock.perf_counter() - started
-        self._warn_unless_converged(done)
-        for kept in checkpoints.values():
-            kept.remove()
-        return self
 
     @available_if(_has_levels)  # type: ignore[untyped-decorator]
     @at_one_moment
@@ -255,56 +171,7 @@ class BayesianFactorizer(Learner, Rows):
         """The levels that values have, in order; of ``likelihood="ordinal"``."""
         return self.factors_.scale.levels
 
-    def _given(
-        self, X: Any, y: Any, validation: Observations | None
-    ) -> tuple[Observations, Observations | None]:
-        """Check settings, and observe what to learn from and what to watch."""
-        check(self)
-        check_schedule(self)
-        observations = self._checked(X, y)
-        warn_if_alike(observations)
-        if validation is not None:
-            validation = observe(validation, ids=observations.ids)
-            observations = with_ids(observations, validation)
-        return observations, validation
-
-    def _draw(
-        self,
-        observations: Observations,
-        validation: Observations | None,
-        checkpoints: dict[str, Checkpoint],
-        callbacks: Sequence[Callback],
-    ) -> list[Training[Chain[Any]]]:
-        """Run all chains, and take over what they have come to."""
-        seed, value_range = fixed_seed(self.random_state), None
-        if self.value_range != "auto" or is_scale(observations.values):
-            value_range = range_of(self.value_range, observations)
-        done: list[Training[Chain[Any]]] = []
-        for chain in range(self.chains):
-            sampler = prepare(
-                self._spec(observations.n_modes, seed, chain), observations, validation,
-                value_range, self._schedule, self._threads(),
-            )  # fmt: skip
-            label = "sample" if self.chains == 1 else f"chain {chain + 1} of {self.chains}"
-            kept = checkpoints.get(_stage(chain))
-            done.append(run_chain(self, sampler, kept, callbacks, label=label, fewest=FEWEST_DRAWS))
-            if done[-1].interrupted:
-                break
-        check_draws(done, self.burn_in)
-        chains = [run.state for run in done if run.state.n_kept]  # one cut short may have none
-        self.factors_ = sampler.posterior(chains)
-        self.ids_, self.value_range_, self.calibration_ = observations.ids, value_range, None
-        names = list(sampler.summaries(chains[0].draw))
-        self.convergence_ = convergence(chains, names, self.burn_in)
-        curve = [info for training in done for info in training.curve]
-        self._describe(observations, curve, len(curve))
-        return done
-
-    @property
-    def _schedule(self) -> Schedule:
-        return Schedule(self.sweeps, self.burn_in, -(-self.samples // self.chains))
-
-    def _checked(self, X: Any, y: Any) -> Observations:
+    def _observed(self, X: Any, y: Any) -> Observations:
         time = None if isinstance(X, Observations) else self.time
         observations = observe(X, y, duplicates=self.duplicates, time=time)
         n_modes = observations.n_modes
@@ -315,7 +182,47 @@ class BayesianFactorizer(Learner, Rows):
                 raise DataError(f"time needs 2 id columns; got {n_modes}.")
         if self.implicit is True and n_modes != 2:
             raise DataError(f"implicit=True needs 2 id columns; got {n_modes}.")
+        warn_if_alike(observations)
         return observations
+
+    def _draw(
+        self,
+        seen: Observations,
+        held_out: Observations | None,
+        checkpoints: dict[str, Checkpoint],
+        callbacks: Sequence[Callback],
+    ) -> tuple[list[Run], str | None]:
+        seed, value_range = fixed_seed(self.random_state), None
+        if self.value_range != "auto" or is_scale(seen.values):
+            value_range = range_of(self.value_range, seen)
+        runs: list[Run] = []
+        for chain, stage in enumerate(self._stages):
+            sampler = prepare(
+                self._spec(seen.n_modes, seed, chain), seen, held_out, value_range,
+                self._schedule, self._threads(),
+            )  # fmt: skip
+            label = "sample" if self.chains == 1 else f"chain {chain + 1} of {self.chains}"
+            kept = checkpoints.get(stage)
+            runs.append(self._run(sampler, kept, callbacks, label=label, fewest=FEWEST_DRAWS))
+            if runs[-1].interrupted:
+                break
+        self.factors_ = sampler.posterior(self._chains(seen, sampler, runs))
+        self.value_range_, self.calibration_ = value_range, None
+        rhat = self.convergence_["predictions (median)"]["rhat"]
+        if not rhat > WORST_RHAT:
+            return runs, None
+        return runs, (
+            f"(split R-hat {rhat:.2f}, which should be below {WORST_RHAT}): raise sweeps (now "
+            f"{self.sweeps}) or burn_in (now {self.burn_in})."
+        )
+
+    @property
+    def _schedule(self) -> Schedule:
+        return Schedule(self.sweeps, self.burn_in, -(-self.samples // self.chains))
+
+    @property
+    def _stages(self) -> list[str]:
+        return ["fit", *(f"chain{chain}" for chain in range(2, self.chains + 1))]
 
     def observed(self, X: Any, y: Any) -> Observations:
         """Observe values for a model that is fitted, with their times if it follows any."""
@@ -326,19 +233,6 @@ class BayesianFactorizer(Learner, Rows):
         rank = self.deviation_rank if self.deviation == "lowrank" else NOISE_RANK[self.deviation]
         implicit = n_modes == 2 if self.implicit == "auto" else bool(self.implicit)
         return Spec(self.rank, rank, self.likelihood, implicit, self.time is not None, seed, chain)
-
-    def _warn_unless_converged(self, done: list[Training[Chain[Any]]]) -> None:
-        """Tell of sampling that was interrupted, or that should have run for longer."""
-        if done[-1].interrupted:
-            many = self.chains * self._schedule.room
-            interrupted(self, draws_worth(done, self.chains * self.sweeps, many))
-        found = self.convergence_["predictions (median)"]
-        if found["rhat"] > WORST_RHAT:
-            warn(
-                f"Predictions have not settled (split R-hat {found['rhat']:.2f}, which should be "
-                f"below {WORST_RHAT}): raise sweeps (now {self.sweeps}) or burn_in (now "
-                f"{self.burn_in}).",
-            )
 
     def _encoded(self, X: Any) -> tuple[tuple[Codes, ...], npt.NDArray[Any] | None]:
         """Codes and times of cells, ids never seen after the last row."""
@@ -380,5 +274,60 @@ class BayesianFactorizer(Learner, Rows):
         self.factors_ = restored_ratings(self, found)
 
 
-def _stage(chain: int) -> str:
-    return "fit" if chain == 0 else f"chain{chain + 1}"
+def prepare(
+    spec: Spec,
+    observations: Observations,
+    validation: Observations | None,
+    value_range: tuple[float, float] | None,
+    schedule: Schedule,
+    n_jobs: int,
+) -> RatingSampler:
+    """Arrange observations for a chain, and the held-out ones to watch."""
+    standardise = _levels if spec.ordinal else _numbers
+    scale, values = standardise(observations.values, value_range)
+    time = observations.time if spec.time else None
+    data, order = Data.arrange(observations.codes, values, observations.shape, time)
+    timeline = None if time is None else Timeline.of(data, time[order])
+    counts = count_rows(observations)
+    held_out = None
+    if validation is not None:
+        pairs = zip(validation.codes, counts, strict=True)
+        codes = tuple(_known(code, count) for code, count in pairs)
+        held_out = codes, validation.time if spec.time else None, validation.values
+    return RatingSampler(spec, data, scale, counts, timeline, schedule, held_out, n_jobs)
+
+
+def is_scale(values: Floats) -> bool:
+    """Whether both ends of the values were given more than once."""
+    return all(int((values == end).sum()) > 1 for end in (values.min(), values.max()))
+
+
+def _numbers(values: Floats, value_range: tuple[float, float] | None) -> tuple[Scale, Floats]:
+    """Centre values and divide them by their std."""
+    location, spread = mean_and_std(values)
+    low, high = value_range or (-math.inf, math.inf)
+    scale = Scale(
+        location, spread, (low - location) / spread, (high - location) / spread,
+        np.empty(0, dtype=np.float32), 1,
+    )  # fmt: skip
+    return scale, standardised(values, location, spread)
+
+
+def _levels(values: Floats, value_range: Any) -> tuple[Scale, Floats]:
+    """Replace values by numbers of levels; the cut-point nearest to the median will be 0."""
+    levels, numbers = np.unique(values, return_inverse=True)
+    if not 2 <= len(levels) <= MOST_LEVELS:
+        raise DataError(
+            f'likelihood="ordinal" needs 2 to {MOST_LEVELS} distinct values; got {len(levels)}. '
+            'Use likelihood="gaussian".'
+        )
+    check_levels(values)
+    below = np.cumsum(np.bincount(numbers)) / len(values)
+    anchor = 1 + int(np.abs(below[:-1] - 0.5).argmin())
+    scale = Scale(0.0, 1.0, -math.inf, math.inf, levels.astype(np.float32), anchor)
+    return scale, numbers.astype(np.float32)
+
+
+def _known(codes: Codes, count: Counts) -> Codes:
+    """Send rows without an observation to the row after the last."""
+    return np.where(count[codes] > 0, codes, len(count)).astype(np.int32)

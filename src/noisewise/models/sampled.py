@@ -1,264 +1,376 @@
-"""What sampled models share: observations as samplers want them, and what draws are worth."""
+"""What sampled models share: chains, what their draws are worth, and what files keep of them."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
-from functools import cached_property
-from typing import Any
+import time as clock
+from abc import abstractmethod
+from collections.abc import Generator, Sequence
+from pathlib import Path
+from typing import Any, ClassVar, Self
 
 import numpy as np
-import numpy.typing as npt
 
-from noisewise.data import Ids, Observations
-from noisewise.data.observations import encode_in_time
-from noisewise.data.timestamps import SeriesIndex, Units, checked_stamps, sensor_modes, series_keys
-from noisewise.engine.arrays import Codes, Counts, Floats, Moments
-from noisewise.engine.gibbs.data import Data, Scale, SeriesData, Spec, Timeline
-from noisewise.engine.gibbs.sampler import Chain, RatingSampler, Schedule
-from noisewise.engine.gibbs.series_sampler import Asked, SeriesPosterior, SeriesSampler
-from noisewise.engine.gibbs.steps.temporal import Timescales
+from noisewise.data import Observations, observe
+from noisewise.engine.gibbs.data import Scale, Spec, Timeline
+from noisewise.engine.gibbs.diagnostics import convergence
+from noisewise.engine.gibbs.posterior import RatingPosterior
+from noisewise.engine.gibbs.sampler import Chain, Schedule
+from noisewise.engine.gibbs.series_sampler import PROCESS, SeriesPosterior
+from noisewise.engine.gibbs.sweep import EFFECTS
 from noisewise.engine.series import Array
 from noisewise.engine.threads import one_blas_thread
-from noisewise.engine.training import Callback, EpochInfo, Training, standardised, train
-from noisewise.errors import DataError, SettingError, training_bar
-from noisewise.models.checkpoints import Checkpoint
-from noisewise.models.iterative import check_levels, count_rows
+from noisewise.engine.training import Callback, EpochInfo, Training, train
+from noisewise.errors import SettingError, training_bar, warn
+from noisewise.models.base import in_one_step, interrupted
+from noisewise.models.checkpoints import Checkpoint, Wanted, checkpoints_of
+from noisewise.models.iterative import Learner, with_ids
+from noisewise.schema import (
+    ANY,
+    ANYTHING,
+    COUNTS,
+    POSITIVE,
+    RISING,
+    STARTS,
+    Entry,
+    Field,
+    Found,
+    Schema,
+    Tensor,
+    below,
+    flag,
+    integer,
+    real,
+    seed,
+)
+from noisewise.settings import check, either, learned, number, setting, settings, whole
+from noisewise.storage import Damaged
 
-MOST_LEVELS = 50  # more distinct values are no levels
-SHORTEST, LONGEST = 0.25, 4.0  # timescales: in usual steps of time, and in spans of all times
 FEWEST_DRAWS = 2  # one alone would say that nothing is unknown
 
-
-def prepare(
-    spec: Spec,
-    observations: Observations,
-    validation: Observations | None,
-    value_range: tuple[float, float] | None,
-    schedule: Schedule,
-    n_jobs: int,
-) -> RatingSampler:
-    """Arrange observations for a chain, and the held-out ones to watch."""
-    standardise = _levels if spec.ordinal else _numbers
-    scale, values = standardise(observations.values, value_range)
-    time = observations.time if spec.time else None
-    data, order = Data.arrange(observations.codes, values, observations.shape, time)
-    timeline = None if time is None else Timeline.of(data, time[order])
-    counts = count_rows(observations)
-    held_out = None
-    if validation is not None:
-        pairs = zip(validation.codes, counts, strict=True)
-        codes = tuple(_known(code, count) for code, count in pairs)
-        held_out = codes, validation.time if spec.time else None, validation.values
-    return RatingSampler(spec, data, scale, counts, timeline, schedule, held_out, n_jobs)
+Run = Training[Chain[Any]]
+Sizes = dict[str, tuple[str, tuple[int, ...]]]  # type and size of every part of a draw
 
 
-def check_schedule(model: Any) -> None:
-    """Raise if all sweeps that a sampled model is to run would be forgotten."""
-    if model.burn_in >= model.sweeps:
-        raise SettingError(
-            f"sweeps must be more than burn_in; got {model.sweeps} and {model.burn_in}."
-        )
+@settings
+class Sampled(Learner):
+    """Base class of models whose unknowns are drawn from their posterior.
 
-
-def run_chain(
-    model: Any,
-    sampler: RatingSampler | SeriesSampler,
-    checkpoint: Checkpoint | None,
-    callbacks: Sequence[Callback],
-    *,
-    label: str = "sample",
-    fewest: int = 0,
-) -> Training[Chain[Any]]:
-    """Run one chain of a model, until predictions are known to its tolerance.
-
-    Parameters
-    ----------
-    model
-        With the settings ``sweeps``, ``tolerance`` and ``verbose``.
-    sampler
-        What to run.
-    checkpoint, callbacks
-        As for ``train``.
-    label
-        Stands before the bar.
-    fewest
-        Draws that must have been kept before the chain may end early.
+    A model says what it observes (``_observed``) and how it draws (``_draw``).
     """
-    source: Any = sampler
 
-    def converged(info: EpochInfo, state: Chain[Any]) -> bool:
-        if model.tolerance is None or state.n_kept < fewest:
-            return False
-        return bool(source.mean_error(state) < model.tolerance)
+    _std_is_honest: ClassVar[bool] = True
 
-    with one_blas_thread():
-        return train(
-            source.start(),
-            source.step,
-            epochs=model.sweeps,
-            validate=source.validate if getattr(source, "query", None) is not None else None,
-            keep_best=False,
-            callbacks=(converged, *callbacks),
-            checkpoint=checkpoint,
-            bar=training_bar(label, unit="sweep", verbose=model.verbose),
-            advice="Values far from all others may be errors: look at them.",
-        )
-
-
-def check_draws(runs: Sequence[Training[Chain[Any]]], burn_in: int) -> None:
-    """Raise if chains were cut short before there was a posterior to predict from."""
-    last = runs[-1]
-    enough = sum(run.state.n_kept for run in runs) >= FEWEST_DRAWS
-    if enough or not (last.interrupted or last.stopped):
-        return
-    told = f"after sweep {last.state.epoch}, with burn_in={burn_in}: that leaves no posterior"
-    if last.interrupted:
-        raise KeyboardInterrupt(f"Sampling was interrupted {told}, and the model is as it was.")
-    raise SettingError(f"A callback ended sampling {told}; let it run on.")
-
-
-def draws_worth(runs: Sequence[Training[Chain[Any]]], sweeps: int, samples: int) -> str:
-    """Say what draws are worth whose sampling was interrupted."""
-    run, draws = (sum(getattr(r.state, n) for r in runs) for n in ("epoch", "n_kept"))
-    return (
-        f"Sampling was interrupted after sweep {run} of {sweeps}: the model predicts from {draws} "
-        f"draws, and would have had {samples}."
+    sweeps: int = setting(whole(2), "How often to draw everything, at most.", default=300)
+    burn_in: int = setting(whole(0), "Sweeps at the start that do not count.", default=50)
+    samples: int = setting(whole(1), "Draws to keep for predictions, at most.", default=100)
+    tolerance: float | None = setting(
+        either(number(above=0.0), None),
+        "Stop once predictions are settled to this share of a std. None runs all.",
+        default=None,
     )
 
+    convergence_: dict[str, dict[str, float]] = learned(
+        "Split R-hat and effective sample size of a few summaries, and of predictions."
+    )
 
-def is_scale(values: Floats) -> bool:
-    """Whether both ends of the values were given more than once."""
-    return all(int((values == end).sum()) > 1 for end in (values.min(), values.max()))
+    @in_one_step
+    def fit(
+        self,
+        X: Any,
+        y: Any = None,
+        *,
+        validation: Observations | None = None,
+        callbacks: Sequence[Callback] = (),
+        checkpoint: str | Path | None = None,
+        checkpoint_epochs: int | None = 50,
+        checkpoint_minutes: float | None = 5.0,
+    ) -> Self:
+        """Draw from the posterior, given a table of ids and a value for each row.
 
+        Parameters
+        ----------
+        X : table of ids, sparse matrix or Observations
+            One id column per mode (see ``noisewise.observe``), and the column of times, if any.
+        y : sequence of float, optional
+            The values; without it, the last column of X.
+        validation : Observations, optional
+            More values. A ``BayesianFactorizer`` watches the running mean by them, and does not
+            train on them. For a ``TemporalFactorizer`` they should be like those to be predicted,
+            single readings or whole outages: a chain without them says how far std and intervals
+            must reach; then another learns from all.
+        callbacks : sequence of callables
+            Called with (EpochInfo, Chain) after each sweep; one that returns True ends sampling.
+        checkpoint : path or None
+            Keep the state of sampling in this file, and go on from it if it is there. The file is
+            removed when sampling has ended.
+        checkpoint_epochs, checkpoint_minutes : int, float or None
+            Write it after so many sweeps, or minutes, whichever comes first.
 
-def _numbers(values: Floats, value_range: tuple[float, float] | None) -> tuple[Scale, Floats]:
-    """Centre values and divide them by their std."""
-    location = float(values.mean(dtype=np.float64))
-    alike = values.min() == values.max()
-    spread = 1.0 if alike else float(values.std(dtype=np.float64))
-    low, high = value_range or (-math.inf, math.inf)
-    scale = Scale(
-        location, spread, (low - location) / spread, (high - location) / spread,
-        np.empty(0, dtype=np.float32), 1,
-    )  # fmt: skip
-    return scale, standardised(values, location, spread)
+        Returns
+        -------
+        self
 
+        Raises
+        ------
+        FitInterrupted
+            At Ctrl-C, after the sweep is finished: a ``KeyboardInterrupt`` that ends loops around
+            the fit. The model has the draws that its message tells of. Inside of burn-in, and in
+            the chain without the validation, there are none: it is a plain ``KeyboardInterrupt``
+            then, and the model is as it was.
+        """
+        wanted = Wanted.checked(checkpoint, checkpoint_epochs, checkpoint_minutes)
+        self._sample(X, y, validation, callbacks, wanted)
+        return self
 
-def _levels(values: Floats, value_range: Any) -> tuple[Scale, Floats]:
-    """Replace values by numbers of levels; the cut-point nearest to the median will be 0."""
-    levels, numbers = np.unique(values, return_inverse=True)
-    if not 2 <= len(levels) <= MOST_LEVELS:
-        raise DataError(
-            f'likelihood="ordinal" needs 2 to {MOST_LEVELS} distinct values; got {len(levels)}. '
-            'Use likelihood="gaussian".'
+    def _sample(
+        self,
+        X: Any,
+        y: Any,
+        validation: Observations | None,
+        callbacks: Sequence[Callback],
+        wanted: Wanted,
+    ) -> None:
+        started = clock.perf_counter()
+        check(self)
+        if self.burn_in >= self.sweeps:
+            raise SettingError(
+                f"sweeps must be more than burn_in; got {self.sweeps} and {self.burn_in}."
+            )
+        seen = self._observed(X, y)
+        if validation is not None:
+            validation = observe(validation, ids=seen.ids)
+            seen = with_ids(seen, validation)
+        checkpoints = self._checkpoints(wanted, seen, validation)
+        runs, told = self._draw(seen, validation, checkpoints, callbacks)
+        self._note_columns(X)
+        self.seconds_ = clock.perf_counter() - started
+        if runs[-1].interrupted:
+            interrupted(self, self._worth(runs))
+        if told is not None:
+            warn(f"Predictions have not settled {told}")
+        for kept in checkpoints.values():
+            kept.remove()
+
+    @abstractmethod
+    def _observed(self, X: Any, y: Any) -> Observations:
+        """Observe what to learn from."""
+
+    @abstractmethod
+    def _draw(
+        self,
+        seen: Observations,
+        held_out: Observations | None,
+        checkpoints: dict[str, Checkpoint],
+        callbacks: Sequence[Callback],
+    ) -> tuple[list[Run], str | None]:
+        """Run all chains, take over what they have come to, and say why they should go on."""
+
+    @property
+    @abstractmethod
+    def _schedule(self) -> Schedule:
+        """How long a chain runs, and which of its draws are kept."""
+
+    @property
+    def _stages(self) -> list[str]:
+        """The names of chains, for their checkpoints."""
+        return ["fit"]
+
+    def _checkpoints(
+        self, wanted: Wanted, seen: Observations, held_out: Observations | None
+    ) -> dict[str, Checkpoint]:
+        return checkpoints_of(self, wanted, self._stages, seen, len(seen), held_out)
+
+    def _run(
+        self,
+        sampler: Any,
+        checkpoint: Checkpoint | None,
+        callbacks: Sequence[Callback],
+        *,
+        label: str = "sample",
+        fewest: int = 0,
+    ) -> Run:
+        """Run one chain until predictions are known to the tolerance, of so many draws at least."""
+
+        def converged(info: EpochInfo, state: Chain[Any]) -> bool:
+            if self.tolerance is None or state.n_kept < fewest:
+                return False
+            return bool(sampler.mean_error(state) < self.tolerance)
+
+        with one_blas_thread():
+            return train(
+                sampler.start(),
+                sampler.step,
+                epochs=self.sweeps,
+                validate=sampler.validate if getattr(sampler, "query", None) is not None else None,
+                keep_best=False,
+                callbacks=(converged, *callbacks),
+                checkpoint=checkpoint,
+                bar=training_bar(label, unit="sweep", verbose=self.verbose),
+                advice="Values far from all others may be errors: look at them.",
+            )
+
+    def _chains(self, seen: Observations, sampler: Any, runs: list[Run]) -> list[Chain[Any]]:
+        """Return chains that have draws, and note what they are of and how they went.
+
+        Raises if they were cut short before there was a posterior to predict from.
+        """
+        last = runs[-1]
+        few = sum(run.state.n_kept for run in runs) < FEWEST_DRAWS
+        if few and (last.interrupted or last.stopped):
+            told = f"after sweep {last.state.epoch}, with burn_in={self.burn_in}: that leaves no"
+            if not last.interrupted:
+                raise SettingError(f"A callback ended sampling {told} posterior; let it run on.")
+            raise KeyboardInterrupt(
+                f"Sampling was interrupted {told} posterior, and the model is as it was."
+            )
+        chains = [run.state for run in runs if run.state.n_kept]  # one cut short may have none
+        names = list(sampler.summaries(chains[0].draw))
+        self.convergence_ = convergence(chains, names, self._schedule.first(chains[0].epoch))
+        curve = [info for run in runs for info in run.curve]
+        self.ids_ = seen.ids
+        self._describe(seen, curve, len(curve))
+        return chains
+
+    def _worth(self, runs: list[Run]) -> str:
+        """Say what draws are worth whose sampling was interrupted."""
+        done, draws = (sum(getattr(run.state, n) for run in runs) for n in ("epoch", "n_kept"))
+        many = len(self._stages)
+        return (
+            f"Sampling was interrupted after sweep {done} of {many * self.sweeps}: the model "
+            f"predicts from {draws} draws, and would have had "
+            f"{many * len(self._schedule.kept_by(self.sweeps))}."
         )
-    check_levels(values)
-    below = np.cumsum(np.bincount(numbers)) / len(values)
-    anchor = 1 + int(np.abs(below[:-1] - 0.5).argmin())
-    scale = Scale(0.0, 1.0, -math.inf, math.inf, levels.astype(np.float32), anchor)
-    return scale, numbers.astype(np.float32)
 
 
-def _known(codes: Codes, count: Counts) -> Codes:
-    """Send rows without an observation to the row after the last."""
-    return np.where(count[codes] > 0, codes, len(count)).astype(np.int32)
+def rating_schema(model: Any, shape: tuple[int, ...]) -> Schema:
+    """Declare what a file keeps of ``factors_``, a posterior of ratings."""
+    n, half, number = yield from _head("factors_")
+    spec = model._spec(len(shape), number)
+    yield Entry("posterior.location", "factors_.scale.location", real())
+    yield Entry("posterior.scale", "factors_.scale.scale", real(above=0.0))
+    yield Entry("posterior.range", _ends, _range)
+    anchor = yield Entry("posterior.anchor", "factors_.scale.anchor", integer())
+    rule = RISING if spec.ordinal else ANYTHING
+    levels = yield Tensor("levels", "float32", (ANY,), "factors_.scale.levels", rule)
+    if spec.ordinal and not 1 <= anchor < len(levels):
+        raise Damaged("its scale of values makes no sense")
+    sizes = _rating_sizes(spec, shape, len(levels), half)
+    for mode in (0, 1) if spec.time else ():
+        name, of = f"timeline{mode}", "factors_.timeline"
+        starts = yield Tensor(
+            f"{name}.starts", "int64", (shape[mode] + 1,), f"{of}.starts.{mode}", STARTS
+        )
+        size, rule = (int(starts[-1]),), below(shape[1 - mode])
+        yield Tensor(f"{name}.times", "float64", size, f"{of}.times.{mode}")
+        yield Tensor(f"{name}.others", "int32", size, f"{of}.others.{mode}", rule)
+        sizes[f"gaps{mode}"] = (half, (size[0] + shape[mode],))
+    yield from _draws("factors_", n, sizes)
+    yield from _counts("factors_", shape)
 
 
-def modes_time_last(grouping: SeriesIndex) -> list[int]:
-    """Return all modes, time last."""
-    modes = range(len(grouping.shape))
-    return [mode for mode in modes if mode != grouping.time] + [grouping.time]
+def restored_ratings(model: Any, found: Found) -> RatingPosterior:
+    """Make the posterior of what ``rating_schema`` declares."""
+    shape, own = tuple(map(len, model.ids_)), found.part("posterior")
+    low, high = own["range"]
+    scale = Scale(own["location"], own["scale"], low, high, found["levels"], own["anchor"])
+    spec, timeline = model._spec(len(shape), own["seed"]), None
+    if spec.time:
+        both = [found.part(f"timeline{mode}") for mode in (0, 1)]
+        timeline = Timeline(*(tuple(part[name] for part in both) for name in Timeline._fields))
+    return RatingPosterior(spec, shape, *_common(found, shape), scale, timeline)
 
 
-def time_last(grouping: SeriesIndex) -> tuple[int, ...]:
-    """Return the rows of every mode, time last."""
-    return tuple(grouping.shape[mode] for mode in modes_time_last(grouping))
+def series_schema(model: Any, shape: tuple[int, ...]) -> Schema:
+    """Declare what a file keeps of ``posterior_``, a posterior of series; time is the last mode."""
+    n, half, number = yield from _head("posterior_")
+    codes = yield Tensor("codes", "int32", (len(shape), ANY), "posterior_.codes")
+    for mode, size in enumerate(shape):
+        if not below(size).holds(codes[mode]):
+            raise Damaged("codes is out of bounds")
+    if not codes.size:
+        raise Damaged("it has no observations")
+    yield Tensor("values", "float32", codes.shape[1:], "posterior_.values")
+    steps = np.diff(codes, axis=1)  # of codes within their bounds, none overflows
+    first = (steps != 0).argmax(axis=0)
+    if (np.take_along_axis(steps, first[None], axis=0) <= 0).any():
+        raise Damaged("its observations are not in order")
+    many = 1 + int((first < len(shape) - 1).sum())
+    sizes = _sizes(model._spec(number), shape, half)
+    yield from _draws("posterior_", n, sizes | dict.fromkeys(PROCESS, ("float32", (many,))))
+    yield from _counts("posterior_", shape)
 
 
-@dataclass(frozen=True)
-class SensorEncoder:
-    """How ids become rows of the sampler, where time is the last mode, and values become standard.
+def restored_series(
+    model: Any, found: Found, shape: tuple[int, ...], stamps: Array
+) -> SeriesPosterior:
+    """Make the posterior of what ``series_schema`` declares."""
+    spec = model._spec(found["posterior.seed"])
+    draws = _common(found, shape)
+    return SeriesPosterior(spec, shape, *draws, found["codes"], found["values"], stamps)
 
-    Attributes
-    ----------
-    grouping
-        Which series there are, and of which type.
-    units
-        Mean and variance of every type.
-    stamps, are_dates
-        The times of the ids of time, and whether they are dates.
-    """
 
-    grouping: SeriesIndex
-    units: Units
-    stamps: Array
-    are_dates: bool
+def _head(place: str) -> Generator[Field, Any, tuple[int, str, int]]:
+    """Declare how many draws there are, of which type, and their seed; return them."""
+    n = yield Entry("posterior.draws", lambda model: len(getattr(model, place)), integer(1))
+    half = yield Entry(
+        "posterior.half",
+        lambda model: getattr(model, place).draws["factors"].dtype == np.float16,
+        flag,
+    )
+    number = yield Entry("posterior.seed", f"{place}.spec.seed", seed)
+    return n, "float16" if half else "float32", number
 
-    @classmethod
-    def of(cls, seen: Observations, time: int | str, sensor: int | str | None) -> SensorEncoder:
-        """Arrange observations."""
-        mode, kind = sensor_modes(time, sensor, seen.ids)
-        keys = np.unique(series_keys(seen.codes, seen.shape, mode)[0])
-        grouping = SeriesIndex(mode, kind, seen.shape, keys)
-        units = Units.of(seen.values, grouping.sensors_of(seen.codes), grouping.n_sensors)
-        return cls(grouping, units, *checked_stamps(seen.ids[mode]))
 
-    @property
-    def modes(self) -> list[int]:
-        """All modes, time last."""
-        return modes_time_last(self.grouping)
+def _draws(place: str, n: int, sizes: Sizes) -> Schema:
+    for name, (dtype, size) in sizes.items():
+        rule = POSITIVE if name in ("noise", "level", *PROCESS) else ANYTHING
+        yield Tensor(f"draws.{name}", dtype, (n, *size), f"{place}.draws.{name}", rule)
 
-    @property
-    def shape(self) -> tuple[int, ...]:
-        """Rows of every mode, time last."""
-        return time_last(self.grouping)
 
-    @cached_property
-    def times(self) -> Array:
-        """The times of the sampler's rows of time, in order."""
-        return np.sort(self.stamps)
+def _counts(place: str, shape: tuple[int, ...]) -> Schema:
+    for m, rows in enumerate(shape):
+        yield Tensor(f"mode{m}.counts", "int64", (rows,), f"{place}.counts.{m}", COUNTS)
 
-    def series_data(self, seen: Observations) -> SeriesData:
-        """Return the observations as the sampler wants them."""
-        place = np.empty(len(self.stamps), dtype=np.int32)
-        place[np.argsort(self.stamps, kind="stable")] = np.arange(len(place), dtype=np.int32)
-        codes = [seen.codes[mode] for mode in self.modes]
-        codes[-1] = place[codes[-1]]
-        types = self.grouping.sensors_of(seen.codes)
-        values = (seen.values - self.units.mean[types]) / np.sqrt(self.units.variance[types])
-        return SeriesData.of(tuple(codes), values.astype(np.float32), self.shape, self.times)
 
-    def timescales(self, data: SeriesData) -> Timescales:
-        """Return between which timescales a series may forget."""
-        step = data.series.usual_step()
-        span = float(np.ptp(data.series.time)) or step
-        return Timescales(SHORTEST * step, LONGEST * span)
+def _common(found: Found, shape: tuple[int, ...]) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    return tuple(found[f"mode{m}.counts"] for m in range(len(shape))), found.part("draws")
 
-    def encoded(self, X: Any, ids: tuple[Ids, ...]) -> tuple[tuple[Codes, ...], Array]:
-        """Row numbers and times of cells; a time need not be known, only understood."""
-        return encode_in_time(X, ids, self.grouping.time, self.stamps, self.are_dates)
 
-    def predicted(
-        self, posterior: SeriesPosterior, codes: tuple[Codes, ...], when: Array, n_jobs: int
-    ) -> tuple[Moments, npt.NDArray[np.bool_]]:
-        """Moments of cells in units of the values, and which have an id that was never observed."""
-        place = np.searchsorted(self.times, when).clip(max=len(self.times) - 1)
-        row = np.where(self.times[place] == when, place, -1).astype(np.int32)
-        own = [*(codes[mode] for mode in self.modes[:-1]), row]
-        rows = np.array([posterior.known_codes(m, code) for m, code in enumerate(own)])
-        types = self.grouping.sensors_of(codes)
-        asked = Asked(rows, self.grouping.series(codes), when, types, self.grouping.sensors)
-        standard, noise, epistemic = posterior.moments(asked, n_jobs)
-        variance = self.units.variance[types]
-        mean = self.units.mean[types] + np.sqrt(variance) * standard
-        unseen = np.isnan(when) | (rows[:-1] == np.array(self.shape[:-1])[:, None]).any(axis=0)
-        parts = (mean, variance * noise, variance * epistemic)
-        return Moments(*(part.astype(self.units.precision) for part in parts)), unseen
+def _ends(model: Any) -> list[float | None]:
+    scale = model.factors_.scale
+    return [None if math.isinf(end) else end for end in (scale.low, scale.high)]
 
-    def with_series(self, posterior: SeriesPosterior) -> SensorEncoder:
-        """Return the same, with the series that were observed."""
-        codes = posterior.codes[:-1, posterior.series.starts[:-1]]
-        keys = np.ravel_multi_index(tuple(codes.astype(np.int64)), self.shape[:-1])
-        return replace(self, grouping=replace(self.grouping, keys=keys))
+
+def _range(value: Any) -> tuple[float, float] | None:
+    """Return both ends, infinite where there is none; they are the same where all values were."""
+    low, high = (
+        default if end is None else float(end)
+        for end, default in zip(value, (-math.inf, math.inf), strict=True)
+    )
+    return (low, high) if low <= high else None
+
+
+def _sizes(spec: Spec, shape: tuple[int, ...], half: str) -> Sizes:
+    rows, modes, D1, K = sum(shape), len(shape), spec.rank + 1, spec.noise_rank
+    return {
+        "factors": (half, (rows, spec.rank)),
+        "biases": (half, (rows,)),
+        "noise": ("float32", (rows, K)),
+        "level": ("float32", (max(K, 1),)),
+        "typical": ("float32", (modes, D1)),
+        "covariances": ("float32", (modes, D1, D1)),
+    }
+
+
+def _rating_sizes(spec: Spec, shape: tuple[int, ...], n_levels: int, half: str) -> Sizes:
+    rows, modes, D1 = sum(shape), len(shape), spec.rank + 1
+    many = n_levels - 2 if spec.ordinal else 0
+    return _sizes(spec, shape, half) | {
+        "centres": ("float32", (modes, D1)),
+        "precisions": ("float32", (modes, D1, D1)),
+        "features": (half, (rows if spec.implicit else 0, D1)),
+        "widths": (half, (shape[0], many)),
+        "width_centre": ("float32", (many,)),
+        "temporal_settings": ("float32", (len(EFFECTS) if spec.time else 0, 2)),
+    }

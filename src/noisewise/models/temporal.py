@@ -9,55 +9,41 @@ again and again from their posterior (Gibbs sampling), and predictions are avera
 from __future__ import annotations
 
 import math
-import time as clock
 from collections.abc import Sequence
-from pathlib import Path
-from typing import Any, ClassVar, Literal, Self, cast
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
 from sklearn.base import clone
 from sklearn.utils.validation import check_is_fitted
 
-from noisewise.calibration import Calibration
-from noisewise.data import Observations, observe
-from noisewise.data.timestamps import Units, checked_stamps
-from noisewise.engine.gibbs.data import Spec
-from noisewise.engine.gibbs.diagnostics import convergence
-from noisewise.engine.gibbs.sampler import Chain, LaterHalf
-from noisewise.engine.gibbs.series_sampler import SeriesPosterior, SeriesSampler
-from noisewise.engine.training import Callback, Training
-from noisewise.errors import warn
-from noisewise.models.base import Cells, at_one_moment, in_one_step, interrupted
+from noisewise.data import Ids, Observations, observe
+from noisewise.data.observations import encode_in_time
+from noisewise.data.timestamps import SeriesIndex, Units, checked_stamps, series_keys
+from noisewise.engine.arrays import Codes, Moments
+from noisewise.engine.gibbs.data import SeriesData, Spec
+from noisewise.engine.gibbs.sampler import LaterHalf
+from noisewise.engine.gibbs.series_sampler import Asked, SeriesPosterior, SeriesSampler
+from noisewise.engine.gibbs.steps.temporal import Timescales
+from noisewise.engine.series import Array
+from noisewise.engine.training import Callback
+from noisewise.models.base import Cells, at_one_moment
 from noisewise.models.checkpoints import Checkpoint, Wanted, checkpoints_of
-from noisewise.models.iterative import Learner, fixed_seed, joined, range_of, with_ids
-from noisewise.models.sampled import (
-    SensorEncoder,
-    check_draws,
-    check_schedule,
-    draws_worth,
-    run_chain,
-    time_last,
-)
-from noisewise.models.sampled_storage import restored_series, series_schema
+from noisewise.models.iterative import fixed_seed, joined, range_of
+from noisewise.models.sampled import Run, Sampled, restored_series, series_schema
 from noisewise.models.sensors import InTime, Typed, grouping_of, units_schema
 from noisewise.schema import Entry, Found, Schema, record
-from noisewise.settings import (
-    check,
-    either,
-    learned,
-    number,
-    one_of,
-    setting,
-    settings,
-    whole,
-)
+from noisewise.settings import either, learned, number, one_of, setting, settings, whole
+
+SHORTEST, LONGEST = 0.25, 4.0  # timescales: in usual steps of time, and in spans of all times
 
 Table = dict[str, npt.NDArray[Any]]
 
 
 @settings
-class TemporalFactorizer(Learner, InTime, Typed):
+class TemporalFactorizer(Sampled, InTime, Typed):
     """Bayesian factorization of sensors, each of which also drifts on its own; nothing to tune.
 
     What sensors share is a low-rank tensor of any number of modes, one of them time. What a series
@@ -75,8 +61,6 @@ class TemporalFactorizer(Learner, InTime, Typed):
     >>> bool(abs(mean[0] - np.sin(24 / 4)) < 0.3)
     True
     """
-
-    _std_is_honest: ClassVar[bool] = True
 
     rank: int = setting(
         whole(0),
@@ -99,7 +83,6 @@ class TemporalFactorizer(Learner, InTime, Typed):
         "Sweeps at the start that never count; of all others, the later half does.",
         default=20,
     )
-    samples: int = setting(whole(1), "Draws to keep for predictions, at most.", default=100)
     tolerance: float | None = setting(
         either(number(above=0.0), None),
         "Stop once the mean of a typical prediction is settled to this share of its std. None runs "
@@ -109,67 +92,6 @@ class TemporalFactorizer(Learner, InTime, Typed):
 
     encoder_: SensorEncoder = learned("How ids become rows of the sampler, and values standard.")
     posterior_: SeriesPosterior = learned("The draws that were kept.")
-    convergence_: dict[str, dict[str, float]] = learned(
-        "Split R-hat and effective sample size of a few summaries, and of predictions."
-    )
-
-    @in_one_step
-    def fit(
-        self,
-        X: Any,
-        y: Any = None,
-        *,
-        validation: Observations | None = None,
-        callbacks: Sequence[Callback] = (),
-        checkpoint: str | Path | None = None,
-        checkpoint_epochs: int | None = 50,
-        checkpoint_minutes: float | None = 5.0,
-    ) -> Self:
-        """Draw from the posterior, given a table of ids and a value for each row.
-
-        Parameters
-        ----------
-        X : table of ids or Observations
-            One id column per mode, one of which holds the times: numbers or dates.
-        y : sequence of float, optional
-            The values; without it, the last column of X.
-        validation : Observations, optional
-            More readings, like those to be predicted: single ones, or whole outages. A chain
-            without them says how far std and intervals must reach; then another learns from all.
-        callbacks : sequence of callables
-            Called with (EpochInfo, Chain) after each sweep; one that returns True ends sampling.
-        checkpoint : path or None
-            Keep the state of sampling in this file, and go on from it if it is there. The file is
-            removed when sampling has ended.
-        checkpoint_epochs, checkpoint_minutes : int, float or None
-            Write it after so many sweeps, or minutes, whichever comes first.
-
-        Returns
-        -------
-        self
-
-        Raises
-        ------
-        FitInterrupted
-            At Ctrl-C, after the sweep is finished: a ``KeyboardInterrupt`` that ends loops around
-            the fit. The model has the draws that its message tells of. Inside of burn-in, and while
-            validation is used, there are none: it is a plain ``KeyboardInterrupt`` then, and the
-            model is as it was.
-        """
-        started = clock.perf_counter()
-        seen, held_out = self._given(X, y, validation)
-        everything = seen if held_out is None else joined(seen, held_out)
-        wanted = Wanted.checked(checkpoint, checkpoint_epochs, checkpoint_minutes)
-        checkpoints = checkpoints_of(self, wanted, ["fit"], everything, len(seen))
-        calibration = None if held_out is None else self._judged(seen, held_out)
-        sampler, run = self._draw(everything, checkpoints.get("fit"), callbacks)
-        self.calibration_ = calibration
-        self._note_columns(X)
-        self.seconds_ = clock.perf_counter() - started
-        self._warn_unless_converged(sampler, run)
-        for kept in checkpoints.values():
-            kept.remove()
-        return self
 
     @property
     @at_one_moment
@@ -198,61 +120,54 @@ class TemporalFactorizer(Learner, InTime, Typed):
             "observations": series.counts,
         }
 
-    def _judged(self, seen: Observations, held_out: Observations) -> Calibration:
-        """Learn from a chain that has not seen some readings how far predictions are off."""
-        trial = clone(self).fit(seen)
-        return cast(Calibration, trial.calibrate(held_out).calibration_)
-
     def _spec(self, seed: int) -> Spec:
         noise_rank = self.deviation_rank if self.noise == "lowrank" else 0
         return Spec(self.rank, noise_rank, "gaussian", implicit=False, time=False, seed=seed)
 
-    def _given(
-        self, X: Any, y: Any, validation: Observations | None
-    ) -> tuple[Observations, Observations | None]:
-        """Check settings, and observe what to learn from and what to judge by."""
-        check(self)
-        check_schedule(self)
-        seen = observe(X, y, duplicates=self.duplicates)
-        if validation is None:
-            return seen, None
-        held_out = observe(validation, ids=seen.ids)
-        return with_ids(seen, held_out), held_out
+    def _observed(self, X: Any, y: Any) -> Observations:
+        return observe(X, y, duplicates=self.duplicates)
+
+    def _checkpoints(
+        self, wanted: Wanted, seen: Observations, held_out: Observations | None
+    ) -> dict[str, Checkpoint]:
+        everything = seen if held_out is None else joined(seen, held_out)
+        return checkpoints_of(self, wanted, self._stages, everything, len(seen))
 
     def _draw(
-        self, seen: Observations, checkpoint: Checkpoint | None, callbacks: Sequence[Callback]
-    ) -> tuple[SeriesSampler, Training[Chain[Any]]]:
-        """Run the chain, and take over what it has come to."""
-        encoder = SensorEncoder.of(seen, self.time, self.sensor)
+        self,
+        seen: Observations,
+        held_out: Observations | None,
+        checkpoints: dict[str, Checkpoint],
+        callbacks: Sequence[Callback],
+    ) -> tuple[list[Run], str | None]:
+        calibration = None
+        if held_out is not None:  # a chain that has not seen them tells how far it is off
+            calibration = clone(self).fit(seen).calibrate(held_out).calibration_
+            seen = joined(seen, held_out)
+        encoder = SensorEncoder.of(seen, self)
         data = encoder.series_data(seen)
         sampler = SeriesSampler(
             self._spec(fixed_seed(self.random_state)), data, encoder.timescales(data),
-            LaterHalf(self.sweeps, self.burn_in, self.samples), self._threads(),
+            self._schedule, self._threads(),
         )  # fmt: skip
-        run = run_chain(self, sampler, checkpoint, callbacks)
-        check_draws([run], self.burn_in)
-        chain = run.state
-        self.posterior_, self.encoder_, self.ids_ = sampler.posterior(chain), encoder, seen.ids
-        self.value_range_ = range_of(self.value_range, seen)
-        names, first = list(sampler.summaries(chain.draw)), sampler.schedule.first(chain.epoch)
-        self.convergence_ = convergence([chain], names, first)
-        self._describe(seen, run.curve, chain.epoch)
-        return sampler, run
+        run = self._run(sampler, checkpoints.get("fit"), callbacks)
+        (chain,) = self._chains(seen, sampler, [run])
+        self.posterior_, self.encoder_ = sampler.posterior(chain), encoder
+        self.value_range_, self.calibration_ = range_of(self.value_range, seen), calibration
+        error = sampler.mean_error(chain)
+        if self.tolerance is None or error < self.tolerance:
+            return [run], None
+        told = f"the mean of a typical one may be off by {error:.2f} of its std"
+        if error == math.inf:
+            told = "so few do not tell how far off they are"
+        return [run], (
+            f"after {self.n_epochs_} sweeps: {told}, and tolerance is {self.tolerance}. Raise "
+            f"sweeps (now {self.sweeps}), or tolerance."
+        )
 
-    def _warn_unless_converged(self, sampler: SeriesSampler, run: Training[Chain[Any]]) -> None:
-        """Tell of sampling that was interrupted, or that should have run for longer."""
-        if run.interrupted:
-            many = len(sampler.schedule.kept_by(self.sweeps))
-            interrupted(self, draws_worth([run], self.sweeps, many))
-        error = sampler.mean_error(run.state)
-        if self.tolerance is not None and not error < self.tolerance:
-            told = f"the mean of a typical one may be off by {error:.2f} of its std"
-            if error == math.inf:
-                told = "so few do not tell how far off they are"
-            warn(
-                f"Predictions have not settled after {self.n_epochs_} sweeps: {told}, and "
-                f"tolerance is {self.tolerance}. Raise sweeps (now {self.sweeps}), or tolerance.",
-            )
+    @property
+    def _schedule(self) -> LaterHalf:
+        return LaterHalf(self.sweeps, self.burn_in, self.samples)
 
     def cells(self, X: Any) -> Cells:
         """Return what is known of cells, before clipping and calibration."""
@@ -263,7 +178,8 @@ class TemporalFactorizer(Learner, InTime, Typed):
         """Declare what a file keeps: also the posterior, and the units of values."""
         yield from super().schema()
         grouping = grouping_of(self, self.ids_)
-        yield from series_schema(self, time_last(grouping))
+        shape = tuple(grouping.shape[mode] for mode in _time_last(grouping))
+        yield from series_schema(self, shape)
         yield Entry("convergence", "convergence_", record)
         yield from units_schema("units.", "encoder_.units", grouping.n_sensors + 1)
 
@@ -274,3 +190,88 @@ class TemporalFactorizer(Learner, InTime, Typed):
         bare = SensorEncoder(grouping, units, *checked_stamps(self.ids_[grouping.time]))
         self.posterior_ = restored_series(self, found, bare.shape, bare.times)
         self.encoder_ = bare.with_series(self.posterior_)
+
+
+def _time_last(grouping: SeriesIndex) -> list[int]:
+    """Return all modes, time last."""
+    modes = range(len(grouping.shape))
+    return [mode for mode in modes if mode != grouping.time] + [grouping.time]
+
+
+@dataclass(frozen=True)
+class SensorEncoder:
+    """How ids become rows of the sampler, where time is the last mode, and values become standard.
+
+    ``stamps`` has the times of the ids of time; ``are_dates`` tells whether they are dates.
+    """
+
+    grouping: SeriesIndex  # which series there are, and of which sensor
+    units: Units  # of every sensor
+    stamps: Array
+    are_dates: bool
+
+    @classmethod
+    def of(cls, seen: Observations, model: Any) -> SensorEncoder:
+        """Arrange observations by the settings of a model."""
+        bare = grouping_of(model, seen.ids)
+        keys = np.unique(series_keys(seen.codes, seen.shape, bare.time)[0])
+        units = Units.of(seen.values, bare.sensors_of(seen.codes), bare.n_sensors)
+        return cls(replace(bare, keys=keys), units, *checked_stamps(seen.ids[bare.time]))
+
+    @property
+    def modes(self) -> list[int]:
+        """All modes, time last."""
+        return _time_last(self.grouping)
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Rows of every mode, time last."""
+        return tuple(self.grouping.shape[mode] for mode in self.modes)
+
+    @cached_property
+    def times(self) -> Array:
+        """The times of the sampler's rows of time, in order."""
+        return np.sort(self.stamps)
+
+    def series_data(self, seen: Observations) -> SeriesData:
+        """Return the observations as the sampler wants them."""
+        place = np.empty(len(self.stamps), dtype=np.int32)
+        place[np.argsort(self.stamps, kind="stable")] = np.arange(len(place), dtype=np.int32)
+        codes = [seen.codes[mode] for mode in self.modes]
+        codes[-1] = place[codes[-1]]
+        types = self.grouping.sensors_of(seen.codes)
+        values = (seen.values - self.units.mean[types]) / np.sqrt(self.units.variance[types])
+        return SeriesData.of(tuple(codes), values.astype(np.float32), self.shape, self.times)
+
+    def timescales(self, data: SeriesData) -> Timescales:
+        """Return between which timescales a series may forget."""
+        step = data.series.usual_step()
+        span = float(np.ptp(data.series.time)) or step
+        return Timescales(SHORTEST * step, LONGEST * span)
+
+    def encoded(self, X: Any, ids: tuple[Ids, ...]) -> tuple[tuple[Codes, ...], Array]:
+        """Row numbers and times of cells; a time need not be known, only understood."""
+        return encode_in_time(X, ids, self.grouping.time, self.stamps, self.are_dates)
+
+    def predicted(
+        self, posterior: SeriesPosterior, codes: tuple[Codes, ...], when: Array, n_jobs: int
+    ) -> tuple[Moments, npt.NDArray[np.bool_]]:
+        """Moments of cells in units of the values, and which have an id that was never observed."""
+        place = np.searchsorted(self.times, when).clip(max=len(self.times) - 1)
+        row = np.where(self.times[place] == when, place, -1).astype(np.int32)
+        own = [*(codes[mode] for mode in self.modes[:-1]), row]
+        rows = np.array([posterior.known_codes(m, code) for m, code in enumerate(own)])
+        types = self.grouping.sensors_of(codes)
+        asked = Asked(rows, self.grouping.series(codes), when, types, self.grouping.sensors)
+        standard, noise, epistemic = posterior.moments(asked, n_jobs)
+        variance = self.units.variance[types]
+        mean = self.units.mean[types] + np.sqrt(variance) * standard
+        unseen = np.isnan(when) | (rows[:-1] == np.array(self.shape[:-1])[:, None]).any(axis=0)
+        parts = (mean, variance * noise, variance * epistemic)
+        return Moments(*(part.astype(self.units.precision) for part in parts)), unseen
+
+    def with_series(self, posterior: SeriesPosterior) -> SensorEncoder:
+        """Return the same, with the series that were observed."""
+        codes = posterior.codes[:-1, posterior.series.starts[:-1]]
+        keys = np.ravel_multi_index(tuple(codes.astype(np.int64)), self.shape[:-1])
+        return replace(self, grouping=replace(self.grouping, keys=keys))
