@@ -110,21 +110,21 @@ def test_far_from_all_readings_the_epistemic_part_is_larger(fitted):
     (_, _), (noise, more), (epistemic, wider) = fitted.predict_parts([near, far])
     assert wider > epistemic
     assert min(noise, more) > 0
-    doubt = fitted.near_.base.doubt([near, far, ("nowhere", "C", 75), ("p0", "?", 75)])
-    assert doubt[0] < 0.5
-    np.testing.assert_allclose(doubt[1:], 1.0, atol=0.01)
+    share = fitted.near_.base.epistemic_share([near, far, ("nowhere", "C", 75), ("p0", "?", 75)])
+    assert share[0] < 0.5
+    np.testing.assert_allclose(share[1:], 1.0, atol=0.01)
 
 
-def test_predictions_are_mixed_by_doubt(fitted, data):
+def test_predictions_are_mixed_by_the_epistemic_share(fitted, data):
     asked = data[2]
     far, near = (layer.cells(asked)[0].mean for layer in (fitted.far_, fitted.near_))
-    weight = fitted.near_.base.doubt(asked) ** fitted.power_
+    weight = fitted.near_.base.epistemic_share(asked) ** fitted.power_
     expected = (1 - weight) * near + weight * far
     np.testing.assert_allclose(fitted.predict(asked), expected, rtol=1e-4)
     assert 0 < weight.mean() < 1
 
 
-def test_the_power_of_doubt_is_the_best_on_held_out_cells(data):
+def test_the_power_of_the_epistemic_share_is_the_best_on_held_out_cells(data):
     X, y, _, _ = data
     seen = observe(X, y)
     kept, held_out = seen.take(slice(0, 1200)), seen.take(slice(1200, None))
@@ -132,10 +132,10 @@ def test_the_power_of_doubt_is_the_best_on_held_out_cells(data):
     inside = clone(FEW).set_params(random_state=0, n_jobs=1)
     layers = [Layer.learn(base, clone(inside), kept, None) for base in bases]
     far, near = (layer.cells(held_out)[0].mean for layer in layers)
-    doubt = bases[1].doubt(held_out)
+    share = bases[1].epistemic_share(held_out)
     errors = []
     for power in POWERS:
-        mean = (1 - doubt**power) * near + doubt**power * far
+        mean = (1 - share**power) * near + share**power * far
         errors.append(errors_over(held_out.values, mean, X[1200:], y[1200:]))
     assert _best_power(layers, held_out) == POWERS[np.argmin(errors)]
     fitted = ResidualFactorizer(FEW, sensor=1, random_state=0, n_jobs=1)

@@ -9,24 +9,24 @@ from __future__ import annotations
 import logging
 import time as clock
 from collections.abc import Sequence
-from typing import Any, NamedTuple, Self
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from noisewise.calibration import Calibration
-from noisewise.data import Observations, observe
+from noisewise.data import Observations
 from noisewise.data.timestamps import Units, checked_stamps, sensor_modes, series_keys
 from noisewise.engine.series import Array, Ints, Series
 from noisewise.errors import SettingError, unsaid
-from noisewise.models.base import Cells, Factorizer, Seeded, Threads, clone_with, in_one_step, shown
-from noisewise.models.iterative import FEWEST_HELD_OUT, fixed_seed, range_of
+from noisewise.models.base import Cells, Factorizer, Seeded, Threads, clone_with, shown
+from noisewise.models.iterative import FEWEST_HELD_OUT, fixed_seed
 from noisewise.models.model_file import Part
 from noisewise.models.residual import fast
-from noisewise.models.sensors import InTime, Typed
+from noisewise.models.sensors import InTime, Readings
 from noisewise.models.series import LinearInterpolator, OUSmoother
 from noisewise.models.temporal import TemporalFactorizer
 from noisewise.schema import Entry, Found, Schema, real
-from noisewise.settings import Rule, check, learned, number, setting, settings
+from noisewise.settings import Rule, learned, number, setting, settings
 from noisewise.storage import Damaged
 
 CANDIDATES: dict[str, Factorizer] = {
@@ -58,7 +58,7 @@ class Gaps(NamedTuple):
 
 
 @settings
-class AutoFactorizer(InTime, Typed, Seeded, Threads):
+class AutoFactorizer(Readings, InTime, Seeded, Threads):
     """Choose among models of sensors by what they predict of readings that were held out.
 
     Half of the held-out cells are single ones, half are stretches of single series. How long a
@@ -108,28 +108,13 @@ class AutoFactorizer(InTime, Typed, Seeded, Threads):
         "What was chosen and why, in a sentence; also what ``str`` gives, and what the logger "
         '"noisewise" is told.'
     )
-    seconds_: float = learned("Time that fit took.")
 
-    @in_one_step
-    def fit(self, X: Any, y: Any = None) -> Self:
-        """Try every candidate, and fit the best on everything.
-
-        Parameters
-        ----------
-        X : table of ids or Observations
-            One id column per mode.
-        y : sequence of float, optional
-            The values; without it, the last column of X.
-
-        Returns
-        -------
-        self
-        """
-        started = clock.perf_counter()
-        check(self)
+    def _learn(
+        self, seen: Observations, validation: Observations | None
+    ) -> tuple[Observations, Calibration | None]:
+        """Try every candidate, and fit the best on everything."""
         seed = fixed_seed(self.random_state)
         candidates = self._candidates(seed)
-        seen = observe(X, y, duplicates=self.duplicates)
         gaps, part = self._held_out(seen, seed)
         calibration, scores = None, {}
         choice = next(iter(candidates))
@@ -144,15 +129,10 @@ class AutoFactorizer(InTime, Typed, Seeded, Threads):
             choice = min(scores, key=lambda name: scores[name]["score"])
             calibration = judged[choice].calibration
             reason = _reason(choice, scores, gaps)
-        model = clone_with(candidates[choice]).fit(seen)
-        self.choice_, self.model_ = choice, model
-        self.scores_, self.reason_ = scores, reason
-        self.ids_, self.calibration_ = seen.ids, calibration
-        self.value_range_ = range_of(self.value_range, seen)
-        self._note_columns(X)
-        self.seconds_ = clock.perf_counter() - started
+        self.model_ = clone_with(candidates[choice]).fit(seen)
+        self.choice_, self.scores_, self.reason_ = choice, scores, reason
         log.info("%s", self)
-        return self
+        return seen, calibration
 
     def _candidates(self, seed: int) -> dict[str, Any]:
         """Return unfitted models by name."""

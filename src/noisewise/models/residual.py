@@ -9,31 +9,30 @@ common.
 
 from __future__ import annotations
 
-import time as clock
 from typing import Any, Literal, NamedTuple, Self
 
 import numpy as np
 
 from noisewise.calibration import Calibration
-from noisewise.data import Observations, encode_ids, observe
+from noisewise.data import Observations, encode_ids
 from noisewise.data.timestamps import Units
 from noisewise.engine.arrays import Moments
 from noisewise.errors import unsaid
 from noisewise.models.base import Cells, Factorizer, Seeded, Threads, clone_with, in_one_step, shown
 from noisewise.models.bayesian import BayesianFactorizer
-from noisewise.models.iterative import Iterative, fixed_seed, hold_out, joined, range_of
+from noisewise.models.iterative import Iterative, fixed_seed, hold_out, joined
 from noisewise.models.model_file import Part
-from noisewise.models.sensors import InTime, Typed, grouping_of, units_schema
+from noisewise.models.sensors import InTime, Readings, index_of, units_schema
 from noisewise.models.series import OUSmoother
 from noisewise.schema import Entry, Found, Schema, real
-from noisewise.settings import Rule, check, learned, number, one_of, setting, settings
+from noisewise.settings import Rule, learned, number, one_of, setting, settings
 from noisewise.storage import Damaged
 
-POWERS = (0.25, 0.5, 1.0, 2.0, 4.0)  # of doubt, tried on what is held out
+POWERS = (0.25, 0.5, 1.0, 2.0, 4.0)  # of the epistemic share, tried on what is held out
 
 
 @settings
-class TypeMean(InTime, Typed):
+class TypeMean(Readings, InTime):
     """Predict the mean of a type of sensor everywhere; its std is all noise.
 
     Examples
@@ -45,17 +44,12 @@ class TypeMean(InTime, Typed):
 
     units_: Units = learned("Mean and variance of every type.")
 
-    @in_one_step
-    def fit(self, X: Any, y: Any = None) -> Self:
-        """Learn from a table of ids and a value for each row."""
-        check(self)
-        seen = observe(X, y, duplicates=self.duplicates)
-        grouping = grouping_of(self, seen.ids)
-        self.units_ = Units.of(seen.values, grouping.sensors_of(seen.codes), grouping.n_sensors)
-        self.ids_, self.calibration_ = seen.ids, None
-        self.value_range_ = range_of(self.value_range, seen)
-        self._note_columns(X)
-        return self
+    def _learn(
+        self, seen: Observations, validation: Observations | None
+    ) -> tuple[Observations, Calibration | None]:
+        index = index_of(self, seen.ids)
+        self.units_ = Units.of(seen.values, index.sensors_of(seen.codes), index.n_sensors)
+        return seen, None
 
     def leave_one_out(self, X: Any, return_std: bool = False) -> Any:
         """Predict cells as ever: one among all of its type makes no difference."""
@@ -64,14 +58,14 @@ class TypeMean(InTime, Typed):
     def cells(self, X: Any) -> Cells:
         """Return what is known of cells, before clipping and calibration."""
         codes = encode_ids(X, self.ids_)
-        types = grouping_of(self, self.ids_).sensors_of(codes)
+        types = index_of(self, self.ids_).sensors_of(codes)
         mean, noise = (part[types].astype(self.units_.precision) for part in self.units_)
         unseen = np.any([code < 0 for code in codes], axis=0)
         return Cells(Moments(mean, noise, np.zeros_like(noise)), unseen)
 
     def schema(self) -> Schema:
         """Declare what a file keeps: the units of types."""
-        yield from units_schema("", "units_", grouping_of(self, self.ids_).n_sensors + 1)
+        yield from units_schema("", "units_", index_of(self, self.ids_).n_sensors + 1)
 
     def restore(self, found: Found) -> None:
         """Make what was learned of what a file has."""
@@ -132,18 +126,18 @@ class Layer(NamedTuple):
 
 
 @settings
-class ResidualFactorizer(InTime, Typed, Seeded, Threads):
+class ResidualFactorizer(Readings, InTime, Seeded, Threads):
     """Factorize what a simple model of each series leaves unexplained.
 
     The base predicts every training cell from the others, with a std; a factorization is trained on
     the errors over these stds. With ``base="ou"``, errors between frequent readings are small, and
     say little of outages, in which a series may be anywhere. So a second factorization is trained
     on the values themselves, with mean and std of the type of sensor as its base, and predictions
-    are mixed: the second counts by how much the smoother leaves open (``OUSmoother.doubt``).
+    are mixed: the second counts by how much the smoother leaves open (its ``epistemic_share``).
 
     A share of the cells is held out: a factorization that is trained in epochs stops by it, the
-    power of doubt that mixes best is chosen on it, and std and intervals are calibrated on it. Then
-    all parts are trained again on everything.
+    power of that share that mixes best is chosen on it, and std and intervals are calibrated on it.
+    Then all parts are trained again on everything.
 
     Examples
     --------
@@ -179,8 +173,9 @@ class ResidualFactorizer(InTime, Typed, Seeded, Threads):
         "what it leaves."
     )
     far_: Layer = learned("Mean and std of types, and the factorization of the values.")
-    power_: float = learned("The weight of ``far_`` is the smoother's doubt to this power.")
-    seconds_: float = learned("Time that fit took.")
+    power_: float = learned(
+        "The weight of ``far_`` is the smoother's epistemic share to this power."
+    )
 
     @in_one_step
     def fit(self, X: Any, y: Any = None, *, validation: Observations | None = None) -> Self:
@@ -200,11 +195,14 @@ class ResidualFactorizer(InTime, Typed, Seeded, Threads):
         -------
         self
         """
-        started = clock.perf_counter()
-        check(self)
-        everything = observe(X, y, duplicates=self.duplicates)
+        self._fit(X, y, validation)
+        return self
+
+    def _learn(
+        self, seen: Observations, validation: Observations | None
+    ) -> tuple[Observations, Calibration | None]:
         seed = fixed_seed(self.random_state)
-        kept, held_out = hold_out(everything, validation, self.validation_fraction, seed)
+        kept, held_out = hold_out(seen, validation, self.validation_fraction, seed)
         given = quick_factorizer() if self.factorizer is None else self.factorizer
         factorizers = [
             clone_with(given, random_state=seed, n_jobs=self.n_jobs, **shown(self.verbose))
@@ -213,17 +211,14 @@ class ResidualFactorizer(InTime, Typed, Seeded, Threads):
         layers = self._learned(factorizers, kept, held_out)
         power, calibration = 1.0, None
         if held_out is not None:
-            everything = joined(kept, held_out)
+            seen = joined(kept, held_out)
             power = _best_power(layers, held_out)
             mean, noise, epistemic = _mixed(layers, power, held_out)[0]
             calibration = Calibration.measure(held_out.values - mean, np.sqrt(noise + epistemic))
-            layers = self._learned([layer.settled() for layer in layers], everything, None)
+            layers = self._learned([layer.settled() for layer in layers], seen, None)
         self.far_, self.near_ = layers[0], layers[1] if self.base == "ou" else None
-        self.power_, self.ids_, self.calibration_ = power, everything.ids, calibration
-        self.value_range_ = range_of(self.value_range, everything)
-        self._note_columns(X)
-        self.seconds_ = clock.perf_counter() - started
-        return self
+        self.power_ = power
+        return seen, calibration
 
     def _bases(self) -> list[OUSmoother | TypeMean]:
         far = TypeMean(time=self.time, sensor=self.sensor, value_range=None)
@@ -284,7 +279,7 @@ def _mixed(layers: list[Layer], power: float, X: Any) -> Cells:
     if len(layers) == 1:
         return layers[0].cells(X)
     far, (near, unseen) = layers[0].cells(X)[0], layers[1].cells(X)
-    weight = _smoother(layers).doubt(X) ** np.float32(power)
+    weight = _smoother(layers).epistemic_share(X) ** np.float32(power)
     mean = near.mean + weight * (far.mean - near.mean)
     stds = [np.sqrt(part.noise + part.epistemic) for part in (near, far)]
     variance = (stds[0] + weight * (stds[1] - stds[0])) ** 2
@@ -293,18 +288,18 @@ def _mixed(layers: list[Layer], power: float, X: Any) -> Cells:
 
 
 def _best_power(layers: list[Layer], held_out: Observations) -> float:
-    """Return the power of doubt by which layers mix best on held-out cells.
+    """Return the power of the epistemic share by which layers mix best on held-out cells.
 
     Errors are taken in units of the variance of types, that none should count for its unit.
     """
     if len(layers) == 1:
         return 1.0
     far, near = (layer.cells(held_out)[0].mean for layer in layers)
-    doubt = _smoother(layers).doubt(held_out)
+    share = _smoother(layers).epistemic_share(held_out)
     std = layers[0].base.predict(held_out, return_std=True)[1]
 
     def error(power: float) -> float:
-        mean = near + doubt ** np.float32(power) * (far - near)
+        mean = near + share ** np.float32(power) * (far - near)
         return float(np.mean(((held_out.values - mean) / std).astype(np.float64) ** 2))
 
     return min(POWERS, key=error)

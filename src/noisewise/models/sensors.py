@@ -1,4 +1,4 @@
-"""What models of single series share: which mode is time, what types of sensors have in common.
+"""What models of readings share: which mode is time, which the sensor, in which units.
 
 A series is all that was observed of one combination of the ids of all modes but time. Series of the
 same type (temperature, humidity, ...) have units and habits in common.
@@ -14,7 +14,9 @@ from typing import Any, ClassVar, Literal, Self
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
-from noisewise.data import Ids, observe
+from noisewise import schema
+from noisewise.calibration import Calibration
+from noisewise.data import Ids, Observations, observe
 from noisewise.data.observations import encode_in_time
 from noisewise.data.timestamps import (
     FLOOR,
@@ -30,27 +32,8 @@ from noisewise.engine.arrays import Codes, Moments
 from noisewise.engine.series import Array, Ints, Series
 from noisewise.models.base import Cells, Factorizer, Threads, at_one_moment, in_one_step
 from noisewise.models.iterative import range_of
-from noisewise.schema import (
-    ANY,
-    POSITIVE,
-    STARTS,
-    Entry,
-    Found,
-    Schema,
-    Tensor,
-    keys,
-    real,
-    rises,
-)
-from noisewise.settings import (
-    Rule,
-    check,
-    either,
-    learned,
-    number,
-    setting,
-    settings,
-)
+from noisewise.schema import Entry, Found, Schema, Tensor
+from noisewise.settings import Rule, check, either, learned, number, setting, settings
 from noisewise.storage import Damaged
 
 PRIOR = 5.0  # observations that what a type has in common is worth
@@ -96,30 +79,10 @@ class InTime(Factorizer):
 
 
 @settings
-class SeriesModel(InTime, Typed, Threads):
-    """Base class of models that look at one series at a time.
+class Readings(Typed):
+    """Part of models in time that learn in one go; one says what it learns (``_learn``)."""
 
-    A model says what it learns of all series (``_learn``) and what it knows of them at some times
-    (``_at``).
-    """
-
-    _std_is_honest: ClassVar[bool] = True
-
-    series_: Series = learned("The observations, by series and time.")
     seconds_: float = learned("Time that fit took.")
-
-    @abstractmethod
-    def _learn(self, series: Series, types: Ints, n_types: int) -> None:
-        """Learn from all series."""
-
-    @abstractmethod
-    def _at(self, which: Ints, when: Array, leave_out: bool) -> tuple[Array, Array, Array]:
-        """Mean, noise and epistemic variance of series at some times; NaN where none is known."""
-
-    @property
-    @abstractmethod
-    def _noise(self) -> Array:
-        """Variance of the noise of every type, and of a type never seen."""
 
     @in_one_step
     def fit(self, X: Any, y: Any = None) -> Self:
@@ -136,22 +99,62 @@ class SeriesModel(InTime, Typed, Threads):
         -------
         self
         """
+        self._fit(X, y, None)
+        return self
+
+    def _fit(self: Any, X: Any, y: Any, validation: Observations | None) -> None:
         started = clock.perf_counter()
         check(self)
-        seen = observe(X, y, duplicates=self.duplicates)
-        time, sensor = self._modes(seen.ids)
-        stamps, _ = checked_stamps(seen.ids[time])
-        keys, _ = series_keys(seen.codes, seen.shape, time)
-        keys, which = np.unique(keys, return_inverse=True)
-        grouping = SeriesIndex(time, sensor, seen.shape, keys)
-        series = Series.group(which, stamps[seen.codes[time]], seen.values, len(keys))
-        self._learn(series, grouping.sensors, grouping.n_sensors)
-        self.ids_, self.calibration_ = seen.ids, None
-        self.value_range_ = range_of(self.value_range, seen)
-        self._keep(series, grouping)
+        given = observe(X, y, duplicates=self.duplicates)
+        seen, self.calibration_ = self._learn(given, validation)
+        self.ids_, self.value_range_ = seen.ids, range_of(self.value_range, seen)
         self._note_columns(X)
         self.seconds_ = clock.perf_counter() - started
-        return self
+
+    @abstractmethod
+    def _learn(
+        self, seen: Observations, validation: Observations | None
+    ) -> tuple[Observations, Calibration | None]:
+        """Learn; return all that was learned from, and what held-out errors say of the std."""
+
+
+@settings
+class SeriesModel(Readings, InTime, Threads):
+    """Base class of models that look at one series at a time.
+
+    A model says what it learns of all series (``_learn_series``) and what it knows of them at some
+    times (``_at``).
+    """
+
+    _std_is_honest: ClassVar[bool] = True
+
+    series_: Series = learned("The observations, by series and time.")
+
+    @abstractmethod
+    def _learn_series(self, series: Series, types: Ints, n_types: int) -> None:
+        """Learn from all series."""
+
+    @abstractmethod
+    def _at(self, which: Ints, when: Array, leave_out: bool) -> tuple[Array, Array, Array]:
+        """Mean, noise and epistemic variance of series at some times; NaN where none is known."""
+
+    @property
+    @abstractmethod
+    def _noise(self) -> Array:
+        """Variance of the noise of every type, and of a type never seen."""
+
+    def _learn(
+        self, seen: Observations, validation: Observations | None
+    ) -> tuple[Observations, Calibration | None]:
+        bare = index_of(self, seen.ids)
+        keys, _ = series_keys(seen.codes, seen.shape, bare.time)
+        keys, which = np.unique(keys, return_inverse=True)
+        stamps, _ = checked_stamps(seen.ids[bare.time])
+        series = Series.group(which, stamps[seen.codes[bare.time]], seen.values, len(keys))
+        index = replace(bare, keys=keys)
+        self._learn_series(series, index.sensors, index.n_sensors)
+        self._keep(series, index, seen.ids)
+        return seen, None
 
     @at_one_moment
     def leave_one_out(self, X: Any, return_std: bool = False) -> Any:
@@ -160,33 +163,27 @@ class SeriesModel(InTime, Typed, Threads):
         Cells that were not trained on are predicted as ever.
         """
         check_is_fitted(self)
-        codes, when = self._encoded(X)
-        mean, noise, epistemic = self._known(codes, when, leave_out=True)[0]
+        mean, noise, epistemic = self._known(*self._encoded(X), leave_out=True)[0]
         std = np.float32(self.std_scale_) * np.sqrt(noise + epistemic)
         return (self._clipped(mean), std) if return_std else self._clipped(mean)
 
-    def _keep(self, series: Series, grouping: SeriesIndex) -> None:
-        self.series_, self._grouping = series, grouping
-        self.n_features_in_ = len(self.ids_)
-        self._stamps, self._are_dates = checked_stamps(self.ids_[grouping.time])
-        types = grouping.sensors
-        self._units = Units.of(series.values, types[series.which], grouping.n_sensors)
-        self._series_units = series_units(series, types, grouping.n_sensors)
-
-    def _modes(self, ids: tuple[Ids, ...]) -> tuple[int, int | None]:
-        """Return the mode that is time, and the mode that is the type."""
-        return sensor_modes(self.time, self.sensor, ids)
+    def _keep(self, series: Series, index: SeriesIndex, ids: tuple[Ids, ...]) -> None:
+        self.series_, self._index = series, index
+        self._stamps, self._are_dates = checked_stamps(ids[index.time])
+        types = index.sensors
+        self._units = Units.of(series.values, types[series.which], index.n_sensors)
+        self._series_units = series_units(series, types, index.n_sensors)
 
     def _encoded(self, X: Any) -> tuple[tuple[Codes, ...], Array]:
         """Row numbers and times of cells; a time need not be known, only understood."""
-        return encode_in_time(X, self.ids_, self._grouping.time, self._stamps, self._are_dates)
+        return encode_in_time(X, self.ids_, self._index.time, self._stamps, self._are_dates)
 
     def cells(self, X: Any) -> Cells:
         """Return what is known of cells, before clipping and calibration."""
         return self._known(*self._encoded(X), leave_out=False)
 
     def _known(self, codes: tuple[Codes, ...], when: Array, *, leave_out: bool) -> Cells:
-        which, types = self._grouping.series(codes), self._grouping.sensors_of(codes)
+        which, types = self._index.series(codes), self._index.sensors_of(codes)
         mean, variance = self._units.mean[types], self._units.variance[types]
         series = which >= 0
         timeless = series & np.isnan(when)
@@ -201,35 +198,34 @@ class SeriesModel(InTime, Typed, Threads):
             whole_part[asked[there]] = part[there]
         unseen = np.isnan(when)
         for mode, code in enumerate(codes):
-            unseen |= (code < 0) & (mode != self._grouping.time)
+            unseen |= (code < 0) & (mode != self._index.time)
         precision = self._units.precision
         parts = (part.astype(precision) for part in (mean, noise, epistemic))
         return Cells(Moments(*parts), unseen)
 
     def schema(self) -> Schema:
         """Declare what a file keeps: the observations; return the number of series."""
-        yield from super().schema()
-        yield Entry("seconds", "seconds_", real())
-        most = n_keys(tuple(map(len, self.ids_)), self._modes(self.ids_)[0])
-        found = yield Tensor("series.keys", "int64", (ANY,), "_grouping.keys", keys(most))
-        starts = yield Tensor("series.starts", "int64", (len(found) + 1,), "series_.starts", STARTS)
-        if not rises(starts, strictly=True):
+        yield Entry("seconds", "seconds_", schema.real())
+        bare = index_of(self, self.ids_)
+        rule = schema.keys(n_keys(bare.shape, bare.time))
+        keys = yield Tensor("series.keys", "int64", (schema.ANY,), "_index.keys", rule)
+        size = (len(keys) + 1,)
+        starts = yield Tensor("series.starts", "int64", size, "series_.starts", schema.STARTS)
+        if not schema.rises(starts, strictly=True):
             raise Damaged("it has a series without observations")
-        size = (int(starts[-1]),)
-        yield Tensor("series.time", "float64", size, "series_.time")
-        yield Tensor("series.values", "float64", size, "series_.values")
-        return len(found)
+        yield Tensor("series.time", "float64", (int(starts[-1]),), "series_.time")
+        yield Tensor("series.values", "float64", (int(starts[-1]),), "series_.values")
+        return len(keys)
 
     def restore(self, found: Found) -> None:
         """Make what was learned of what a file has."""
-        super().restore(found)
         parts = found.part("series")
-        grouping = replace(grouping_of(self, self.ids_), keys=parts.pop("keys"))
+        index = replace(index_of(self, self.ids_), keys=parts.pop("keys"))
         series = Series(**parts)
         inside = series.which[1:] == series.which[:-1]
         if (series.time[1:] < series.time[:-1])[inside].any():
             raise Damaged("its series are not in the order of time")
-        self._keep(series, grouping)
+        self._keep(series, index, self.ids_)
 
 
 def series_units(series: Series, types: Ints, n_types: int) -> Units:
@@ -255,7 +251,7 @@ def series_units(series: Series, types: Ints, n_types: int) -> Units:
     return Units(mean, (around + PRIOR * within[types]) / (counts + PRIOR))
 
 
-def grouping_of(model: Any, ids: tuple[Ids, ...]) -> SeriesIndex:
+def index_of(model: Any, ids: tuple[Ids, ...]) -> SeriesIndex:
     """Return which mode of a model's ids is what; there are no series yet."""
     modes = sensor_modes(model.time, model.sensor, ids)
     return SeriesIndex(*modes, tuple(map(len, ids)), np.empty(0, dtype=np.int64))
@@ -264,4 +260,4 @@ def grouping_of(model: Any, ids: tuple[Ids, ...]) -> SeriesIndex:
 def units_schema(prefix: str, of: str, n: int) -> Schema:
     """Declare what a file keeps of n units."""
     yield Tensor(f"{prefix}mean", "float64", (n,), f"{of}.mean")
-    yield Tensor(f"{prefix}variance", "float64", (n,), f"{of}.variance", POSITIVE)
+    yield Tensor(f"{prefix}variance", "float64", (n,), f"{of}.variance", schema.POSITIVE)

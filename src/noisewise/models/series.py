@@ -22,7 +22,7 @@ from noisewise.engine.arrays import Floats
 from noisewise.engine.series import Array, Ints, Series, interpolate
 from noisewise.engine.state_space import Process, log_likelihood, predict, smooth
 from noisewise.models.base import at_one_moment
-from noisewise.models.sensors import PRIOR, SeriesModel, grouping_of, series_units
+from noisewise.models.sensors import PRIOR, SeriesModel, index_of, series_units
 from noisewise.schema import NOT_NEGATIVE, POSITIVE, Entry, Found, Rule, Schema, Tensor, real
 from noisewise.settings import learned, settings
 
@@ -65,7 +65,7 @@ class LinearInterpolator(SeriesModel):
     _factor: Array = learned()
     _most: Array = learned()
 
-    def _learn(self, series: Series, types: Ints, n_types: int) -> None:
+    def _learn_series(self, series: Series, types: Ints, n_types: int) -> None:
         which = series.which
         line = interpolate(series, which, series.time, leave_out=True, n_jobs=self._threads())
         squared = (series.values - line.value) ** 2
@@ -89,7 +89,7 @@ class LinearInterpolator(SeriesModel):
 
     def _at(self, which: Ints, when: Array, leave_out: bool) -> tuple[Array, Array, Array]:
         line = interpolate(self.series_, which, when, leave_out=leave_out, n_jobs=self._threads())
-        types, factor = self._grouping.sensors[which], self._factor[which]
+        types, factor = self._index.sensors[which], self._factor[which]
         noise = self.noise_[types]
         reached = np.minimum(self.walk_[types] * line.reach, self._most[types])
         epistemic = reached + noise * (line.load - 1.0)  # noise of the two observations is in it
@@ -98,7 +98,7 @@ class LinearInterpolator(SeriesModel):
     def schema(self) -> Schema:
         """Declare what a file keeps: also the variances."""
         n_series = yield from super().schema()
-        n = grouping_of(self, self.ids_).n_sensors + 1
+        n = index_of(self, self.ids_).n_sensors + 1
         yield Tensor("walk", "float64", (n,), "walk_", NOT_NEGATIVE)
         yield Tensor("noise", "float64", (n,), "noise_", POSITIVE)
         yield Tensor("most", "float64", (n,), "_most", NOT_NEGATIVE)
@@ -181,19 +181,19 @@ class OUSmoother(SeriesModel):
         return np.asarray(np.exp(-self.unit_ / self.length_))
 
     @at_one_moment
-    def doubt(self, X: Any) -> Floats:
+    def epistemic_share(self, X: Any) -> Floats:
         """Return how much of the variance of a series its readings leave open at cells.
 
         0 next to readings without noise, 1 far from all of them, or if there are none.
         """
         check_is_fitted(self)
         codes, when = self._encoded(X)
-        which = self._grouping.series(codes)
+        which = self._index.series(codes)
         epistemic = self._known(codes, when, leave_out=False)[0].epistemic
         share = epistemic / self.process_.variance[which]
         return np.where(which < 0, 1.0, np.minimum(share, 1.0)).astype(np.float32)
 
-    def _learn(self, series: Series, types: Ints, n_types: int) -> None:
+    def _learn_series(self, series: Series, types: Ints, n_types: int) -> None:
         unit = series.usual_step()
         units = series_units(series, types, n_types)
         length, share = fit_timescales(series, units, types, n_types, unit, self._threads())
@@ -222,7 +222,7 @@ class OUSmoother(SeriesModel):
     def schema(self) -> Schema:
         """Declare what a file keeps: also memory and noise of types."""
         yield from super().schema()
-        n = grouping_of(self, self.ids_).n_sensors
+        n = index_of(self, self.ids_).n_sensors
         yield Entry("unit", "unit_", real(above=0.0))
         yield Tensor("length", "float64", (n,), "length_", POSITIVE)
         yield Tensor("noise_share", "float64", (n,), "noise_share_", SHARE)
@@ -230,7 +230,7 @@ class OUSmoother(SeriesModel):
     def restore(self, found: Found) -> None:
         """Make what was learned of what a file has."""
         super().restore(found)
-        types, length, share = self._grouping.sensors, self.length_, self.noise_share_
+        types, length, share = self._index.sensors, self.length_, self.noise_share_
         self._smooth(self.series_, self._series_units, types, length, share)
 
 

@@ -33,7 +33,7 @@ from noisewise.models.base import Cells, at_one_moment
 from noisewise.models.checkpoints import Checkpoint, Wanted, checkpoints_of
 from noisewise.models.iterative import fixed_seed, joined, range_of
 from noisewise.models.sampled import Run, Sampled, restored_series, series_schema
-from noisewise.models.sensors import InTime, Typed, grouping_of, units_schema
+from noisewise.models.sensors import InTime, Typed, index_of, units_schema
 from noisewise.schema import Entry, Found, Schema, record
 from noisewise.settings import either, learned, number, one_of, setting, settings, whole
 
@@ -177,7 +177,7 @@ class TemporalFactorizer(Sampled, InTime, Typed):
     def schema(self) -> Schema:
         """Declare what a file keeps: also the posterior, and the units of values."""
         yield from super().schema()
-        grouping = grouping_of(self, self.ids_)
+        grouping = index_of(self, self.ids_)
         shape = tuple(grouping.shape[mode] for mode in _time_last(grouping))
         yield from series_schema(self, shape)
         yield Entry("convergence", "convergence_", record)
@@ -186,7 +186,7 @@ class TemporalFactorizer(Sampled, InTime, Typed):
     def restore(self, found: Found) -> None:
         """Make what was learned of what a file has."""
         super().restore(found)
-        grouping, units = grouping_of(self, self.ids_), Units(**found.part("units"))
+        grouping, units = index_of(self, self.ids_), Units(**found.part("units"))
         bare = SensorEncoder(grouping, units, *checked_stamps(self.ids_[grouping.time]))
         self.posterior_ = restored_series(self, found, bare.shape, bare.times)
         self.encoder_ = bare.with_series(self.posterior_)
@@ -213,7 +213,7 @@ class SensorEncoder:
     @classmethod
     def of(cls, seen: Observations, model: Any) -> SensorEncoder:
         """Arrange observations by the settings of a model."""
-        bare = grouping_of(model, seen.ids)
+        bare = index_of(model, seen.ids)
         keys = np.unique(series_keys(seen.codes, seen.shape, bare.time)[0])
         units = Units.of(seen.values, bare.sensors_of(seen.codes), bare.n_sensors)
         return cls(replace(bare, keys=keys), units, *checked_stamps(seen.ids[bare.time]))

@@ -27,7 +27,7 @@ from noisewise.engine.threads import one_blas_thread
 from noisewise.errors import DataError
 from noisewise.models.base import Cells, in_one_step
 from noisewise.models.iterative import fixed_seed, hold_out, joined, range_of
-from noisewise.models.sensors import PRIOR, InTime, Typed, grouping_of, series_units, units_schema
+from noisewise.models.sensors import PRIOR, InTime, Typed, index_of, series_units, units_schema
 from noisewise.schema import ANY, POSITIVE, Entry, Found, Schema, Tensor, keys, real
 from noisewise.settings import (
     check,
@@ -242,7 +242,7 @@ class TableImputer(InTime, Typed):
     def schema(self) -> Schema:
         """Declare what a file keeps: the table without gaps, and units."""
         yield Entry("seconds", "seconds_", real())
-        grouping = grouping_of(self, self.ids_)
+        grouping = index_of(self, self.ids_)
         rule = keys(n_keys(grouping.shape, grouping.time))
         n = len((yield Tensor("keys", "int64", (ANY,), "_filled.grouping.keys", rule)))
         size, n_types = (grouping.shape[grouping.time], n), grouping.n_sensors + 1
@@ -254,7 +254,7 @@ class TableImputer(InTime, Typed):
 
     def restore(self, found: Found) -> None:
         """Make what was learned of what a file has."""
-        grouping = replace(grouping_of(self, self.ids_), keys=found["keys"])
+        grouping = replace(index_of(self, self.ids_), keys=found["keys"])
         units = (Units(**found.part(name)) for name in ("series", "types"))
         self._filled = Filled(found["table"], grouping, *units)
 
