@@ -15,7 +15,6 @@ from shared import assert_standard_normal, whitened
 from noisewise import BayesianFactorizer, observe
 from noisewise.engine import random, state_space, threads
 from noisewise.engine.gibbs.data import Data, Spec, Timeline
-from noisewise.engine.gibbs.diagnostics import effective_size, split_rhat
 from noisewise.engine.gibbs.posterior import rating_snapshot
 from noisewise.engine.gibbs.sampler import Schedule, rating_steps
 from noisewise.engine.gibbs.steps import noise, ordinal, prior, rows
@@ -30,9 +29,11 @@ from noisewise.engine.gibbs.sweep import (
     RatingDraw,
     Sweep,
     Workspace,
+    effective_size,
     first_draw,
     generator,
     key,
+    split_rhat,
 )
 from noisewise.models.bayesian import prepare
 

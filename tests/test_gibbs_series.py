@@ -14,7 +14,6 @@ from shared import assert_standard_normal, whitened
 from noisewise.engine import state_space
 from noisewise.engine.gibbs import data as series_data
 from noisewise.engine.gibbs.data import SeriesData, Spec
-from noisewise.engine.gibbs.diagnostics import effective_size
 from noisewise.engine.gibbs.sampler import LaterHalf
 from noisewise.engine.gibbs.series_sampler import (
     PROCESS,
@@ -31,6 +30,7 @@ from noisewise.engine.gibbs.sweep import (
     SeriesDraw,
     SeriesWorkspace,
     Sweep,
+    effective_size,
     first_series_draw,
     key,
 )

@@ -13,11 +13,10 @@ import numpy as np
 
 from noisewise.data import Observations, observe
 from noisewise.engine.gibbs.data import Scale, Spec, Timeline
-from noisewise.engine.gibbs.diagnostics import convergence
 from noisewise.engine.gibbs.posterior import RatingPosterior
 from noisewise.engine.gibbs.sampler import Chain, Schedule
 from noisewise.engine.gibbs.series_sampler import PROCESS, SeriesPosterior
-from noisewise.engine.gibbs.sweep import EFFECTS
+from noisewise.engine.gibbs.sweep import EFFECTS, convergence
 from noisewise.engine.series import Array
 from noisewise.engine.threads import one_blas_thread
 from noisewise.engine.training import Callback, EpochInfo, Training, train

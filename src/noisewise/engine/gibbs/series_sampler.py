@@ -181,8 +181,9 @@ def series_steps(work: SeriesWorkspace, timescales: Timescales) -> list[Step[Any
         steps.append(NormalWishart(work, mode, spec.rank + 1.0, math.inf))
         steps.append(rows.TimeFactors(work) if mode == last else rows.Rows(work, mode))
     steps.append(temporal.Amplitudes(work))
-    low_rank = noise.LowRankNoise(work, SERIES_FROM)
-    return [*steps, low_rank if spec.noise_rank else temporal.SeriesNoise(work)]
+    if spec.noise_rank:
+        return [*steps, noise.LowRankNoise(work, SERIES_FROM)]
+    return [*steps, temporal.SeriesNoise(work)]
 
 
 class SeriesProbes(NamedTuple):
