@@ -150,12 +150,7 @@ def printable(text: object, *, keep: str = "") -> str:
     >>> print(printable("\x1b[2Jann\u202e"))
     \x1b[2Jann\u202e
     """
-
-    def escaped(found: re.Match[str]) -> str:
-        character = found.group()
-        return character if character in keep else ascii(character)[1:-1]
-
-    return _UNSAFE.sub(escaped, str(text))
+    return _UNSAFE.sub(lambda c: c[0] if c[0] in keep else ascii(c[0])[1:-1], str(text))
 
 
 def listed(names: Sequence[object]) -> str:

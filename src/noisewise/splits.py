@@ -181,8 +181,14 @@ def block_split(
     array([ 2,  3,  4, 11, 23, 24, 27, 34])
     """
     series = _cells(codes, [int(np.max(column, initial=0)) + 1 for column in codes])
-    stretch = _stretches(time, length, len(series))
+    when = np.asarray(time)
+    if when.shape != series.shape or when.dtype.kind not in "iuf" or not np.isfinite(when).all():
+        got = f"dtype {when.dtype} and shape {when.shape}"
+        raise DataError(f"time needs one finite number per row, {len(series)}; got {got}.")
+    if not (length > 0 and math.isfinite(length)):
+        raise DataError(f"length must be above 0, in units of time; got {length}.")
     _check_share(share, "share")
+    stretch = np.asarray(np.floor((when - when.min()) / length), dtype=np.int64)
     _, block = np.unique(series * (stretch.max() + 1) + stretch, return_inverse=True)
     n = int(block.max()) + 1
     n_test = int(share * n + 1e-6)
@@ -256,15 +262,3 @@ def _cells(codes: Sequence[NDArray[np.integer]], shape: Sequence[int]) -> Rows:
             wrong = column.min() if column.min() < 0 else column.max()
             raise DataError(f"codes of mode {mode} must lie in 0 to {size - 1}; got {wrong}.")
     return np.asarray(np.ravel_multi_index(columns, shape), dtype=np.int64)
-
-
-def _stretches(time: ArrayLike, length: float, n: int) -> Rows:
-    when = np.asarray(time)
-    if when.shape != (n,) or when.dtype.kind not in "iuf" or not np.isfinite(when).all():
-        raise DataError(
-            f"time needs one finite number per row, {n}; got dtype {when.dtype} and shape "
-            f"{when.shape}."
-        )
-    if not (length > 0 and math.isfinite(length)):
-        raise DataError(f"length must be above 0, in units of time; got {length}.")
-    return np.asarray(np.floor((when - when.min()) / length), dtype=np.int64)
