@@ -275,17 +275,13 @@ def _on_sensors(
     shares, outage = over.shares(protocol), over.outage_under(protocol)
     if protocol == "blocks" and outage is None:
         raise SettingError("--protocol blocks needs --outage, in seconds, such as 7200.")
-
-    def build(seed: int) -> Any:
-        return registry.build(
-            "sensors", model, settings, coordinates=readings.coordinates, random_state=seed,
-            n_jobs=-1,
-        )  # fmt: skip
-
+    coordinates = readings.coordinates
+    build = partial(registry.build, "sensors", model, settings, coordinates=coordinates, n_jobs=-1)
     for share in shares:
         result = sensors.evaluate(
-            readings, build, protocol=protocol, share=share, outage=outage, name=model,
-            repeats=over.splits, seed=over.seed, verbose=settings.get("verbose"),
+            readings, lambda seed: build(random_state=seed), protocol=protocol, share=share,
+            outage=outage, name=model, repeats=over.splits, seed=over.seed,
+            verbose=settings.get("verbose"),
             earlier=record.under(sensors.protocol_of(protocol, share, outage)),
             after_split=record.keep,
         )  # fmt: skip

@@ -20,16 +20,11 @@ Table = dict[str, list[Any]]
 DELIMITERS = {".csv": ",", ".csv.gz": ",", ".tsv": "\t", ".tsv.gz": "\t"}
 PARQUET = ".parquet"
 # Parameters of functions that are options here; all others are settings of models.
-OPTIONS = {
-    "ids": "--id",
-    **{
-        name: f"--{name}"
-        for name in (
-            "value", "time", "format", "duplicates", "location", "sensor", "separator", "complete",
-            "method", "trials", "minutes",
-        )
-    },
-}  # fmt: skip
+_ALIKE = (
+    "value", "time", "format", "duplicates", "location", "sensor", "separator", "complete",
+    "method", "trials", "minutes",
+)  # fmt: skip
+OPTIONS = {"ids": "--id", **{name: f"--{name}" for name in _ALIKE}}
 WHOLE = {
     "exclude_seen=False": "--seen",
     "keep_seen=True": "--set keep_seen=true",

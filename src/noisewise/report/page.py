@@ -5,50 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from html import escape
+from importlib.resources import files
 from itertools import groupby
 
 from noisewise.errors import printable
-
-STYLE = """
-:root { color-scheme: light dark; --ink: #23272f; --quiet: #5d6572; --paper: #fbfaf8;
-  --card: #ffffff; --line: #e3e0da; --blue: #0072b2; --orange: #d55e00; }
-@media (prefers-color-scheme: dark) { :root { --ink: #e7e9ee; --quiet: #a2aab6; --paper: #14171c;
-  --card: #1b1f26; --line: #2f353f; --blue: #56b4e9; --orange: #f0883e; } }
-* { box-sizing: border-box; }
-body { margin: 0; background: var(--paper); color: var(--ink);
-  font: 1.0625rem/1.6 system-ui, -apple-system, "Segoe UI", Roboto, sans-serif; }
-main { max-width: 70rem; margin: 0 auto; padding: 2.5rem 1.25rem 4rem; }
-h1 { font-size: clamp(1.7rem, 1.2rem + 2vw, 2.5rem); line-height: 1.15; margin: 0 0 .5rem;
-  letter-spacing: -.02em; text-wrap: balance; }
-h2 { font-size: 1.3rem; line-height: 1.3; margin: 3rem 0 .25rem; letter-spacing: -.01em; }
-p { margin: .5rem 0; max-width: 44rem; text-wrap: pretty; }
-.lead { font-size: 1.15rem; color: var(--quiet); }
-.pictures { display: grid; gap: 1.25rem; margin: 1.25rem 0; align-items: start;
-  grid-template-columns: repeat(auto-fit, minmax(min(100%, 22rem), 1fr)); }
-figure { margin: 1.25rem 0; padding: 1rem; background: var(--card); border: 1px solid var(--line);
-  border-radius: .75rem; break-inside: avoid; }
-.pictures figure { margin: 0; }
-figure svg { display: block; width: 100%; max-width: 32rem; height: auto; margin: 0 auto; }
-figure svg text { font-family: inherit !important; }
-figcaption { margin-top: .75rem; font-size: .92rem; line-height: 1.5; color: var(--quiet); }
-.wide { overflow-x: auto; }
-table { border-collapse: collapse; width: 100%; font-variant-numeric: tabular-nums; }
-td, th { padding: .55rem 0 .55rem 1.25rem; text-align: right; }
-th:first-child { padding-left: 0; text-align: left; }
-td, tbody th { white-space: nowrap; }
-thead th { font-size: .85rem; font-weight: 600; color: var(--quiet); vertical-align: bottom; }
-tbody tr { border-top: 1px solid var(--line); }
-tbody th { font-weight: 600; }
-.words td, .words th { text-align: left; vertical-align: top; white-space: normal;
-  min-width: 7rem; }
-footer { margin-top: 3rem; font-size: .85rem; color: var(--quiet); }
-@media (max-width: 36rem) { main { padding: 1.5rem .9rem 3rem; } figure { padding: .7rem; }
-  body { font-size: 1rem; } table { font-size: .875rem; } thead th { font-size: .75rem; }
-  td, th { padding-left: .4rem; } }
-@media print { :root { --paper: #fff; --card: #fff; --ink: #000; --quiet: #444; --line: #ccc;
-  --blue: #0072b2; --orange: #d55e00; } body { font-size: 10pt; } main { padding: 0; }
-  h2 { break-after: avoid; } }
-"""
 
 HEAD = """<!DOCTYPE html>
 <html lang="en">
@@ -57,7 +17,8 @@ HEAD = """<!DOCTYPE html>
 <meta name="viewport" content="width=device-width, initial-scale=1">
 <meta http-equiv="Content-Security-Policy" content="default-src 'none'; style-src 'unsafe-inline'">
 <title>{title}</title>
-<style>{style}</style>
+<style>
+{style}</style>
 </head>
 """
 
@@ -103,7 +64,8 @@ def page(
     >>> "&lt;b&gt;mine&lt;/b&gt;" in page("Results", [Section("All", [table])])
     True
     """
-    parts = [HEAD.format(title=_safe(title), style=STYLE + style), "<body>\n<main>\n"]
+    style = files("noisewise.report").joinpath("page.css").read_text("utf-8") + style
+    parts = [HEAD.format(title=_safe(title), style=style), "<body>\n<main>\n"]
     parts += [f"<header>\n<h1>{_safe(title)}</h1>\n", _paragraph(lead, ' class="lead"')]
     parts += ["</header>\n"]
     for section in sections:
