@@ -2,7 +2,6 @@
 
 import csv
 import json
-import subprocess
 import sys
 
 import numpy as np
@@ -202,11 +201,6 @@ def test_an_error_is_one_sentence_and_status_two(folder, capsys, words, sentence
     shown = capsys.readouterr().err
     assert sentence in shown
     assert "Traceback" not in shown
-
-
-def test_it_runs_as_a_program_and_help_has_an_example():
-    words = [sys.executable, "-c", "from noisewise.cli import main; main()", "fit", "--help"]
-    assert "Example" in subprocess.run(words, capture_output=True, text=True, check=True).stdout
 
 
 @pytest.mark.parametrize(

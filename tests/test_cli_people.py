@@ -16,9 +16,8 @@ import pytest
 import typer
 from test_cli import QUICK, run
 
-import noisewise
 from noisewise import DeviationFactorizer, errors
-from noisewise.cli import app
+from noisewise.cli import app, main
 from noisewise.cli.options import check_file, grouped, parsed
 from noisewise.cli.output import aligned, in_options
 from noisewise.errors import DataError
@@ -335,29 +334,24 @@ def test_errors_on_a_terminal_are_safe(folder, capsys):
 
 
 def test_it_runs_as_a_module():
-    words = [sys.executable, "-m", "noisewise", "--version"]
+    words = [sys.executable, "-m", "noisewise", "fit", "--help"]
     done = subprocess.run(words, capture_output=True, text=True, check=True)
-    assert done.stdout.strip() == noisewise.__version__
-    done = subprocess.run(
-        [*words[:-1], "fit", "--help"], capture_output=True, text=True, check=True
-    )
     assert "Usage: noisewise fit" in done.stdout
+    assert "Example" in done.stdout
 
 
 @pytest.mark.parametrize(
     ("line", "expected"),
     [("noisewise rec", "recommend"), ("noisewise fit x --model b", "biased-mf")],
 )
-def test_a_shell_completes_commands_and_choices(line, expected):
-    asked = {
-        "_NOISEWISE_COMPLETE": "complete_bash", "COMP_WORDS": line,
-        "COMP_CWORD": str(len(line.split()) - 1),
-    }  # fmt: skip
-    words = [sys.executable, "-m", "noisewise"]
-    done = subprocess.run(
-        words, capture_output=True, text=True, check=False, env={**os.environ, **asked}
-    )
-    assert expected in done.stdout.split()
+def test_a_shell_completes_commands_and_choices(line, expected, monkeypatch, capsys):
+    monkeypatch.setenv("_NOISEWISE_COMPLETE", "complete_bash")
+    monkeypatch.setenv("COMP_WORDS", line)
+    monkeypatch.setenv("COMP_CWORD", str(len(line.split()) - 1))
+    monkeypatch.setattr(sys, "argv", ["noisewise"])
+    with pytest.raises(SystemExit):
+        main()
+    assert expected in capsys.readouterr().out.split()
 
 
 def test_progress_is_asked_for_or_silenced_for_all_commands(folder, capsys):

@@ -20,7 +20,7 @@ from noisewise.models.residual import TypeMean
 SEED = {"random_state": 0, "n_jobs": 1}
 EPOCHS = SEED | {"rank": 4, "epochs": 15, "warmup": 2}
 SWEEPS = SEED | {"rank": 4, "sweeps": 30, "burn_in": 10}
-QUICK = {"rank": 2, "sweeps": 14, "burn_in": 4}
+QUICK = {"rank": 2, "sweeps": 9, "burn_in": 3}
 
 CASES = {
     "deviation": Case(DeviationFactorizer(deviation_rank=2, **EPOCHS), ratings, (0.9, 1.08)),

@@ -28,7 +28,7 @@ CASES = {
     "knn": of_sensors("knn", {}, PLACES),
     "idw": of_sensors("idw", {}, PLACES),
     "knn imputer": of_sensors("knn-imputer", {}),
-    "iterative imputer": of_sensors("iterative-imputer", {}),
+    "iterative imputer": of_sensors("iterative-imputer", {"iterations": 2}),
     "regression": Case.of(DeviationRegressor(), POINTS),
 }
 
