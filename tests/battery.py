@@ -254,7 +254,7 @@ class Battery:
         assert -scores["test_score"].mean() < case.rmse[1] * 1.15  # with fewer cells to learn from
 
     def test_grid_search_works_with_frames_of_polars(self, case, table):
-        frame, grid = table.frame(pl), {"value_range": [None, (0.0, 0.1)]}
+        frame, grid = table.frame(pl), {"value_range": [(0.0, 0.1), None]}
         once = ShuffleSplit(1, test_size=0.3, random_state=0)
         search = GridSearchCV(case.fresh(), grid, cv=once).fit(frame, pl.Series(table.y))
         assert search.best_params_ == {"value_range": None}
