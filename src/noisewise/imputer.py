@@ -295,9 +295,8 @@ class DeviationImputer(
 class StandardisedModel:
     """Readings, the units of their sensors, and the model that was fitted to both.
 
-    Models compute in float32, and some take all values to be of one unit. So readings come to them
-    as z-scores of their sensor, and what they say goes back to units in float64: a meter that
-    counts in millions keeps its digits.
+    Models compute in float32: what they say of z-scores goes back to units in float64, so that a
+    meter that counts in millions keeps its digits.
     """
 
     seen: Observations  # all readings, in float64; ids that have none are not among its ids
@@ -330,10 +329,7 @@ class StandardisedModel:
         return mean, std
 
     def updated(self, new: Observations) -> StandardisedModel:
-        """Learn from new readings too, which replace old ones of the same cells.
-
-        If they tell nothing new, nothing is learned; else the same model is fitted from scratch.
-        """
+        """Fit the model again if readings are new; they replace old ones of the same cells."""
         if not len(new):
             return self
         new = observe(new, ids=self.seen.ids)
@@ -371,17 +367,14 @@ def _keys(seen: Observations, shape: tuple[int, ...]) -> Ints:
 
 
 def _units(seen: Observations, sensor: int | None) -> tuple[Units, Any]:
-    """Mean and variance of each sensor, and the sensor of each reading.
-
-    A single reading says nothing of the variance of its sensor, and those of others are in other
-    units: it may be off by its own size.
-    """
+    """Mean and variance of each sensor, and the sensor of each reading."""
     if sensor is None:
         sensors, many = np.zeros(len(seen), dtype=np.int64), 1
     else:
         sensors, many = seen.codes[sensor].astype(np.int64), len(seen.ids[sensor])
     mean, variance = Units.of(seen.values, sensors, many)
     lone = np.flatnonzero(np.bincount(sensors, minlength=many) == 1)
+    # One reading says nothing of the variance of its sensor: it may be off by its own size.
     variance[lone] = np.where(mean[lone] == 0.0, 1.0, mean[lone] ** 2)
     return Units(mean, variance), sensors
 

@@ -30,20 +30,10 @@ def noisy_ids(model: Rows, *, mode: int | str = 0, n: int | None = 20, fewest: i
     """Rank the ids of a mode by the noise that the model expects of them.
 
     The noise of a user is the root mean variance over the items that people rate: every item
-    weighs as much as it has observations.
-
-    Parameters
-    ----------
-    model, mode
-        A fitted model; 0 for users, 1 for items, or a column's name.
-    n, fewest
-        How many, the noisiest first (None gives all), of ids with so many observations at least.
-
-    Returns
-    -------
-    dict of arrays
-        id, noise_std (in units of the values), observations, and relative: noise_std over that of
-        the median id.
+    weighs as much as it has observations. ``mode`` is 0 for users, 1 for items, or a column's name.
+    The table has id, noise_std (in units of the values), observations, and relative: noise_std over
+    that of the median id. It has ``n`` rows, the noisiest first (None gives all), of ids with
+    ``fewest`` observations or more.
 
     Examples
     --------
@@ -116,12 +106,8 @@ def noisy_series(model: TemporalFactorizer, *, n: int | None = 20, fewest: int =
     sensor is not like the others.
 
     The model is one such as ``noise_model`` gives; ``n`` and ``fewest`` are as for ``noisy_ids``.
-
-    Returns
-    -------
-    dict of arrays
-        A column of ids for each mode but time; noise; white and drift, what it is made of;
-        white_std and drift_std, in units of the values; and observations.
+    The table has a column of ids for each mode but time; noise; white and drift, what it is made
+    of; white_std and drift_std, in units of the values; and observations.
 
     Examples
     --------

@@ -158,8 +158,7 @@ def run_demo(
 ) -> DemoResult:
     """Make ratings, fit all models, and write a page, a picture and a record of it.
 
-    The seed is that of ratings, split and models. ``progress`` is called with a line of text when a
-    step begins.
+    The seed is that of ratings, split and models; ``progress`` gets a line when a step begins.
     """
     figures.require_matplotlib()  # before the work, not after it
     say = progress or (lambda line: None)

@@ -125,8 +125,7 @@ def plain(value: dict[str, Any]) -> dict[str, Any]:
 class Record:
     """Results of one model on the same data, one per protocol, in a file if there is one.
 
-    ``about`` is what all have in common, such as model and data. What the file already holds is
-    read, and kept.
+    ``about`` is what all have in common, such as model and data; a file of others is refused.
     """
 
     def __init__(self, about: dict[str, Any], path: str | Path | None = None) -> None:

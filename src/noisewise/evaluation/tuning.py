@@ -88,10 +88,7 @@ class Search:
 
 
 class Tuned:
-    """All trials so far by model, in a file if there is one; what it already holds is kept.
-
-    ``head`` is what all trials have in common: task, method, seed, metric.
-    """
+    """All trials so far by model, and what they have in common; in a file if there is one."""
 
     def __init__(self, head: dict[str, Any], path: str | Path | None = None) -> None:
         self.head = records.plain({"tuning": FORMAT, **head})
@@ -161,10 +158,7 @@ def error(trial: Trial, metric: str) -> float:
 def best_settings(
     path: str | Path, model: str | None = None, kind: str | None = None
 ) -> tuple[str, Settings]:
-    """Read model and settings from a file of tuning: the best of all, or of the model named.
-
-    ``kind`` is what they must be for, "ratings" or "sensors".
-    """
+    """Read the best of a file of tuning, or of a model there; it must be for ratings or sensors."""
     content = read_tuned(path)
     found = content["task"]["kind"]
     if kind not in (None, found):
