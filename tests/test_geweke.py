@@ -18,17 +18,17 @@ from noisewise.engine import threads
 from noisewise.engine.gibbs.data import Data, Spec
 from noisewise.engine.gibbs.sampler import rating_steps
 from noisewise.engine.gibbs.steps import ordinal, temporal
-from noisewise.engine.gibbs.steps.noise import SHAPE
 from noisewise.engine.gibbs.steps.ordinal import SPREAD_RATE, SPREAD_SHAPE, Levels
-from noisewise.engine.gibbs.steps.prior import (
+from noisewise.engine.gibbs.steps.temporal import SETTINGS_PRIOR
+from noisewise.engine.gibbs.steps.variances import (
     MEAN_WEIGHT,
     SCALE_RATE,
     SCALE_SHAPE,
     SCALES_FROM,
+    SHAPE,
     feature_part,
     freedom,
 )
-from noisewise.engine.gibbs.steps.temporal import SETTINGS_PRIOR
 from noisewise.engine.gibbs.sweep import (
     CUT_WIDTH,
     EFFECTS,

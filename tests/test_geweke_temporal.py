@@ -13,9 +13,8 @@ from noisewise.engine.gibbs import data as series_data
 from noisewise.engine.gibbs.data import SeriesData, Spec
 from noisewise.engine.gibbs.series_sampler import series_steps
 from noisewise.engine.gibbs.steps import temporal
-from noisewise.engine.gibbs.steps.noise import SHAPE
-from noisewise.engine.gibbs.steps.prior import MEAN_WEIGHT
 from noisewise.engine.gibbs.steps.temporal import AMPLITUDE_SHAPE, NOISE_SHAPE, Timescales
+from noisewise.engine.gibbs.steps.variances import MEAN_WEIGHT, SHAPE
 from noisewise.engine.gibbs.sweep import (
     SERIES_FROM,
     SeriesDraw,

@@ -17,10 +17,10 @@ from noisewise.engine import random, state_space, threads
 from noisewise.engine.gibbs.data import Data, Spec, Timeline
 from noisewise.engine.gibbs.posterior import rating_snapshot
 from noisewise.engine.gibbs.sampler import Schedule, rating_steps
-from noisewise.engine.gibbs.steps import noise, ordinal, prior, rows
+from noisewise.engine.gibbs.steps import ordinal, rows, variances
 from noisewise.engine.gibbs.steps.ordinal import CENTRE_SPREAD
-from noisewise.engine.gibbs.steps.prior import MEAN_WEIGHT, SCALES_FROM, feature_part, freedom
 from noisewise.engine.gibbs.steps.temporal import SETTINGS_PRIOR, effect_variances, gaps
+from noisewise.engine.gibbs.steps.variances import MEAN_WEIGHT, SCALES_FROM, feature_part, freedom
 from noisewise.engine.gibbs.sweep import (
     CUT_WIDTH,
     EFFECT_VARIANCE,
@@ -201,7 +201,7 @@ def test_roots_are_of_the_sum_over_factors_of_products():
     data, _ = make_data((3, 4, 5), n=30)
     factors = np.random.default_rng(0).gamma(4.0, size=(12, 3)).astype(np.float32)
     got = np.empty(30, dtype=np.float32)
-    noise.roots(data.places, factors, got)
+    variances.roots(data.places, factors, got)
     expected = factors[data.places].prod(axis=0).sum(axis=1) ** -0.5
     np.testing.assert_allclose(got, expected, rtol=1e-5)
 
@@ -506,7 +506,7 @@ def test_what_follows_from_a_draw_follows_it_through_sweeps_and_moves_of_the_sca
 @pytest.mark.parametrize("likelihood", ["gaussian", "ordinal"])
 def test_a_chain_has_the_same_bits_for_any_number_of_threads(likelihood, monkeypatch):
     monkeypatch.setattr(threads, "CHUNK", 100)  # so that there is work for each of them
-    size = {"shape": (40, 50), "n": 800, "rank": prior.BLOCK + 8}
+    size = {"shape": (40, 50), "n": 800, "rank": variances.BLOCK + 8}
     one, *others = (make_sweep(likelihood, n_jobs=n, burn_in=5, **size)[1] for n in (1, 2, 4))
     for other in others:
         for name in ARRAYS:

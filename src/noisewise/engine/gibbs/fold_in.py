@@ -14,8 +14,8 @@ from scipy.linalg import cholesky, solve_triangular
 
 from noisewise.engine.arrays import Codes, Floats
 from noisewise.engine.gibbs.posterior import RatingPosterior, Rows, Side
-from noisewise.engine.gibbs.steps.noise import FLOOR, SHAPE
 from noisewise.engine.gibbs.steps.ordinal import draw_levels
+from noisewise.engine.gibbs.steps.variances import FLOOR, SHAPE
 from noisewise.engine.gibbs.sweep import FOLD, Floats64, generator, key
 from noisewise.engine.threads import one_blas_thread
 
@@ -137,7 +137,7 @@ def _given(
 def _noise(own: Floats64, seen: Seen, squared: Floats64, common: Floats64) -> Floats64:
     """Return the factors of the noise that are expected given squared residuals.
 
-    A residual is a sum of parts, one of each factor and one of unknown rows (see ``steps.noise``).
+    A residual is a sum of parts, one of each factor, and one of unknown rows; see ``LowRankNoise``.
     """
     for _ in range(STEPS):
         parts = seen.noise * own

@@ -13,10 +13,10 @@ import numpy.typing as npt
 
 from noisewise.engine.arrays import Codes, Counts, Floats, Moments
 from noisewise.engine.gibbs.data import Data, Scale, Spec, Timeline
-from noisewise.engine.gibbs.steps.noise import FLOOR, variances
 from noisewise.engine.gibbs.steps.ordinal import masses
 from noisewise.engine.gibbs.steps.rows import means
 from noisewise.engine.gibbs.steps.temporal import effect_variances, gaps
+from noisewise.engine.gibbs.steps.variances import FLOOR, low_rank_variances
 from noisewise.engine.gibbs.sweep import Draw, Floats64, RatingDraw, Snapshot, rows_of
 from noisewise.engine.series import Ints
 from noisewise.engine.threads import in_threads, one_blas_thread
@@ -354,7 +354,7 @@ class RatingPosterior(Posterior):
                 mean += np.where(rows[mode].unknown[places[mode, part]], np.float32(0.0), effect)
             variance[:] = self._constant(draw)
             if self.spec.noise_rank:
-                variances(at, noise, variance)
+                low_rank_variances(at, noise, variance)
             extra = self.extra(draw, rows, places[:, part])
             if not self.spec.ordinal:
                 square = mean.astype(np.float64) ** 2 + extra

@@ -12,11 +12,18 @@ import numpy as np
 from noisewise.engine.arrays import Arrays, Codes, Counts, Floats, Source
 from noisewise.engine.gibbs.data import Data, Scale, Spec, Timeline
 from noisewise.engine.gibbs.posterior import TOTALS, Query, RatingPosterior, Sums, rating_snapshot
-from noisewise.engine.gibbs.steps.noise import ConstantNoise, LowRankNoise, Precisions
 from noisewise.engine.gibbs.steps.ordinal import Levels, Rescaling
-from noisewise.engine.gibbs.steps.prior import SCALES_FROM, Implicit, NormalWishart, freedom
 from noisewise.engine.gibbs.steps.rows import Rows, Target, means
 from noisewise.engine.gibbs.steps.temporal import TemporalEffect
+from noisewise.engine.gibbs.steps.variances import (
+    SCALES_FROM,
+    ConstantNoise,
+    Implicit,
+    LowRankNoise,
+    NormalWishart,
+    Precisions,
+    freedom,
+)
 from noisewise.engine.gibbs.sweep import (
     ALL_FROM,
     EFFECTS,

@@ -20,9 +20,9 @@ from noisewise.engine.arrays import Floats, Moments
 from noisewise.engine.gibbs.data import SeriesData, Spec, as_series
 from noisewise.engine.gibbs.posterior import Places, Posterior, Rows, Sums, snapshot, stacked
 from noisewise.engine.gibbs.sampler import PROBES, Chain, LaterHalf, Sampler
-from noisewise.engine.gibbs.steps import noise, rows, temporal
-from noisewise.engine.gibbs.steps.prior import NormalWishart
+from noisewise.engine.gibbs.steps import rows, temporal
 from noisewise.engine.gibbs.steps.temporal import Timescales
+from noisewise.engine.gibbs.steps.variances import LowRankNoise, NormalWishart, low_rank_variances
 from noisewise.engine.gibbs.sweep import (
     SERIES_FROM,
     SeriesDraw,
@@ -77,7 +77,7 @@ class SeriesPosterior(Posterior):
         total = np.zeros(len(self.series))
         for draw in range(len(self)):
             stack = stacked(self._rows(draw))
-            variance = _filled(noise.variances, n_jobs, self.codes, stack[0], stack[3])
+            variance = _filled(low_rank_variances, n_jobs, self.codes, stack[0], stack[3])
             total += np.add.reduceat(variance.astype(np.float64), self.series.starts[:-1])
         return total / self.series.counts / len(self)
 
@@ -94,7 +94,7 @@ class SeriesPosterior(Posterior):
             mean[own.cells] += middle
             spread[own.cells] += width - amplitude[own.cells]
         if self.spec.noise_rank:
-            low_rank = _filled(noise.variances, n_jobs, asked.codes, stack[0], stack[3])
+            low_rank = _filled(low_rank_variances, n_jobs, asked.codes, stack[0], stack[3])
             variance = low_rank.astype(np.float64)
         return mean, variance, spread
 
@@ -106,7 +106,7 @@ class SeriesPosterior(Posterior):
         residual = own.values - _filled(rows.means, n_jobs, own.codes, *stack[:3])
         variance = variances[own.series.which].astype(np.float32)
         if self.spec.noise_rank:
-            variance = _filled(noise.variances, n_jobs, own.codes, stack[0], stack[3])
+            variance = _filled(low_rank_variances, n_jobs, own.codes, stack[0], stack[3])
         smoothed = state_space.smooth_residuals(
             own.series, residual, variance, timescale, amplitude, n_jobs
         )
@@ -182,7 +182,7 @@ def series_steps(work: SeriesWorkspace, timescales: Timescales) -> list[Step[Any
         steps.append(rows.TimeFactors(work) if mode == last else rows.Rows(work, mode))
     steps.append(temporal.Amplitudes(work))
     if spec.noise_rank:
-        return [*steps, noise.LowRankNoise(work, SERIES_FROM)]
+        return [*steps, LowRankNoise(work, SERIES_FROM)]
     return [*steps, temporal.SeriesNoise(work)]
 
 
@@ -258,7 +258,7 @@ class SeriesSampler(Sampler[SeriesDraw]):
         )  # fmt: skip
         variance = draw.variances[probes.which].astype(np.float32)
         if self.spec.noise_rank:
-            noise.variances(probes.places, draw.noise, variance)
+            low_rank_variances(probes.places, draw.noise, variance)
         return explained + mean.astype(np.float32), spread + variance
 
     def _share_of_std(self, chain: Chain[SeriesDraw], seen: Array, apart: Array) -> float:

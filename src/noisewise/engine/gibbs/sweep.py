@@ -71,7 +71,7 @@ class Draw:
     biases: Floats
     centres: Floats64  # per mode, mean and precision of its rows, the bias last
     precisions: Floats64
-    scales: Floats64  # per mode, how far rows are expected to spread (see ``steps.prior``)
+    scales: Floats64  # per mode, how far rows are expected to spread (see ``steps.variances``)
     noise: Floats  # factors of the variance
     level: Floats64  # prior mean of the last mode's; without factors, the variance itself
     fitted: Floats  # factors' and biases' part of the mean of every observation

@@ -25,9 +25,8 @@ import numpy as np
 from numba import njit
 
 from noisewise.engine.gibbs.data import Data, Spec
-from noisewise.engine.gibbs.steps.noise import SHAPE, Precisions
-from noisewise.engine.gibbs.steps.prior import feature_part, freedom
 from noisewise.engine.gibbs.steps.temporal import settings_prior
+from noisewise.engine.gibbs.steps.variances import SHAPE, Precisions, feature_part, freedom
 from noisewise.engine.gibbs.sweep import (
     ALL_FROM,
     CUT_WIDTH,

@@ -21,7 +21,7 @@ from numba import njit
 
 from noisewise.engine.arrays import Floats, Values
 from noisewise.engine.gibbs.data import Data
-from noisewise.engine.gibbs.steps.noise import variances as low_rank_variances
+from noisewise.engine.gibbs.steps.variances import low_rank_variances
 from noisewise.engine.gibbs.sweep import (
     ALL_FROM,
     AMPLITUDES,
