@@ -21,7 +21,8 @@ from noisewise.data.arrays import read_netcdf
 from noisewise.data.ids import Codes, Ids
 from noisewise.data.parquet import read_parquet
 from noisewise.data.reader import TextTable, named_errors, require_pyarrow, to_float
-from noisewise.data.timestamps import text_times, time_numbers
+from noisewise.data.tables_with_holes import Mask
+from noisewise.data.timestamps import Ints, text_times, time_numbers
 from noisewise.errors import DataError, SettingError, listed
 from noisewise.storage import write_bytes
 
@@ -39,9 +40,6 @@ USUAL = {
 }
 
 _PURPOSE = "Filling gaps in tables"
-
-Mask = NDArray[np.bool_]
-Ints = NDArray[np.int64]
 
 
 @dataclass(frozen=True, eq=False)
@@ -81,10 +79,7 @@ def read_gapped(
         refuse(kind, location=location, separator=separator, complete=complete)
         return Gapped(*read_netcdf(path, time, sensor, value))
     with named_errors(path):
-        if kind == "text":
-            rows = Rows.read_text(path)
-        else:
-            rows = Rows(read_parquet(path, lambda names: names, _PURPOSE), None)
+        rows = Rows.read_text(path) if kind == "text" else Rows.read_parquet(path)
         roles = find_roles(rows.names, named)
         if roles["value"] is None:
             refuse("a wide table", location=location, sensor=sensor, complete=complete)
@@ -144,7 +139,9 @@ def _long(rows: Rows, roles: dict[str, str | None], complete: bool) -> Gapped:
     value, time = options["value"], options["time"]
     ids = [options[role] for role in ("location", "sensor") if role in options]
     if complete:
-        rows = _completed(rows, ids, time)
+        coded = [Ids.encode(rows.entries(name), name)[1] for name in ids]
+        when, _ = time_numbers(rows.frame([], [time], []).column(time).to_numpy(), "time")
+        rows = rows.extended(ids, time, *lacking(coded, Ids.encode(when, time)[1]))
     table = rows.frame(ids, [time], [value])
     holes = holes_of(table.column(value))
 
@@ -186,16 +183,8 @@ def _wide(rows: Rows, time: str | None, separator: str | None) -> Gapped:
     return Gapped(table, options, write, rows.names)
 
 
-def _completed(rows: Rows, ids: list[str], time: str) -> Rows:
-    """Add the rows that series lack between their first and their last."""
-    coded = [Ids.encode(rows.entries(name), name)[1] for name in ids]
-    when, _ = time_numbers(rows.frame([], [time], []).column(time).to_numpy(), "time")
-    like, at = lacking(coded, Ids.encode(when, time)[1])
-    return rows.extended(ids, like, time, at)
-
-
 def lacking(modes: list[Codes], time: Codes) -> tuple[Ints, Ints]:
-    """Find cells that are lacking: for each, a row of its series and a row of its time.
+    """Find cells that series lack between their first and last: a row of its series and its time.
 
     ``modes`` and ``time`` have row numbers of ids, those of time in the order of time.
     """
@@ -236,6 +225,11 @@ class Rows:
             raise DataError("There are no rows below the names of the columns.")
         return cls(arrow.table(columns), text.delimiter)
 
+    @classmethod
+    def read_parquet(cls, path: Path) -> Rows:
+        """Read a Parquet file."""
+        return cls(read_parquet(path, list, _PURPOSE), None)
+
     @property
     def names(self) -> list[str]:
         """The columns."""
@@ -271,7 +265,7 @@ class Rows:
             return numbers
         return [_text(number) for number in numbers.to_numpy().tolist()]
 
-    def extended(self, ids: Sequence[str], like: Ints, time: str, at: Ints) -> Rows:
+    def extended(self, ids: Sequence[str], time: str, like: Ints, at: Ints) -> Rows:
         """Add rows with the ids of some rows and the times of others, and nothing else in them."""
         arrow = require_pyarrow(_PURPOSE)
         rows = dict.fromkeys(ids, like) | {time: at}

@@ -142,7 +142,10 @@ class Layout(NamedTuple):
         coded = {mode.positions: _coded(archive, mode) for mode in self.modes}
         values = archive.column(self.value)
         if self.scale in archive.files:
-            values = _scaled(values, self.value, archive.single(self.scale, "iuf"))
+            if values.dtype.kind not in "biuf":
+                raise DataError(f"Array {self.value!r} must hold numbers; got {values.dtype}.")
+            with np.errstate(over="ignore", invalid="ignore"):  # which is refused later
+                values = np.asarray(values * archive.single(self.scale, "iuf"))
         lengths = {name: len(codes) for name, (_, codes) in coded.items()}
         lengths[self.value] = len(values)
         if len(set(lengths.values())) > 1:
@@ -208,10 +211,3 @@ def check_integers(positions: NDArray[Any], name: str) -> None:
     """Raise unless an array of positions holds integers."""
     if positions.dtype.kind not in "iu":
         raise DataError(f"Array {name!r} must hold integers; got {positions.dtype}.")
-
-
-def _scaled(values: NDArray[Any], name: str, scale: Any) -> NDArray[Any]:
-    if values.dtype.kind not in "biuf":
-        raise DataError(f"Array {name!r} must hold numbers; got {values.dtype}.")
-    with np.errstate(over="ignore", invalid="ignore"):  # what is not finite is refused later
-        return np.asarray(values * scale)
