@@ -8,7 +8,6 @@ n splits to be ``1 / n + test_ratio`` times that of one split, in place of ``1 /
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -143,9 +142,10 @@ def compare(a: Result, b: Result, metric: str | None = None) -> Comparison:
     return compared(first, second, split_ratio(a["protocol"], a["data"]))
 
 
-def compared(a: Sequence[float], b: Sequence[float], test_ratio: float) -> Comparison:
+def compared(a: ArrayLike, b: ArrayLike, test_ratio: float) -> Comparison:
     """Test whether two models differ by their errors on the same splits, as ``compare`` does."""
     unpaired = math.nan
+    a, b = np.array(a, dtype=np.float64), np.array(b, dtype=np.float64)  # also of huge integers
     if len(a) > 1:
         constant = np.ptp(a) == 0 and np.ptp(b) == 0  # where the p-value is its limit
         unpaired = float(a[0] == b[0]) if constant else float(stats.ttest_ind(a, b).pvalue)
