@@ -23,7 +23,7 @@ from noisewise.data.tables import find_ids
 from noisewise.data.tables_with_holes import LabelledArray, Roles, as_frame, is_xarray, read_frame
 from noisewise.data.timestamps import Floats, Units
 from noisewise.data.values import check_values
-from noisewise.errors import DataError, SettingError, progress
+from noisewise.errors import DataError, SettingError
 from noisewise.imputer import DeviationImputer, methods
 from noisewise.models.auto import AutoFactorizer
 from noisewise.models.base import Factorizer
@@ -244,7 +244,6 @@ def _page(
     )
     return series_page(
         f"{name}, filled", entries, lead=lead, method=_method(imputer.model_), most=most,
-        progress=partial(progress, desc="draw", unit="series"),
         foot=f"Made by noisewise from {name} with seed {imputer.random_state}.",
     )  # fmt: skip
 

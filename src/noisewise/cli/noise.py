@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import typer
 
+from noisewise import noise as rank
 from noisewise import storage
 from noisewise.cli import options
 from noisewise.cli.impute import check_sensors, read_readings
@@ -23,14 +24,6 @@ from noisewise.models import load
 from noisewise.models.auto import AutoFactorizer
 from noisewise.models.rows import Rows
 from noisewise.models.temporal import TemporalFactorizer
-from noisewise.noise import (
-    Table,
-    noise_model,
-    noisy_ids,
-    noisy_observations,
-    noisy_places,
-    noisy_series,
-)
 from noisewise.report import figures
 from noisewise.report.series import noise_parts
 
@@ -124,7 +117,7 @@ def noise(
     if data is None and is_data:
         seen, sensor = readings.read(source)
         say(f"Judging {seen!r}")
-        judge = noise_model(seen, sensor=sensor, random_state=seed)
+        judge = rank.noise_model(seen, sensor=sensor, random_state=seed)
         if save is not None:
             judge.save(save)
         return _tell_sensors(judge, ranking, report)
@@ -142,9 +135,9 @@ def noise(
         )
     if data is not None:
         refuse("is for users or items, not for single ratings", plot=ranking.plot)
-        table = noisy_observations(model, readings.columns("last").read(data), n=ranking.n)
+        table = rank.noisy_observations(model, readings.columns("last").read(data), n=ranking.n)
     else:
-        table = noisy_ids(model, mode=ranking.ranked_mode, n=ranking.n, fewest=ranking.fewest)
+        table = rank.noisy_ids(model, mode=ranking.ranked_mode, n=ranking.n, fewest=ranking.fewest)
         if ranking.plot is not None:
             ranking.draw(figures.noisy_ids(table))
     plain = _plain(table)
@@ -156,8 +149,8 @@ def _suffix(path: Path) -> str:
 
 
 def _tell_sensors(model: TemporalFactorizer, ranking: Ranking, report: Path | None) -> None:
-    places = noisy_places(model, mode=ranking.ranked_mode, n=ranking.n, fewest=ranking.fewest)
-    series = noisy_series(model, n=ranking.n, fewest=ranking.fewest)
+    places = rank.noisy_places(model, mode=ranking.ranked_mode, n=ranking.n, fewest=ranking.fewest)
+    series = rank.noisy_series(model, n=ranking.n, fewest=ranking.fewest)
     if ranking.plot is not None:
         ids = [series[own.name].tolist() for own in model.ids_ if own.name in series]
         names = [" ".join(map(str, row)) for row in zip(*ids, strict=True)]
@@ -167,5 +160,5 @@ def _tell_sensors(model: TemporalFactorizer, ranking: Ranking, report: Path | No
     tell(text, {what: records(table) for what, table in tables.items()}, report)
 
 
-def _plain(table: Table) -> dict[str, list[Any]]:
+def _plain(table: rank.Table) -> dict[str, list[Any]]:
     return {name: column.tolist() for name, column in table.items()}

@@ -116,10 +116,9 @@ def predict(
         raise SettingError(f"{cells} has no cells to predict.")
     mean, std = fitted.predict(rows, return_std=True)
     low, high = fitted.predict_interval(rows, coverage=coverage)
-    names = [ids.name for ids in fitted.ids_]
-    table = dict(zip(names, columns, strict=True)) | {
-        "mean": mean.tolist(), "std": std.tolist(), "low": low.tolist(), "high": high.tolist(),
-    }  # fmt: skip
+    found = {"mean": mean, "std": std, "low": low, "high": high}
+    table = {ids.name: column for ids, column in zip(fitted.ids_, columns, strict=True)}
+    table |= {name: numbers.tolist() for name, numbers in found.items()}
     if out is not None:
         write_table(out, table)
         tell(f"{len(rows):,} predictions are in {out}.", records(table), report)

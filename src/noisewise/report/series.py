@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from noisewise.calibration import normal_half_width
-from noisewise.errors import DataError, SettingError
+from noisewise.errors import DataError, SettingError, progress
 from noisewise.report.figures import BLUE, INK, ORANGE, Drawing, short
 from noisewise.report.page import Picture, Section, Table, page
 
@@ -201,19 +201,18 @@ def series_page(
     method: Sequence[str | Table] = (),
     most: int = 24,
     foot: str = "",
-    progress: Callable[[Sequence[Any]], Iterable[Any]] = iter,
 ) -> str:
     """Return a page with all series, the noisiest first.
 
     ``method`` says how gaps were filled. At most so many series are drawn, and the page says how
-    many it leaves out. ``progress`` goes through those that are drawn, and may show how far it is.
+    many it leaves out.
     """
     check_most(most)
     ranked = sorted(series, key=lambda one: (np.isnan(one.noise), -one.noise))
     drawn, left_out = ranked[:most], len(ranked) - most
     limited = f" {left_out:,} less noisy series are left out." if left_out > 0 else ""
     pictures = []
-    for one in progress(drawn):
+    for one in progress(drawn, desc="draw", unit="series"):
         picture = filled_series(one.trace)
         pictures.append(Picture(picture.svg(), picture.alt, _in_words(one)))
     known = [one for one in ranked if not np.isnan(one.noise)][:BARS]
