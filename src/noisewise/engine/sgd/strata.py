@@ -221,9 +221,8 @@ def _deal(codes: Codes, n: int, side: int) -> tuple[Codes, Codes]:
 def _block_of(codes: tuple[Codes, ...], stripes: tuple[Codes, ...], side: int) -> Codes:
     """Return the block of every observation."""
     first = stripes[0][codes[0]]
-    block = np.zeros_like(first)
+    block: Any = 0
     for code, stripe in zip(codes[1:], stripes[1:], strict=True):
-        block += (stripe[code] - first) % side
-        block *= side
+        block = (block + (stripe[code] - first) % side) * side
     block += first
-    return block
+    return np.asarray(block)
