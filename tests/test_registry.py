@@ -141,6 +141,16 @@ def test_a_model_of_a_package_is_built_filed_and_loaded_like_any_other(extra, tm
     np.testing.assert_array_equal(again.predict([("hall", 3.5)]), model.predict([("hall", 3.5)]))
 
 
+def test_a_model_without_checkpoints_says_so_if_one_is_named(tmp_path, monkeypatch, capsys):
+    data, kept = tmp_path / "ratings.csv", tmp_path / "kept"
+    data.write_text("user,item,rating\n1,1,5\n1,2,4\n2,1,3\n")
+    monkeypatch.setattr(registry, "build", lambda *_: OUSmoother())  # as a package may have one
+    given = ["fit", data, "--model", "dmf", "--out", tmp_path / "model.nw"]
+    assert run(*given, "--checkpoint", kept) == 2
+    assert "must be left out: the model 'dmf' does not keep any" in capsys.readouterr().err
+    assert not kept.exists()
+
+
 def test_ranges_of_a_package_are_found(extra):
     assert registry.ranges("sensors", "lines") == {"time": {"choices": [0, 1]}}
     assert "choices" in registry.ranges("sensors", "fast")["sweeps"]

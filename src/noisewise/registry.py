@@ -158,21 +158,11 @@ def build(
     coordinates: Any = None,
     **shared: Any,
 ) -> Any:
-    """Make a model by its name, ready to be fitted.
+    """Make one of ``models(kind)`` by its name, ready to be fitted.
 
-    Parameters
-    ----------
-    kind : {"ratings", "sensors"}
-        What it learns from.
-    name : str
-        One of ``models(kind)``.
-    settings : mapping, optional
-        Settings of the model, or of the factorization inside it. The candidates of one that
-        chooses among models may be given by name.
-    coordinates : dict or table, optional
-        Where locations are, for those that need to know.
-    **shared
-        Settings that it gets if it has them: time, sensor, random_state, n_jobs, verbose.
+    ``settings`` are of the model, or of the factorization inside it; candidates of one that chooses
+    among models may be named. ``coordinates`` tell where locations are, for those that need to
+    know. What is ``shared`` (time, sensor, random_state, ...) is for those that have it.
 
     Examples
     --------

@@ -3,7 +3,8 @@
 A schema is a generator. It yields a field, gets its value back, and may declare with it what comes
 next. `packed` asks the object that is saved for the values, and returns header and tensors;
 `unpacked` takes them from a file, which is not trusted, and raises `Damaged` for the first that is
-not as declared.
+not as declared. A field has a ``name`` in the file, a place ``of`` it in the object, and methods
+``write(value, header, tensors)`` and ``read(source)``.
 
 >>> from types import SimpleNamespace
 >>> def schema():
@@ -20,7 +21,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Generator
 from dataclasses import dataclass
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -35,25 +36,7 @@ Values = npt.NDArray[Any]
 Place = str | Callable[[Any], Any]  # where an object has a value: attributes and keys, with dots
 
 
-class Field(Protocol):
-    """A part of a file: its name there, and where the object has it."""
-
-    @property
-    def name(self) -> str:
-        """What the file calls it."""
-
-    @property
-    def of(self) -> Place:
-        """Where the object that is saved has it."""
-
-    def write(self, value: Any, header: dict[str, Any], tensors: Tensors) -> None:
-        """Put a value where a file has it."""
-
-    def read(self, source: Source) -> Any:
-        """Return the value that a file has; raise if it is not as declared."""
-
-
-Schema = Generator[Field, Any, Any]
+Schema = Generator[Any, Any, Any]  # of fields; it is sent their values
 
 
 class Rule(NamedTuple):
@@ -115,16 +98,12 @@ class Tensor(NamedTuple):
 
 
 class Entry(NamedTuple):
-    """A value of the header; dots in its name lead into dicts within each other.
-
-    ``kind`` returns a value as it should be, or None for one that cannot be meant; one that is
-    optional may be null.
-    """
+    """A value of the header; dots in its name lead into dicts within each other."""
 
     name: str
     of: Place
-    kind: Callable[[Any], Any]
-    optional: bool = False
+    kind: Callable[[Any], Any]  # returns a value as it should be, or None if it cannot be meant
+    optional: bool = False  # may be null
 
     def write(self, value: Any, header: dict[str, Any], tensors: Tensors) -> None:
         """Put it into the header; what could not be measured of a record is null."""
@@ -234,7 +213,7 @@ def packed(schema: Schema, owner: Any) -> tuple[dict[str, Any], Tensors]:
     header: dict[str, Any] = {}
     tensors: Tensors = {}
 
-    def written(field: Field) -> Any:
+    def written(field: Any) -> Any:
         value = _value(owner, field.of)
         field.write(value, header, tensors)
         return value
@@ -247,7 +226,7 @@ def unpacked(schema: Schema, source: Source, owner: Any = None) -> Found:
     """Return what a schema declares, from a file; plain attributes of an owner are set."""
     found = Found()
 
-    def read(field: Field) -> Any:
+    def read(field: Any) -> Any:
         value = found[field.name] = field.read(source)
         if owner is not None and isinstance(field.of, str) and field.of.isidentifier():
             setattr(owner, field.of, value)
@@ -257,7 +236,7 @@ def unpacked(schema: Schema, source: Source, owner: Any = None) -> Found:
     return found
 
 
-def _run(schema: Schema, answer: Callable[[Field], Any]) -> None:
+def _run(schema: Schema, answer: Callable[[Any], Any]) -> None:
     """Give a schema the value of every field that it declares."""
     value = None
     while True:
@@ -273,9 +252,9 @@ def _value(owner: Any, place: Place) -> Any:
     if not isinstance(place, str):
         return place(owner)
     for step in place.split("."):
-        if owner is None or isinstance(owner, dict):
-            owner = None if owner is None else owner[step]
-        else:
+        if isinstance(owner, dict):
+            owner = owner[step]
+        elif owner is not None:
             owner = owner[int(step)] if step.isdigit() else getattr(owner, step)
     return owner
 

@@ -102,8 +102,6 @@ def threads() -> Rule:
     )
 
 
-VERBOSE = one_of(True, False, None)  # whether a progress bar is shown
-
 C = TypeVar("C", bound=type)
 
 

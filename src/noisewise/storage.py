@@ -1,9 +1,8 @@
 """One safetensors file with a JSON header: nothing in it can run.
 
-A file is written beside its final name, flushed to the disk and then renamed, so that a crash
-leaves either the old file or the new one. Reading checks everything before anything is used: sizes
-before memory is taken, and every index against its bounds, by comparison, as differences of forged
-numbers overflow.
+A file is written beside its final name and renamed, so that a crash leaves the old one or the new.
+Reading checks sizes before memory is taken, and indices by comparison: differences of forged ones
+overflow.
 """
 
 from __future__ import annotations
@@ -107,13 +106,7 @@ def check_writable(path: str | Path) -> None:
 
 
 def read(path: str | Path, kind: str) -> tuple[dict[str, Any], Tensors]:
-    """Read the header and the tensors of a file that holds a ``kind``.
-
-    Raises
-    ------
-    ModelFileError
-        If the file is truncated, not of noisewise, of another kind, or newer than this version.
-    """
+    """Read the header and the tensors of a file that holds a ``kind``."""
     header, tensors = _open(path, kind, with_tensors=True)
     for name, tensor in tensors.items():
         if tensor.dtype.kind == "f" and not np.isfinite(tensor).all():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from inspect import signature
 from pathlib import Path
 
 import typer
@@ -63,7 +64,9 @@ def fit(
     own = {"random_state": seed, **own}
     observations = columns.read(data, time_of(own))
     fitted = registry.build("ratings", name, own)
-    kept = {} if checkpoint is None else {"checkpoint": checkpoint}  # not every model has one
+    kept = {} if checkpoint is None else {"checkpoint": checkpoint}
+    if not kept.keys() <= signature(fitted.fit).parameters.keys():
+        raise SettingError(f"checkpoint must be left out: the model {name!r} does not keep any.")
     try:
         fitted.fit(observations, **kept)
     except FitInterrupted as stop:

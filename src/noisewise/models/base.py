@@ -1,14 +1,9 @@
 """The contract of every model: fit, predict with a std, an interval, save and load.
 
-A model says how it learns (``fit``) and what it knows of cells (``cells``); all that people ask of
-it afterwards is written once, here.
-
-What a model has learned is several attributes that belong together: ids, factors, a calibration. A
-fit that fails in its second stage must not leave half of them behind, and a prediction must not
-read some before and some after another thread has fitted the model anew: row numbers of one fit are
-out of bounds in the arrays of another. So what changes a model works on a twin and hands over all
-that it changed at once, at the end; what asks a model works on a twin that nobody else can change.
-A twin shares every array with its model.
+A model says how it learns (``fit``) and what it knows of cells (``cells``). What it has learned are
+attributes that belong together: no failed fit may leave half of them behind, and no prediction read
+some before and some after another thread has fitted anew. So what changes a model works on a twin,
+which shares all arrays, and hands over at the end; what asks a model works on a twin of its own.
 """
 
 from __future__ import annotations
@@ -34,7 +29,6 @@ from noisewise.errors import DivergedError, FitInterrupted, warn
 from noisewise.models import model_file
 from noisewise.schema import Found, Schema
 from noisewise.settings import (
-    VERBOSE,
     either,
     learned,
     number,
@@ -80,10 +74,7 @@ def at_one_moment(method: Method) -> Method:
 
 
 def in_one_step(method: Method) -> Method:
-    """Let a method change a model all at once, when it has done its work, and return the model.
-
-    If it raises, the model is as it was before, but for ``interrupted``.
-    """
+    """Let a method change a model all at once at its end; if it raises, nothing has changed."""
 
     @functools.wraps(method)
     def change(model: Any, *given: Any, **named: Any) -> Any:
@@ -112,25 +103,15 @@ def _hand_over(model: Any, before: dict[str, Any], after: dict[str, Any]) -> Non
     """Give a model what its twin has changed; all else is left as it is by now."""
     now = dict(vars(model))
     stays = {name: value for name, value in now.items() if name in after or name not in before}
-    changed = {
-        name: value
-        for name, value in after.items()
-        if name not in before or before[name] is not value
-    }
+    changed = {name: v for name, v in after.items() if name not in before or before[name] is not v}
     model.__dict__ = stays | changed  # one step: nobody sees a half of it
 
 
-Array = npt.NDArray[Any]
-
-
 class Cells(NamedTuple):
-    """What a model knows of cells, before clipping and calibration.
-
-    ``unseen`` tells which of them have an id that was never trained on.
-    """
+    """What a model knows of cells, before clipping and calibration."""
 
     moments: Moments
-    unseen: npt.NDArray[np.bool_]
+    unseen: npt.NDArray[np.bool_]  # which of them have an id that was never trained on
 
 
 @settings
@@ -155,7 +136,7 @@ class Seeded:
         default=None,
     )
     verbose: bool | None = setting(
-        VERBOSE,
+        one_of(True, False, None),
         "Show a progress bar: True always, False never; None on a terminal and in a notebook.",
         default=None,
     )
@@ -207,10 +188,7 @@ class Factorizer(RegressorMixin, BaseEstimator, ABC):  # type: ignore[misc]
         yield from ()
 
     def restore(self, found: Found) -> None:
-        """Make what was learned of what a file has, which is as declared by ``schema``.
-
-        Values that are attributes of the model are in place.
-        """
+        """Make what was learned of what a file has; plain attributes are in place."""
 
     def predict(self, X: Any, return_std: bool = False) -> Any:
         """Predict the value of cells.
@@ -255,15 +233,16 @@ class Factorizer(RegressorMixin, BaseEstimator, ABC):  # type: ignore[misc]
 
     def interval(self, mean: Floats, std: Floats, coverage: float) -> tuple[Floats, Floats]:
         """Return an interval around each mean that holds the value in ``coverage`` of the cases."""
-        if self.calibration_ is None and not self._std_is_honest:
-            warn(
-                "These intervals are not calibrated, as nothing was held out: call calibrate(X, y) "
-                "with values that were not trained on, or fit with patience set.",
-            )
-        if self.calibration_ is None:
-            half = normal_half_width(coverage) * std
-        else:
+        if self.calibration_ is not None:
             half = np.float32(self.calibration_.half_width(coverage)) * std
+        else:
+            if not self._std_is_honest:
+                warn(
+                    "These intervals are not calibrated, as nothing was held out: call "
+                    "calibrate(X, y) with values that were not trained on, or fit with patience "
+                    "set."
+                )
+            half = normal_half_width(coverage) * std
         return self._clipped(mean - half), self._clipped(mean + half)
 
     @in_one_step
@@ -290,18 +269,7 @@ class Factorizer(RegressorMixin, BaseEstimator, ABC):  # type: ignore[misc]
 
     @at_one_moment
     def moments(self, X: Any) -> Moments:
-        """Return mean, variance of the noise and epistemic variance of cells.
-
-        Parameters
-        ----------
-        X : table of ids
-            As for ``predict``, which follows from the moments.
-
-        Returns
-        -------
-        Moments
-            Named arrays ``mean``, ``noise`` and ``epistemic``.
-        """
+        """Return mean, variance of the noise and epistemic variance of cells, as named arrays."""
         check_is_fitted(self)
         cells = self.cells(X)
         warn_of_unknown(X, self.ids_, cells.unseen, but=self._unbounded())

@@ -18,27 +18,12 @@ import numpy as np
 import numpy.typing as npt
 from sklearn.base import BaseEstimator
 
-from noisewise import registry
+from noisewise import registry, schema
 from noisewise.calibration import Calibration
 from noisewise.data import Ids
 from noisewise.data.ids import as_objects, check_ids
 from noisewise.errors import DataError, ModelFileError
-from noisewise.schema import (
-    ANY,
-    NOT_NEGATIVE,
-    STARTS,
-    Entry,
-    Place,
-    Schema,
-    Source,
-    Tensor,
-    flag,
-    integer,
-    packed,
-    record,
-    rises,
-    unpacked,
-)
+from noisewise.schema import Entry, Place, Schema, Source, Tensor
 from noisewise.settings import check
 from noisewise.storage import BROKEN, Damaged, Foreign, Tensors, cut, reading, shown
 
@@ -48,8 +33,8 @@ OF_THE_MACHINE = ("verbose",)  # settings that no file keeps or decides
 
 def pack(model: Any) -> tuple[dict[str, Any], Tensors]:
     """Return the header and the tensors of a file that holds a fitted model."""
-    header, tensors = packed(model.schema(), model)
-    common, of_all = packed(_common(), model)
+    header, tensors = schema.packed(model.schema(), model)
+    common, of_all = schema.packed(_common(), model)
     about = {"model": type(model).__name__, "settings": _settings(model)}
     return header | about | common, tensors | of_all
 
@@ -74,16 +59,17 @@ def model_class(name: Any) -> Any:
 def _common() -> Schema:
     """Declare what files keep of every model, beside its class and its settings."""
     yield IdsOfModes("ids", "ids_")
-    yield Entry("has_names", lambda model: hasattr(model, "feature_names_in_"), flag)
+    yield Entry("has_names", lambda model: hasattr(model, "feature_names_in_"), schema.flag)
     yield Entry("value_range", "value_range_", _span, optional=True)
-    fitted = yield Entry("calibration", _calibration, record, optional=True)
+    fitted = yield Entry("calibration", _calibration, schema.record, optional=True)
     if fitted is not None:
-        yield Tensor("calibration.scores", "float64", (ANY,), "calibration_.scores", NOT_NEGATIVE)
+        rule = schema.NOT_NEGATIVE
+        yield Tensor("calibration.scores", "float64", (None,), "calibration_.scores", rule)
 
 
 def _unpacked(source: Source, kind: Any) -> Any:
     model = _made(kind, source.header["settings"])
-    found = unpacked(_common(), source, model)
+    found = schema.unpacked(_common(), source, model)
     n_modes = len(model.ids_)
     if n_modes < 2:
         raise Damaged(f"it must have 2 modes, but has {n_modes}")
@@ -93,7 +79,7 @@ def _unpacked(source: Source, kind: Any) -> Any:
     model.calibration_ = None
     if found["calibration"] is not None:
         model.calibration_ = _calibrated(found["calibration"], found["calibration.scores"])
-    model.restore(unpacked(model.schema(), source, model))
+    model.restore(schema.unpacked(model.schema(), source, model))
     return model
 
 
@@ -108,8 +94,8 @@ def _calibration(model: Any) -> dict[str, Any] | None:
 
 
 def _calibrated(entry: dict[str, Any], scores: npt.NDArray[Any]) -> Calibration:
-    scale, n = float(entry["scale"]), integer()(entry["n"])
-    sound = len(scores) > 0 and rises(scores) and 0 < scale < LARGEST_SCALE
+    scale, n = float(entry["scale"]), schema.integer()(entry["n"])
+    sound = len(scores) > 0 and schema.rises(scores) and 0 < scale < LARGEST_SCALE
     if not sound or n is None or len(scores) > n:
         raise Damaged("its calibration makes no sense")
     return Calibration(scale, scores, n)
@@ -241,10 +227,10 @@ def _pack_texts(texts: list[str], prefix: str) -> Tensors:
 
 
 def _unpack_texts(source: Source, prefix: str, length: int) -> list[str]:
-    blob = source.array(f"{prefix}.ids", "uint8", ANY).tobytes()
+    blob = source.array(f"{prefix}.ids", "uint8", schema.ANY).tobytes()
     bounds = np.append(0, source.array(f"{prefix}.id_ends", "int64", length))
-    if not STARTS.holds(bounds):
-        raise source.damaged(STARTS.words, f"{prefix}.id_ends")
+    if not schema.STARTS.holds(bounds):
+        raise source.damaged(schema.STARTS.words, f"{prefix}.id_ends")
     if bounds[-1] != len(blob):
         raise Damaged("its ids do not match their lengths")
     return [blob[a:b].decode("utf-8", "surrogatepass") for a, b in pairwise(bounds.tolist())]

@@ -12,7 +12,8 @@ import numpy as np
 import numpy.typing as npt
 from sklearn.utils.validation import check_is_fitted
 
-from noisewise.data import Ids, Observations, encode_ids, warn_of_types
+from noisewise import schema
+from noisewise.data import Observations, encode_ids, warn_of_types
 from noisewise.data.ids import Seen
 from noisewise.data.values import check_values
 from noisewise.engine.arrays import Codes, Floats, Moments
@@ -22,20 +23,7 @@ from noisewise.engine.sgd.layout import Params
 from noisewise.errors import DataError, DivergedError, printable
 from noisewise.models.base import Cells, Factorizer, Threads, at_one_moment
 from noisewise.recommend import RowFactors, Side, similar_rows, top_columns
-from noisewise.schema import (
-    ANYTHING,
-    COUNTS,
-    NOT_NEGATIVE,
-    STARTS,
-    Entry,
-    Found,
-    Schema,
-    Tensor,
-    below,
-    integer,
-    real,
-    seed,
-)
+from noisewise.schema import Entry, Found, Schema, Tensor
 from noisewise.settings import learned, one_of, setting, settings
 
 
@@ -206,16 +194,13 @@ class Rows(Factorizer, Threads):
             self.factors_, side, n, mode=mode, risk=risk, std_scale=self.std_scale_,
             excluded=excluded, candidates=chosen,
         )  # fmt: skip
-        return [
-            self._described(side.part(slice(k, k + 1)), mode, codes, ids)
-            for k, codes in enumerate(best)
-        ]
-
-    def _described(self, side: Side, mode: int, codes: Codes, ids: Ids) -> list[Recommendation]:
-        mean, noise, epistemic = self._cells_of(side, mode, codes)
-        std = np.sqrt(noise + epistemic)
-        triples = zip(ids.labels[codes].tolist(), mean.tolist(), std.tolist(), strict=True)
-        return [Recommendation(*triple) for triple in triples]
+        lists = []
+        for k, codes in enumerate(best):
+            mean, noise, epistemic = self._cells_of(side.part(slice(k, k + 1)), mode, codes)
+            columns = ids.labels[codes], mean, np.sqrt(noise + epistemic)
+            rows = zip(*(column.tolist() for column in columns), strict=True)
+            lists.append([Recommendation(*row) for row in rows])
+        return lists
 
     def _cells_of(self, side: Side, mode: int, codes: Codes) -> Moments:
         """Moments of one row with some columns, clipped and calibrated."""
@@ -231,11 +216,11 @@ class Rows(Factorizer, Threads):
         yield from super().schema()
         rows, columns = map(len, self.ids_[:2])
         starts = yield Tensor(
-            "seen.starts", "int64", (rows + 1,), "seen_.starts", STARTS, optional=True
+            "seen.starts", "int64", (rows + 1,), "seen_.starts", schema.STARTS, optional=True
         )
         if starts is not None:
             size = (int(starts[-1]),)
-            yield Tensor("seen.columns", "int32", size, "seen_.columns", below(columns))
+            yield Tensor("seen.columns", "int32", size, "seen_.columns", schema.below(columns))
 
     def restore(self, found: Found) -> None:
         """Make what was learned of what a file has."""
@@ -250,9 +235,8 @@ class Rows(Factorizer, Threads):
 
     def _unseen(self, known: tuple[Codes, ...]) -> npt.NDArray[np.bool_]:
         """Which cells have an id that was never trained on; codes as from ``known_codes``."""
-        unseen = np.zeros(len(known[0]), dtype=bool)
-        for code, count in zip(known, self.factors_.counts, strict=True):
-            unseen |= code == len(count)
+        pairs = zip(known, self.factors_.counts, strict=True)
+        unseen: npt.NDArray[np.bool_] = np.any([code == len(n) for code, n in pairs], axis=0)
         return unseen
 
     def _needs_two_modes(self, name: str) -> None:
@@ -321,22 +305,22 @@ class FactorRows(Rows):
 
 def factors_schema(model: Any) -> Schema:
     """Declare what a file keeps of ``factors_``."""
-    yield Entry("factors.epoch", "factors_.state.epoch", integer())
-    yield Entry("factors.variance", "factors_.state.variance", real(above=0.0))
-    yield Entry("factors.location", "factors_.location", real())
-    yield Entry("factors.scale", "factors_.scale", real(above=0.0))
-    params = model._params((yield Entry("factors.seed", "factors_.params.seed", seed)))
+    yield Entry("factors.epoch", "factors_.state.epoch", schema.integer())
+    yield Entry("factors.variance", "factors_.state.variance", schema.real(above=0.0))
+    yield Entry("factors.location", "factors_.location", schema.real())
+    yield Entry("factors.scale", "factors_.scale", schema.real(above=0.0))
+    params = model._params((yield Entry("factors.seed", "factors_.params.seed", schema.seed)))
     shape = tuple(map(len, model.ids_))
-    pairs, size = len(shape) == 2, params.rank + 1
+    size, any_, least_0 = params.rank + 1, schema.ANYTHING, schema.NOT_NEGATIVE
     for m, n in enumerate(shape):
         for name, part in params.layout.parts.items():
-            rule = NOT_NEGATIVE if name == "deviation" else ANYTHING
+            rule = least_0 if name == "deviation" else any_
             width = part.stop - part.start
             yield Tensor(f"mode{m}.{name}", "float32", (n, width), partial(_columns, m, part), rule)
-        yield Tensor(f"mode{m}.counts", "int64", (n,), f"factors_.counts.{m}", COUNTS)
-        spread, rule = ((n + 1,), NOT_NEGATIVE) if pairs else ((2, size, size), ANYTHING)
+        yield Tensor(f"mode{m}.counts", "int64", (n,), f"factors_.counts.{m}", schema.COUNTS)
+        spread, rule = ((n + 1,), least_0) if len(shape) == 2 else ((2, size, size), any_)
         yield Tensor(f"mode{m}.spread", "float32", spread, f"factors_.spread.{m}", rule)
-        yield Tensor(f"mode{m}.shrink", "float32", (n + 1,), f"factors_.shrink.{m}", NOT_NEGATIVE)
+        yield Tensor(f"mode{m}.shrink", "float32", (n + 1,), f"factors_.shrink.{m}", least_0)
 
 
 def restored_factors(model: Any, found: Found) -> factors.Factors:
@@ -353,24 +337,12 @@ def _columns(mode: int, part: slice, model: Any) -> Floats:
 
 @dataclass(frozen=True, eq=False)
 class NewRow:
-    """A new id that ``fold_in`` learned: it predicts and recommends like any other.
-
-    Attributes
-    ----------
-    model : Rows
-        The model it belongs to.
-    mode : int
-        The mode of the new id.
-    side : Side
-        Its packed row.
-    seen : ndarray
-        Codes of the other mode that it was learned from.
-    """
+    """A new id that ``fold_in`` learned: it predicts and recommends like any other."""
 
     model: Rows
-    mode: int
-    side: Side
-    seen: Codes
+    mode: int  # of the new id
+    side: Side  # its row
+    seen: Codes  # of the other mode, that it was learned from
 
     def __repr__(self) -> str:
         name, other = (printable(self.model.ids_[m].name) for m in (self.mode, 1 - self.mode))

@@ -11,6 +11,7 @@ from typing import Any, ClassVar, Self
 
 import numpy as np
 
+from noisewise import schema
 from noisewise.data import Observations, observe
 from noisewise.engine.gibbs.data import Scale, Spec, Timeline
 from noisewise.engine.gibbs.posterior import RatingPosterior
@@ -24,24 +25,7 @@ from noisewise.errors import SettingError, training_bar, warn
 from noisewise.models.base import in_one_step, interrupted
 from noisewise.models.checkpoints import Checkpoint, Wanted, checkpoints_of
 from noisewise.models.iterative import Learner, with_ids
-from noisewise.schema import (
-    ANY,
-    ANYTHING,
-    COUNTS,
-    POSITIVE,
-    RISING,
-    STARTS,
-    Entry,
-    Field,
-    Found,
-    Schema,
-    Tensor,
-    below,
-    flag,
-    integer,
-    real,
-    seed,
-)
+from noisewise.schema import Entry, Found, Schema, Tensor
 from noisewise.settings import check, either, learned, number, setting, settings, whole
 from noisewise.storage import Damaged
 
@@ -246,21 +230,21 @@ def rating_schema(model: Any, shape: tuple[int, ...]) -> Schema:
     """Declare what a file keeps of ``factors_``, a posterior of ratings."""
     n, half, number = yield from _head("factors_")
     spec = model._spec(len(shape), number)
-    yield Entry("posterior.location", "factors_.scale.location", real())
-    yield Entry("posterior.scale", "factors_.scale.scale", real(above=0.0))
+    yield Entry("posterior.location", "factors_.scale.location", schema.real())
+    yield Entry("posterior.scale", "factors_.scale.scale", schema.real(above=0.0))
     yield Entry("posterior.range", _ends, _range)
-    anchor = yield Entry("posterior.anchor", "factors_.scale.anchor", integer())
-    rule = RISING if spec.ordinal else ANYTHING
-    levels = yield Tensor("levels", "float32", (ANY,), "factors_.scale.levels", rule)
+    anchor = yield Entry("posterior.anchor", "factors_.scale.anchor", schema.integer())
+    rule = schema.RISING if spec.ordinal else schema.ANYTHING
+    levels = yield Tensor("levels", "float32", (schema.ANY,), "factors_.scale.levels", rule)
     if spec.ordinal and not 1 <= anchor < len(levels):
         raise Damaged("its scale of values makes no sense")
     sizes = _rating_sizes(spec, shape, len(levels), half)
     for mode in (0, 1) if spec.time else ():
         name, of = f"timeline{mode}", "factors_.timeline"
         starts = yield Tensor(
-            f"{name}.starts", "int64", (shape[mode] + 1,), f"{of}.starts.{mode}", STARTS
+            f"{name}.starts", "int64", (shape[mode] + 1,), f"{of}.starts.{mode}", schema.STARTS
         )
-        size, rule = (int(starts[-1]),), below(shape[1 - mode])
+        size, rule = (int(starts[-1]),), schema.below(shape[1 - mode])
         yield Tensor(f"{name}.times", "float64", size, f"{of}.times.{mode}")
         yield Tensor(f"{name}.others", "int32", size, f"{of}.others.{mode}", rule)
         sizes[f"gaps{mode}"] = (half, (size[0] + shape[mode],))
@@ -283,9 +267,9 @@ def restored_ratings(model: Any, found: Found) -> RatingPosterior:
 def series_schema(model: Any, shape: tuple[int, ...]) -> Schema:
     """Declare what a file keeps of ``posterior_``, a posterior of series; time is the last mode."""
     n, half, number = yield from _head("posterior_")
-    codes = yield Tensor("codes", "int32", (len(shape), ANY), "posterior_.codes")
+    codes = yield Tensor("codes", "int32", (len(shape), schema.ANY), "posterior_.codes")
     for mode, size in enumerate(shape):
-        if not below(size).holds(codes[mode]):
+        if not schema.below(size).holds(codes[mode]):
             raise Damaged("codes is out of bounds")
     if not codes.size:
         raise Damaged("it has no observations")
@@ -309,27 +293,27 @@ def restored_series(
     return SeriesPosterior(spec, shape, *draws, found["codes"], found["values"], stamps)
 
 
-def _head(place: str) -> Generator[Field, Any, tuple[int, str, int]]:
+def _head(place: str) -> Generator[Any, Any, tuple[int, str, int]]:
     """Declare how many draws there are, of which type, and their seed; return them."""
-    n = yield Entry("posterior.draws", lambda model: len(getattr(model, place)), integer(1))
+    n = yield Entry("posterior.draws", lambda model: len(getattr(model, place)), schema.integer(1))
     half = yield Entry(
         "posterior.half",
         lambda model: getattr(model, place).draws["factors"].dtype == np.float16,
-        flag,
+        schema.flag,
     )
-    number = yield Entry("posterior.seed", f"{place}.spec.seed", seed)
+    number = yield Entry("posterior.seed", f"{place}.spec.seed", schema.seed)
     return n, "float16" if half else "float32", number
 
 
 def _draws(place: str, n: int, sizes: Sizes) -> Schema:
     for name, (dtype, size) in sizes.items():
-        rule = POSITIVE if name in ("noise", "level", *PROCESS) else ANYTHING
+        rule = schema.POSITIVE if name in ("noise", "level", *PROCESS) else schema.ANYTHING
         yield Tensor(f"draws.{name}", dtype, (n, *size), f"{place}.draws.{name}", rule)
 
 
 def _counts(place: str, shape: tuple[int, ...]) -> Schema:
     for m, rows in enumerate(shape):
-        yield Tensor(f"mode{m}.counts", "int64", (rows,), f"{place}.counts.{m}", COUNTS)
+        yield Tensor(f"mode{m}.counts", "int64", (rows,), f"{place}.counts.{m}", schema.COUNTS)
 
 
 def _common(found: Found, shape: tuple[int, ...]) -> tuple[tuple[Any, ...], dict[str, Any]]:
