@@ -542,7 +542,7 @@ def alone(model: Any) -> Answers:
 
 
 def smoothed(model: Any) -> Answers:
-    return alone(model) | {"doubt": model.doubt(SENSORS.asked), "phi": model.phi_}
+    return alone(model) | {"doubt": model.epistemic_share(SENSORS.asked), "phi": model.phi_}
 
 
 def chosen(model: Any) -> Answers:
