@@ -283,7 +283,7 @@ def test_a_fit_of_the_blend_has_the_same_bits_after_being_killed(small_world, tm
 
 
 BREAKS = {
-    "neighbourhoods make no sense": lambda tensors: {"weights0": -tensors["weights0"]},
+    "weights0 makes no sense": lambda tensors: {"weights0": -tensors["weights0"]},
     "weights1 must be": lambda tensors: {"weights1": tensors["weights1"][:3]},
     "local1 must be": lambda tensors: {"local1": tensors["local1"][:, :, 1:]},
 }

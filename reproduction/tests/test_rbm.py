@@ -222,10 +222,10 @@ def test_a_loaded_model_has_the_same_chances(fitted, split, tmp_path):
 
 
 BREAKS = {
-    "levels are not sorted": lambda tensors: {"levels": tensors["levels"][::-1]},
+    "levels is not sorted": lambda tensors: {"levels": tensors["levels"][::-1]},
     "bias must be": lambda tensors: {"bias": tensors["bias"][:, :4]},
     "counts0 makes no sense": lambda tensors: {"counts0": 0 * tensors["counts0"]},
-    "shrink is negative": lambda tensors: {"shrink1": -tensors["shrink1"]},
+    "shrink1 must not be negative": lambda tensors: {"shrink1": -tensors["shrink1"]},
 }
 
 

@@ -49,7 +49,7 @@ class Rule(NamedTuple):
 ANYTHING = Rule("", lambda a: True)
 NOT_NEGATIVE = Rule("must not be negative", lambda a: not (a < 0).any())
 POSITIVE = Rule("must be above 0", lambda a: not (a <= 0).any())
-RISING = Rule("makes no sense", lambda a: len(a) and rises(a, strictly=True))
+RISING = Rule("is not sorted", lambda a: len(a) and rises(a, strictly=True))
 STARTS = Rule("makes no sense", lambda a: len(a) and a[0] == 0 and rises(a))
 COUNTS = Rule(
     "makes no sense", lambda a: len(a) and a.min() >= 0 and 0 < a.max() <= MOST_OBSERVED
@@ -63,7 +63,7 @@ def below(n: int) -> Rule:
 
 def keys(n: int) -> Rule:
     """Ask for numbers of 0 to n - 1 that are sorted, each there once."""
-    return Rule(RISING.words, lambda a: RISING.holds(a) and a[0] >= 0 and a[-1] < n)
+    return Rule(STARTS.words, lambda a: RISING.holds(a) and a[0] >= 0 and a[-1] < n)
 
 
 def rises(numbers: Values, *, strictly: bool = False) -> bool:
