@@ -3,6 +3,7 @@
 The tests of the reproduction share it too.
 """
 
+import multiprocessing
 import os
 import signal
 from collections.abc import Callable, Iterator
@@ -64,6 +65,14 @@ def assert_same_bits(got: storage.Tensors, expected: storage.Tensors) -> None:
     assert got.keys() == expected.keys()
     for name, tensor in expected.items():
         np.testing.assert_array_equal(got[name], tensor, err_msg=name)
+
+
+def forkserver() -> Any:
+    """Start processes that have imported already what a fit needs."""
+    context = multiprocessing.get_context("forkserver")
+    modules = ("noisewise.models.bayesian", "noisewise.models.deviation", "pandas", "pytest")
+    context.set_forkserver_preload(list(modules))
+    return context
 
 
 @pytest.fixture(scope="session")

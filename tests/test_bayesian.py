@@ -1,13 +1,12 @@
 """BayesianFactorizer: what it finds, what it says of its doubts, and what it refuses."""
 
-import multiprocessing
 import sys
 import time
 
 import numpy as np
 import pandas as pd
 import pytest
-from shared import assert_same_bits, tensors_of
+from shared import assert_same_bits, forkserver, tensors_of
 
 from noisewise import (
     BayesianFactorizer,
@@ -351,8 +350,7 @@ def sample_slowly(frame, y, folder, progress, last):
 def test_sampling_goes_on_with_the_same_bits_after_being_killed(stars, tmp_path):
     settings = {"sweeps": 30, "burn_in": 10, "chains": 2, **FULL}
     expected = tensors_of(make_model(**settings).fit(*stars), tmp_path)
-    context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload(["noisewise", "pytest"])
+    context = forkserver()
     rng = np.random.default_rng()
     progress = context.Value("i", 0)
     for moment in (5, 17, 12, 8):  # sweeps after the checkpoint before: in both chains

@@ -2,14 +2,13 @@
 
 import ast
 import math
-import multiprocessing
 import sys
 import time
 from pathlib import Path
 
 import numpy as np
 import pytest
-from shared import assert_same_bits, tensors_of
+from shared import assert_same_bits, forkserver, tensors_of
 
 from noisewise import load, storage
 from noisewise.engine.sgd import strata
@@ -121,8 +120,7 @@ def test_fit_has_the_same_bits_after_being_killed_at_twenty_moments(small_world,
     in_fit = [moment for moment in moments if moment < 1000]
     in_refit = [moment for moment in moments if moment > 1000][:-2]
 
-    context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload(["noisewise", "pytest"])
+    context = forkserver()
     rng = np.random.default_rng()
     for run in range(4):
         folder = tmp_path / f"run{run}"

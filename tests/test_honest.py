@@ -35,7 +35,7 @@ class Table:
 
 
 def fitted(X, y, **settings):
-    settings = {"sweeps": 200, "burn_in": 80, "random_state": 0} | settings
+    settings = {"sweeps": 120, "burn_in": 50, "random_state": 0} | settings
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # of values that are all alike
         return BayesianFactorizer(**settings).fit(X, y)
