@@ -11,7 +11,7 @@ from sklearn.base import clone
 from threadpoolctl import ThreadpoolController
 
 from noisewise import BayesianFactorizer
-from noisewise.engine.threads import one_blas_thread
+from noisewise.engine.training import one_blas_thread
 
 
 def blas_threads():
@@ -118,7 +118,7 @@ from threadpoolctl import ThreadpoolController
 def threads():
     return {one["num_threads"] for one in ThreadpoolController().select(user_api="blas").info()}
 
-from noisewise.engine.threads import one_blas_thread
+from noisewise.engine.training import one_blas_thread
 
 with one_blas_thread():
     import scipy.linalg  # as a kernel does when it is compiled

@@ -10,7 +10,7 @@ from sklearn.exceptions import NotFittedError
 
 from noisewise import load, storage
 from noisewise.data import observe
-from noisewise.engine.series import Series
+from noisewise.engine.data import Series
 from noisewise.errors import DataError, ModelFileError, SettingError
 from noisewise.models.auto import BLOCKS, CELLS, TRAIN, AutoFactorizer, find_gaps, like_gaps
 from noisewise.models.bayesian import BayesianFactorizer

@@ -14,8 +14,8 @@ from typing import NamedTuple
 import numpy as np
 import pytest
 
-from noisewise.engine import threads
-from noisewise.engine.gibbs.data import Data, Spec
+from noisewise.engine import training
+from noisewise.engine.data import Data, Spec
 from noisewise.engine.gibbs.sampler import rating_steps
 from noisewise.engine.gibbs.steps import ordinal, temporal
 from noisewise.engine.gibbs.steps.ordinal import SPREAD_RATE, SPREAD_SHAPE, Levels
@@ -37,7 +37,7 @@ from noisewise.engine.gibbs.sweep import (
     Workspace,
     first_draw,
 )
-from noisewise.engine.threads import one_blas_thread
+from noisewise.engine.training import one_blas_thread
 
 SWEEPS = 2  # from a draw of the prior: the second starts from what the first one left
 LEVELS, ANCHOR = 4, 2
@@ -78,7 +78,7 @@ CASES = {
 
 @pytest.mark.parametrize("name", CASES)
 def test_sweeps_leave_the_joint_distribution_alone(name, monkeypatch):
-    monkeypatch.setattr(threads, "TASKS", 1)  # fewer calls for the few rows here
+    monkeypatch.setattr(training, "TASKS", 1)  # fewer calls for the few rows here
     monkeypatch.setattr(temporal, "EFFECT_VARIANCE", 1.0)  # so that effects show behind noise
     case = CASES[name]
     monkeypatch.setattr(ordinal, "CENTRE_SPREAD", case.centre_spread)

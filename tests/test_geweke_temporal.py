@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 from test_geweke import FARTHEST, Array, clipped, log_mean, mean_square, normals
 
-from noisewise.engine import threads
-from noisewise.engine.gibbs import data as series_data
-from noisewise.engine.gibbs.data import SeriesData, Spec
+from noisewise.engine import data as engine_data
+from noisewise.engine import training
+from noisewise.engine.data import SeriesData, Spec
 from noisewise.engine.gibbs.series_sampler import series_steps
 from noisewise.engine.gibbs.steps import temporal
 from noisewise.engine.gibbs.steps.temporal import AMPLITUDE_SHAPE, NOISE_SHAPE, Timescales
@@ -22,7 +22,7 @@ from noisewise.engine.gibbs.sweep import (
     Sweep,
     first_series_draw,
 )
-from noisewise.engine.threads import one_blas_thread
+from noisewise.engine.training import one_blas_thread
 
 SWEEPS = 3  # from a draw of the prior: later ones start from what the first one left
 TIMESCALES = Timescales(0.3, 30.0)
@@ -60,8 +60,8 @@ CASES = {
 @pytest.mark.parametrize("name", CASES)
 def test_sweeps_leave_the_joint_distribution_alone(name, monkeypatch):
     case = CASES[name]
-    monkeypatch.setattr(threads, "TASKS", 1)  # fewer calls for the few rows here
-    monkeypatch.setattr(series_data, "SHORTEST", case.shortest)
+    monkeypatch.setattr(training, "TASKS", 1)  # fewer calls for the few rows here
+    monkeypatch.setattr(engine_data, "SHORTEST", case.shortest)
     monkeypatch.setattr(temporal, "AMPLITUDE_RATE", RATE)
     monkeypatch.setattr(temporal, "NOISE_LEVEL", LEVEL)
     far = {key: z for key, z in z_scores(case).items() if not abs(z) < FARTHEST}

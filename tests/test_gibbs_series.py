@@ -11,9 +11,9 @@ import pytest
 from scipy import stats
 from shared import assert_standard_normal, whitened
 
+from noisewise.engine import data as engine_data
 from noisewise.engine import state_space
-from noisewise.engine.gibbs import data as series_data
-from noisewise.engine.gibbs.data import SeriesData, Spec
+from noisewise.engine.data import SeriesData, Spec
 from noisewise.engine.gibbs.sampler import LaterHalf
 from noisewise.engine.gibbs.series_sampler import (
     PROCESS,
@@ -34,7 +34,7 @@ from noisewise.engine.gibbs.sweep import (
     first_series_draw,
     key,
 )
-from noisewise.engine.threads import one_blas_thread
+from noisewise.engine.training import one_blas_thread
 from noisewise.schema import Source
 
 DRAWS = 4000
@@ -100,7 +100,7 @@ def test_observations_are_in_order_and_gaps_are_times():
 
 
 def test_blocks_hold_every_row_of_time_once_and_bind_what_lies_across(monkeypatch):
-    monkeypatch.setattr(series_data, "SHORTEST", 3)
+    monkeypatch.setattr(engine_data, "SHORTEST", 3)
     table, _ = make_table()
     assert len(table.blocks) == 4
     np.testing.assert_array_equal(np.concatenate(table.blocks), np.arange(12))
@@ -361,7 +361,7 @@ def test_a_sweep_changes_every_part_and_reports_what_is_left(noise_rank):
 
 @pytest.mark.parametrize("noise_rank", [0, 2])
 def test_sweeps_have_the_same_bits_for_any_number_of_threads(noise_rank, monkeypatch):
-    monkeypatch.setattr(series_data, "SHORTEST", 4)
+    monkeypatch.setattr(engine_data, "SHORTEST", 4)
     one, *others = (make_sweep(noise_rank, n_jobs=n, shape=(7, 3, 40), n=500)[1] for n in (1, 2, 4))
     for other in others:
         for field in fields(SeriesDraw):

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from noisewise.engine.series import Series, interpolate
+from noisewise.engine.data import Series, interpolate
 from noisewise.engine.state_space import Process, log_likelihood, predict, smooth
 
 COUNTS = (40, 1, 0, 7)  # observations of each series

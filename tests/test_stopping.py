@@ -28,7 +28,7 @@ from noisewise import (
 )
 from noisewise.cli import app
 from noisewise.engine import training
-from noisewise.engine.threads import CtrlC
+from noisewise.engine.training import CtrlC
 from noisewise.evaluation import ratings, records
 
 pytestmark = pytest.mark.filterwarnings("ignore:Predictions have not settled")

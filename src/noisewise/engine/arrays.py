@@ -8,8 +8,10 @@ import numpy as np
 import numpy.typing as npt
 
 Floats = npt.NDArray[np.float32]
+Array = npt.NDArray[np.float64]
 Codes = npt.NDArray[np.int32]
 Counts = npt.NDArray[np.int64]
+Ints = npt.NDArray[np.int64]
 Values = npt.NDArray[Any]
 Arrays = dict[str, Values]  # by name
 

@@ -17,10 +17,10 @@ from typing import NamedTuple
 import numpy as np
 from numba import njit
 
-from noisewise.engine.arrays import Values
+from noisewise.engine.arrays import Array, Ints, Values
+from noisewise.engine.data import Series
 from noisewise.engine.random import normal, stream
-from noisewise.engine.series import Array, Ints, Series
-from noisewise.engine.threads import chunks, in_threads
+from noisewise.engine.training import chunks, in_threads
 from noisewise.errors import brief
 
 _U = np.uintp

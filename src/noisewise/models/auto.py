@@ -16,7 +16,8 @@ import numpy as np
 from noisewise.calibration import Calibration
 from noisewise.data import Observations
 from noisewise.data.timestamps import Units, checked_stamps, sensor_modes, series_keys
-from noisewise.engine.series import Array, Ints, Series
+from noisewise.engine.arrays import Array, Ints
+from noisewise.engine.data import Series
 from noisewise.errors import SettingError, unsaid
 from noisewise.models.base import Cells, Factorizer, Seeded, Threads, clone_with, shown
 from noisewise.models.iterative import FEWEST_HELD_OUT, fixed_seed

@@ -19,7 +19,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from noisewise.data import Observations, encode_cells, encode_ids, observe, warn_of_unknown
 from noisewise.engine.arrays import Codes, Counts, Floats
-from noisewise.engine.gibbs.data import Data, Scale, Spec, Timeline
+from noisewise.engine.data import Data, Scale, Spec, Timeline
 from noisewise.engine.gibbs.fold_in import fold_in
 from noisewise.engine.gibbs.posterior import RatingPosterior, Side
 from noisewise.engine.gibbs.sampler import RatingSampler, Schedule

@@ -13,14 +13,13 @@ import numpy as np
 
 from noisewise import schema
 from noisewise.data import Observations, observe
-from noisewise.engine.gibbs.data import Scale, Spec, Timeline
+from noisewise.engine.arrays import Array
+from noisewise.engine.data import Scale, Spec, Timeline
 from noisewise.engine.gibbs.posterior import RatingPosterior
 from noisewise.engine.gibbs.sampler import Chain, Schedule
 from noisewise.engine.gibbs.series_sampler import PROCESS, SeriesPosterior
 from noisewise.engine.gibbs.sweep import EFFECTS, convergence
-from noisewise.engine.series import Array
-from noisewise.engine.threads import one_blas_thread
-from noisewise.engine.training import Callback, EpochInfo, Training, train
+from noisewise.engine.training import Callback, EpochInfo, Training, one_blas_thread, train
 from noisewise.errors import SettingError, training_bar, warn
 from noisewise.models.base import in_one_step, interrupted
 from noisewise.models.checkpoints import Checkpoint, Wanted, checkpoints_of

@@ -28,8 +28,8 @@ from noisewise.data.timestamps import (
     sensor_modes,
     series_keys,
 )
-from noisewise.engine.arrays import Codes, Moments
-from noisewise.engine.series import Array, Ints, Series
+from noisewise.engine.arrays import Array, Codes, Ints, Moments
+from noisewise.engine.data import Series
 from noisewise.models.base import Cells, Factorizer, Threads, at_one_moment, in_one_step
 from noisewise.models.iterative import range_of
 from noisewise.schema import Entry, Found, Schema, Tensor

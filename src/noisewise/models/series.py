@@ -18,8 +18,8 @@ import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
 from noisewise.data.timestamps import Units
-from noisewise.engine.arrays import Floats
-from noisewise.engine.series import Array, Ints, Series, interpolate
+from noisewise.engine.arrays import Array, Floats, Ints
+from noisewise.engine.data import Series, interpolate
 from noisewise.engine.state_space import Process, log_likelihood, predict, smooth
 from noisewise.models.base import at_one_moment
 from noisewise.models.sensors import PRIOR, SeriesModel, index_of, series_units

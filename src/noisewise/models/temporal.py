@@ -22,12 +22,11 @@ from sklearn.utils.validation import check_is_fitted
 from noisewise.data import Ids, Observations, observe
 from noisewise.data.observations import encode_in_time
 from noisewise.data.timestamps import SeriesIndex, Units, checked_stamps, series_keys
-from noisewise.engine.arrays import Codes, Moments
-from noisewise.engine.gibbs.data import SeriesData, Spec
+from noisewise.engine.arrays import Array, Codes, Moments
+from noisewise.engine.data import SeriesData, Spec
 from noisewise.engine.gibbs.sampler import LaterHalf
 from noisewise.engine.gibbs.series_sampler import Asked, SeriesPosterior, SeriesSampler
 from noisewise.engine.gibbs.steps.temporal import Timescales
-from noisewise.engine.series import Array
 from noisewise.engine.training import Callback
 from noisewise.models.base import Cells, at_one_moment
 from noisewise.models.checkpoints import Checkpoint, Wanted, checkpoints_of

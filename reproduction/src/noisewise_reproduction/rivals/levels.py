@@ -17,7 +17,7 @@ from scipy.special import softmax
 
 from noisewise.engine.arrays import Codes, Counts, Floats, Moments
 from noisewise.engine.sgd.strata import LEAST_VARIANCE
-from noisewise.engine.threads import one_blas_thread
+from noisewise.engine.training import one_blas_thread
 from noisewise.errors import brief
 from noisewise.schema import ANY, COUNTS, NOT_NEGATIVE, RISING, Found, Schema, Tensor
 

@@ -17,8 +17,7 @@ from noisewise.data import Observations, encode_ids
 from noisewise.engine.arrays import Codes, Floats, Moments
 from noisewise.engine.sgd.factors import Factors
 from noisewise.engine.sgd.layout import Params
-from noisewise.engine.threads import one_blas_thread
-from noisewise.engine.training import EpochInfo, mean_in_units, variance_in_units
+from noisewise.engine.training import EpochInfo, mean_in_units, one_blas_thread, variance_in_units
 from noisewise.models.base import Cells
 from noisewise.models.deviation import fit_factors
 from noisewise.models.iterative import Fit, Iterative, Plan, judged

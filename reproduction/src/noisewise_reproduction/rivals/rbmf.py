@@ -17,8 +17,7 @@ from noisewise.data import Observations
 from noisewise.engine.arrays import Codes, Floats
 from noisewise.engine.sgd.factors import Factors, Side
 from noisewise.engine.sgd.layout import Params
-from noisewise.engine.threads import one_blas_thread
-from noisewise.engine.training import EpochInfo
+from noisewise.engine.training import EpochInfo, one_blas_thread
 from noisewise.models.iterative import Fit, Iterative, Plan, count_rows, judged
 from noisewise.models.rows import FactorRows
 from noisewise.schema import Entry, Found, Schema

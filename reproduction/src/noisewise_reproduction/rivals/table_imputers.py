@@ -21,9 +21,9 @@ from sklearn.impute import IterativeImputer, KNNImputer
 from noisewise.calibration import Calibration
 from noisewise.data import Observations, encode_ids, observe
 from noisewise.data.timestamps import SeriesIndex, Units, n_keys, sensor_modes, series_keys
-from noisewise.engine.arrays import Codes, Moments
-from noisewise.engine.series import Array, Series
-from noisewise.engine.threads import one_blas_thread
+from noisewise.engine.arrays import Array, Codes, Moments
+from noisewise.engine.data import Series
+from noisewise.engine.training import one_blas_thread
 from noisewise.errors import DataError
 from noisewise.models.base import Cells, in_one_step
 from noisewise.models.iterative import fixed_seed, hold_out, joined, range_of

@@ -13,8 +13,7 @@ import numpy.typing as npt
 
 from noisewise.data import Ids, Observations, encode_ids
 from noisewise.data.timestamps import Units, sensor_modes
-from noisewise.engine.arrays import Codes, Floats, Moments
-from noisewise.engine.series import Array, Ints
+from noisewise.engine.arrays import Array, Codes, Floats, Ints, Moments
 from noisewise.engine.training import EpochInfo, train
 from noisewise.errors import SettingError, brief, training_bar
 from noisewise.models.base import Cells, at_one_moment

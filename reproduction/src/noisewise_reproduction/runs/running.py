@@ -11,7 +11,7 @@ from contextlib import redirect_stderr
 from multiprocessing import active_children, get_context
 from typing import Any
 
-from noisewise.engine.threads import one_blas_thread
+from noisewise.engine.training import one_blas_thread
 from noisewise.errors import MissingExtraError, SettingError, progress
 from noisewise.evaluation.records import where_and_when
 from noisewise_reproduction.runs.run import Run, Store

@@ -12,12 +12,12 @@ from typing import Any, NamedTuple
 import numpy as np
 from scipy.linalg import cholesky, solve_triangular
 
-from noisewise.engine.arrays import Codes, Floats
+from noisewise.engine.arrays import Array, Codes, Floats
 from noisewise.engine.gibbs.posterior import RatingPosterior, Rows, Side
 from noisewise.engine.gibbs.steps.ordinal import draw_levels
 from noisewise.engine.gibbs.steps.variances import FLOOR, SHAPE
-from noisewise.engine.gibbs.sweep import FOLD, Floats64, generator, key
-from noisewise.engine.threads import one_blas_thread
+from noisewise.engine.gibbs.sweep import FOLD, generator, key
+from noisewise.engine.training import one_blas_thread
 
 ROUNDS = {"gaussian": 2, "ordinal": 4}  # of row and noise in turn, from the average row's noise
 STEPS = 3  # of the noise in a round
@@ -27,11 +27,11 @@ ROUNDING = 1e-6  # share of the largest variance that single precision may take 
 class Seen(NamedTuple):
     """What a new row was seen with, in one draw: rows of the other mode."""
 
-    x: Floats64  # factors and 1
-    biases: Floats64
-    noise: Floats64  # factors of the noise
-    unknown_variance: Floats64  # that comes from rows that were never seen
-    widths: Floats64  # of the levels of these rows, if they are users
+    x: Array  # factors and 1
+    biases: Array
+    noise: Array  # factors of the noise
+    unknown_variance: Array  # that comes from rows that were never seen
+    widths: Array  # of the levels of these rows, if they are users
 
 
 def fold_in(posterior: RatingPosterior, mode: int, codes: Codes, values: Floats) -> Side:
@@ -97,7 +97,7 @@ def _seen(
 
 def _prior(
     posterior: RatingPosterior, one: dict[str, Any], mode: int, codes: Codes
-) -> tuple[Floats64, Floats64]:
+) -> tuple[Array, Array]:
     """Mean and precision of the new row before its values, given its set as far as it is known.
 
     The sets that effects were learned from are those of rows that have been there for long. A new
@@ -125,8 +125,8 @@ def _prior(
 
 
 def _given(
-    x: Floats64, target: Floats64, weight: Floats64, centre: Floats64, precision: Floats64
-) -> tuple[Floats64, Floats64]:
+    x: Array, target: Array, weight: Array, centre: Array, precision: Array
+) -> tuple[Array, Array]:
     """Return the mean of a row given its observations, and H with covariance H'H."""
     given = (x * weight[:, None]).T @ x + precision
     root = cholesky(given, lower=True, check_finite=False)
@@ -134,7 +134,7 @@ def _given(
     return half.T @ (half @ (x.T @ (weight * target) + precision @ centre)), half
 
 
-def _noise(own: Floats64, seen: Seen, squared: Floats64, common: Floats64) -> Floats64:
+def _noise(own: Array, seen: Seen, squared: Array, common: Array) -> Array:
     """Return the factors of the noise that are expected given squared residuals.
 
     A residual is a sum of parts, one of each factor, and one of unknown rows; see ``LowRankNoise``.
@@ -149,9 +149,9 @@ def _noise(own: Floats64, seen: Seen, squared: Floats64, common: Floats64) -> Fl
 
 
 def _hidden(
-    posterior: RatingPosterior, mode: int, values: Floats, seen: Seen, fitted: Floats64,
-    weight: Floats64, widths: Floats64, key: np.uint64,
-) -> Floats64:  # fmt: skip
+    posterior: RatingPosterior, mode: int, values: Floats, seen: Seen, fitted: Array,
+    weight: Array, widths: Array, key: np.uint64,
+) -> Array:  # fmt: skip
     """Draw hidden values of levels, given the row; each has the cut-points of its own user."""
     n = len(values)
     rows = np.arange(n if mode == 1 else 1, dtype=np.int32)

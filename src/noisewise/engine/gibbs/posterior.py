@@ -11,15 +11,14 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from noisewise.engine.arrays import Codes, Counts, Floats, Moments
-from noisewise.engine.gibbs.data import Data, Scale, Spec, Timeline
+from noisewise.engine.arrays import Array, Codes, Counts, Floats, Ints, Moments
+from noisewise.engine.data import Data, Scale, Spec, Timeline
 from noisewise.engine.gibbs.steps.ordinal import masses
 from noisewise.engine.gibbs.steps.rows import means
 from noisewise.engine.gibbs.steps.temporal import effect_variances, gaps
 from noisewise.engine.gibbs.steps.variances import FLOOR, low_rank_variances
-from noisewise.engine.gibbs.sweep import Draw, Floats64, RatingDraw, Snapshot, rows_of
-from noisewise.engine.series import Ints
-from noisewise.engine.threads import in_threads, one_blas_thread
+from noisewise.engine.gibbs.sweep import Draw, RatingDraw, Snapshot, rows_of
+from noisewise.engine.training import in_threads, one_blas_thread
 from noisewise.errors import brief, too_coarse
 
 Places = npt.NDArray[np.int32]  # a row per mode
@@ -50,7 +49,7 @@ class Sums:
     as clipping a prediction must not change its std; noise; and the number of draws.
     """
 
-    def __init__(self, totals: Floats64, n_levels: int = 0) -> None:
+    def __init__(self, totals: Array, n_levels: int = 0) -> None:
         self.totals, self.probabilities = totals, np.zeros((totals.shape[1], n_levels))
 
     @classmethod
@@ -108,7 +107,7 @@ class Posterior:
         drawn = np.empty((len(codes), 0, 0), dtype=np.float32)
         return Rows(factors, biases, noise, widths, unknown, drawn)
 
-    def extra(self, draw: int, rows: list[Rows], places: Places) -> Floats64:
+    def extra(self, draw: int, rows: list[Rows], places: Places) -> Array:
         """Variance of the mean in one draw: rows never seen, and temporal effects."""
         extra = np.zeros(places.shape[1])
         found = []  # per mode, which cells have a row that was not drawn, and its covariance
@@ -139,7 +138,7 @@ def stacked(rows: list[Rows]) -> tuple[Codes, Floats, Floats, Floats]:
     return firsts, factors, biases, noise
 
 
-def spread(factors: Floats, covariance: Floats) -> Floats64:
+def spread(factors: Floats, covariance: Floats) -> Array:
     """Variance that a row of this covariance has with given rows of the others, multiplied."""
     x = np.column_stack([factors, np.ones(len(factors), dtype=np.float32)])
     return np.asarray(np.einsum("ij,ij->i", x @ covariance, x, dtype=np.float64))
@@ -204,7 +203,7 @@ class RatingPosterior(Posterior):
         """Moments of cells in units of the values; codes as from ``known_codes``."""
         return self.in_units(self._sums(codes, n_jobs, time).moments())
 
-    def probabilities(self, codes: tuple[Codes, ...], n_jobs: int, time: Any) -> Floats64:
+    def probabilities(self, codes: tuple[Codes, ...], n_jobs: int, time: Any) -> Array:
         """Probability of every level of cells."""
         return self._sums(codes, n_jobs, time).probabilities / len(self)
 
@@ -301,7 +300,7 @@ class RatingPosterior(Posterior):
             total += own @ own[code] / np.maximum(length * length[code], np.float32(1e-12))
         return total / np.float32(len(self))
 
-    def noise_by_row(self, mode: int) -> Floats64:
+    def noise_by_row(self, mode: int) -> Array:
         """Variance of the noise of every row, averaged over the other modes as they were seen."""
         total = np.zeros(self.shape[mode])
         for draw in range(len(self)):
@@ -369,8 +368,8 @@ class RatingPosterior(Posterior):
         in_threads(work, range(0, places.shape[1], CHUNK), n_jobs)
 
     def _levels(
-        self, users: Any, widths: Floats, mean: Floats, variance: Floats64
-    ) -> tuple[Floats64, Floats64, Floats64]:
+        self, users: Any, widths: Floats, mean: Floats, variance: Array
+    ) -> tuple[Array, Array, Array]:
         """Probabilities of levels, mean and variance of cells whose hidden values are normal."""
         mass, levels = np.empty((len(mean), self.n_levels)), self.scale.levels.astype(np.float64)
         masses(users, widths, self.scale.anchor, mean, variance, mass)

@@ -9,8 +9,8 @@ from typing import Any, Generic
 
 import numpy as np
 
-from noisewise.engine.arrays import Arrays, Codes, Counts, Floats, Source
-from noisewise.engine.gibbs.data import Data, Scale, Spec, Timeline
+from noisewise.engine.arrays import Array, Arrays, Codes, Counts, Floats, Ints, Source
+from noisewise.engine.data import Data, Scale, Spec, Timeline
 from noisewise.engine.gibbs.posterior import TOTALS, Query, RatingPosterior, Sums, rating_snapshot
 from noisewise.engine.gibbs.steps.ordinal import Levels, Rescaling
 from noisewise.engine.gibbs.steps.rows import Rows, Target, means
@@ -28,7 +28,6 @@ from noisewise.engine.gibbs.sweep import (
     ALL_FROM,
     EFFECTS,
     D,
-    Floats64,
     RatingDraw,
     Snapshot,
     Step,
@@ -36,7 +35,6 @@ from noisewise.engine.gibbs.sweep import (
     Workspace,
     first_draw,
 )
-from noisewise.engine.series import Ints
 from noisewise.engine.training import EpochInfo
 
 PROBES = 1_000  # cells whose predictions show whether a chain has converged
@@ -106,8 +104,8 @@ class Chain(Generic[D]):
     kept: Snapshot  # of some draws, stacked; only the first ``n_kept`` are filled
     n_kept: int
     probes: Floats  # predictions of probe cells, a row per sweep
-    trace: Floats64  # summaries of the draw, a row per sweep
-    sums: Floats64  # totals of held-out cells (see ``Sums``)
+    trace: Array  # summaries of the draw, a row per sweep
+    sums: Array  # totals of held-out cells (see ``Sums``)
 
     @property
     def epoch(self) -> int:
@@ -221,7 +219,7 @@ class Sampler(Generic[D]):
         """Means of probes in one draw, and their variances."""
         raise NotImplementedError
 
-    def _share_of_std(self, chain: Chain[D], seen: Floats64, apart: Floats64) -> float:
+    def _share_of_std(self, chain: Chain[D], seen: Array, apart: Array) -> float:
         """Return differences between predictions of probes as a share of a std."""
         raise NotImplementedError
 
@@ -382,6 +380,6 @@ class RatingSampler(Sampler[RatingDraw]):
         means(self.probes, draw.factors, draw.biases, mean)
         return mean, None
 
-    def _share_of_std(self, chain: Chain[RatingDraw], seen: Floats64, apart: Floats64) -> float:
+    def _share_of_std(self, chain: Chain[RatingDraw], seen: Array, apart: Array) -> float:
         root = float(self.sweep.work.root.mean(dtype=np.float64))
         return float(np.sqrt(np.mean(apart**2))) * root

@@ -16,8 +16,8 @@ import numpy as np
 import numpy.typing as npt
 
 from noisewise.engine import state_space
-from noisewise.engine.arrays import Floats, Moments
-from noisewise.engine.gibbs.data import SeriesData, Spec, as_series
+from noisewise.engine.arrays import Array, Floats, Ints, Moments
+from noisewise.engine.data import Series, SeriesData, Spec, as_series
 from noisewise.engine.gibbs.posterior import Places, Posterior, Rows, Sums, snapshot, stacked
 from noisewise.engine.gibbs.sampler import PROBES, Chain, LaterHalf, Sampler
 from noisewise.engine.gibbs.steps import rows, temporal
@@ -32,8 +32,7 @@ from noisewise.engine.gibbs.sweep import (
     Sweep,
     first_series_draw,
 )
-from noisewise.engine.series import Array, Ints, Series
-from noisewise.engine.threads import chunks, in_threads
+from noisewise.engine.training import chunks, in_threads
 
 PROCESS = "timescales", "amplitudes", "variances"  # that every series has
 

@@ -12,15 +12,12 @@ from dataclasses import dataclass, replace
 from typing import Any, Generic, Self, TypeVar
 
 import numpy as np
-import numpy.typing as npt
 from numba import njit
 
-from noisewise.engine.arrays import Arrays, Floats, Source
-from noisewise.engine.gibbs.data import Data, SeriesData, Spec
-from noisewise.engine.threads import chunks, in_threads
-from noisewise.engine.training import EpochInfo
+from noisewise.engine.arrays import Array, Arrays, Floats, Source
+from noisewise.engine.data import Data, SeriesData, Spec
+from noisewise.engine.training import EpochInfo, chunks, in_threads
 
-Floats64 = npt.NDArray[np.float64]
 Snapshot = dict[str, Any]  # what predictions need of a draw, by name
 
 # Streams of random numbers: what they are for, and in a sweep what is drawn with them.
@@ -69,11 +66,11 @@ class Draw:
     epoch: int  # number of finished sweeps
     factors: Floats  # rows of all modes, one after another, padded with zeros to whole vectors
     biases: Floats
-    centres: Floats64  # per mode, mean and precision of its rows, the bias last
-    precisions: Floats64
-    scales: Floats64  # per mode, how far rows are expected to spread (see ``steps.variances``)
+    centres: Array  # per mode, mean and precision of its rows, the bias last
+    precisions: Array
+    scales: Array  # per mode, how far rows are expected to spread (see ``steps.variances``)
     noise: Floats  # factors of the variance
-    level: Floats64  # prior mean of the last mode's; without factors, the variance itself
+    level: Array  # prior mean of the last mode's; without factors, the variance itself
     fitted: Floats  # factors' and biases' part of the mean of every observation
 
     def copy(self) -> Self:
@@ -109,14 +106,14 @@ class RatingDraw(Draw):
 
     effects: Floats  # what implicit sets add to the mean of each row
     features: Floats  # weights of every feature, those of the first mode's sets first
-    strengths: Floats64  # how strongly weights are pulled to zero
+    strengths: Array  # how strongly weights are pulled to zero
     temporal: Floats  # per temporal effect, its value at every observation
-    temporal_settings: Floats64  # per temporal effect, logit of phi and log of the variance
-    widths: Floats64  # logs of the widths of levels per row of the first mode
-    width_centre: Floats64  # their mean and std
-    width_spread: Floats64
+    temporal_settings: Array  # per temporal effect, logit of phi and log of the variance
+    widths: Array  # logs of the widths of levels per row of the first mode
+    width_centre: Array  # their mean and std
+    width_spread: Array
     latent: Floats  # hidden values of levels
-    proposals: Floats64  # how far Metropolis steps reach: cut-points, then each temporal effect
+    proposals: Array  # how far Metropolis steps reach: cut-points, then each temporal effect
 
     def temporal_sum(self) -> Any:
         """Return all temporal effects together at every observation; 0 without any."""
@@ -128,9 +125,9 @@ class SeriesDraw(Draw):
     """All unknowns of series: rows, and an Ornstein-Uhlenbeck process for every series."""
 
     paths: Floats  # x of its series at every observation
-    timescales: Floats64  # of every series, the time after which x has forgotten all but 1/e
-    amplitudes: Floats64  # of every series, the variance of x
-    variances: Floats64  # noise of every series, where it is not low-rank
+    timescales: Array  # of every series, the time after which x has forgotten all but 1/e
+    amplitudes: Array  # of every series, the variance of x
+    variances: Array  # noise of every series, where it is not low-rank
 
 
 def first_draw(spec: Spec, data: Data, n_levels: int = 0) -> RatingDraw:
@@ -294,7 +291,7 @@ class Sweep(Generic[D]):
         return EpochInfo(draw.epoch, math.sqrt(square / n), nll)
 
 
-def rows_of(draw: Draw, part: Any, rank: int) -> Floats64:
+def rows_of(draw: Draw, part: Any, rank: int) -> Array:
     """Return rows of a mode, the bias last, in double precision."""
     return np.column_stack([draw.factors[part, :rank], draw.biases[part]]).astype(np.float64)
 
@@ -317,7 +314,7 @@ def convergence(chains: Sequence[Any], names: list[str], first: int) -> dict[str
     return report
 
 
-def split_rhat(chains: Floats64) -> float:
+def split_rhat(chains: Array) -> float:
     """Return how much wider all draws together are than halves of chains: 1 when they agree.
 
     There is a row of draws per chain.
@@ -341,7 +338,7 @@ def split_rhat(chains: Floats64) -> float:
     return float(np.sqrt((half - 1) / half + between / half / within))
 
 
-def effective_size(chains: Floats64) -> float:
+def effective_size(chains: Array) -> float:
     """Return how many independent draws the mean of the draws is worth.
 
     Autocorrelations are summed in pairs as long as pairs are positive (Geyer), over both halves of

@@ -14,8 +14,7 @@ from noisewise.engine.arrays import Arrays, Codes, Counts, Floats, Moments
 from noisewise.engine.sgd import strata
 from noisewise.engine.sgd.layout import BIAS, SHARE, Params, State, aligned_zeros, initial_state
 from noisewise.engine.sgd.uncertainty import Population, of_cells, of_modes, of_two_modes
-from noisewise.engine.threads import one_blas_thread
-from noisewise.engine.training import mean_in_units, variance_in_units
+from noisewise.engine.training import mean_in_units, one_blas_thread, variance_in_units
 from noisewise.errors import DivergedError, brief
 
 LARGEST = 1e9  # number of a row, in standardised units, that nobody would miss

@@ -15,19 +15,16 @@ it: a handful of residuals says little of a variance.
 from __future__ import annotations
 
 import numpy as np
-import numpy.typing as npt
 from scipy.linalg import cholesky, solve_triangular
 
-from noisewise.engine.arrays import Codes, Floats
+from noisewise.engine.arrays import Array, Codes, Floats
 from noisewise.engine.sgd.factors import Factors, Side
 from noisewise.engine.sgd.layout import BIAS
-from noisewise.engine.threads import one_blas_thread
+from noisewise.engine.training import one_blas_thread
 
 ROUNDS = 2  # of regression and deviation in turn
 STEPS = 10  # of the deviation in a round
 PRIOR_RATINGS = 20  # observations that the average deviation is worth
-
-Array = npt.NDArray[np.float64]
 
 
 def fold_in(factors: Factors, mode: int, codes: Codes, values: Floats) -> Side:

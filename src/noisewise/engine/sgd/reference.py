@@ -14,14 +14,12 @@ With ``e`` the error, ``s`` the variance and each term of the likelihood weighte
 from __future__ import annotations
 
 import numpy as np
-import numpy.typing as npt
 
+from noisewise.engine.arrays import Array
 from noisewise.engine.sgd import layout
 from noisewise.engine.sgd.layout import BIAS, BIAS_SUM, LINE, Params, State
 
 FARTHEST = 50.0  # squared error over variance, as far as a deviation step believes it
-
-Array = npt.NDArray[np.float64]
 
 
 def mean_and_variance(state: State, cell: tuple[int, ...], params: Params) -> tuple[float, float]:

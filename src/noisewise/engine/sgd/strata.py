@@ -24,8 +24,7 @@ import numpy.typing as npt
 from noisewise.engine.arrays import Codes, Floats, Values
 from noisewise.engine.sgd import kernels, tensor_kernels
 from noisewise.engine.sgd.layout import BIAS, LINE, Params, State, release_deviation
-from noisewise.engine.threads import chunks, pool
-from noisewise.engine.training import EpochInfo
+from noisewise.engine.training import EpochInfo, chunks, pool
 
 STRIPE_BYTES = 512 * 1024  # a stripe of the second mode must stay in the second cache
 MIN_BLOCK = 1_000  # observations in a block, below which a finer grid costs more than it gives

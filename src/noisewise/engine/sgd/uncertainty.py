@@ -21,12 +21,11 @@ import numpy as np
 import numpy.typing as npt
 from scipy.linalg import eigh, eigvalsh
 
-from noisewise.engine.arrays import Codes, Counts, Floats
+from noisewise.engine.arrays import Array, Codes, Counts, Floats
 from noisewise.engine.sgd.tensor_kernels import multiply, quadratic
 from noisewise.engine.sgd.vectors import LANES
-from noisewise.engine.threads import chunks
+from noisewise.engine.training import chunks
 
-Array = npt.NDArray[np.float64]
 CHUNK = 8192  # rows that are worked on in float64 at a time
 
 

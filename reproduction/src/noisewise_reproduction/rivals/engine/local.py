@@ -25,8 +25,7 @@ from noisewise import schema
 from noisewise.engine import arrays
 from noisewise.engine.arrays import Codes, Floats
 from noisewise.engine.sgd.strata import CHUNK, LEAST_VARIANCE, arrange
-from noisewise.engine.threads import in_threads
-from noisewise.engine.training import EpochInfo
+from noisewise.engine.training import EpochInfo, in_threads
 from noisewise.errors import brief
 from noisewise.schema import Entry, Found, Source, Tensor, integer, real
 from noisewise.storage import Tensors

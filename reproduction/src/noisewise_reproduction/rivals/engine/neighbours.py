@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 from numba import njit
 
-from noisewise.engine.threads import in_threads
+from noisewise.engine.training import in_threads
 
 Array = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]

@@ -16,7 +16,7 @@ import numpy.typing as npt
 from noisewise.engine.arrays import Codes, Counts, Floats
 from noisewise.engine.sgd.factors import Factors, Side
 from noisewise.engine.sgd.layout import BIAS, LINE, Params, State, aligned_zeros
-from noisewise.engine.threads import one_blas_thread
+from noisewise.engine.training import one_blas_thread
 from noisewise_reproduction.rivals.engine.als import Array, Grouped, gathered
 from noisewise_reproduction.rivals.engine.variational import (
     Common,

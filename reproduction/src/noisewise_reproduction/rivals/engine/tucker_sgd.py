@@ -20,8 +20,7 @@ from scipy.sparse.linalg import svds
 
 from noisewise.engine.arrays import Floats, Source
 from noisewise.engine.sgd.layout import ADAGRAD_START
-from noisewise.engine.threads import CHUNK, in_threads, one_blas_thread
-from noisewise.engine.training import EpochInfo
+from noisewise.engine.training import CHUNK, EpochInfo, in_threads, one_blas_thread
 from noisewise.errors import DivergedError
 from noisewise.storage import Tensors
 

@@ -28,7 +28,7 @@ from scipy.special import digamma, gammaln
 
 from noisewise import schema
 from noisewise.engine import arrays
-from noisewise.engine.threads import in_threads, one_blas_thread
+from noisewise.engine.training import in_threads, one_blas_thread
 from noisewise.errors import brief
 from noisewise.schema import Entry, Found, Rule, Schema, Source, Tensor, integer, real
 from noisewise.storage import Tensors

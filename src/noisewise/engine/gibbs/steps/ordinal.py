@@ -24,7 +24,8 @@ from typing import Any
 import numpy as np
 from numba import njit
 
-from noisewise.engine.gibbs.data import Data, Spec
+from noisewise.engine.arrays import Array
+from noisewise.engine.data import Data, Spec
 from noisewise.engine.gibbs.steps.temporal import settings_prior
 from noisewise.engine.gibbs.steps.variances import SHAPE, Precisions, feature_part, freedom
 from noisewise.engine.gibbs.sweep import (
@@ -32,7 +33,6 @@ from noisewise.engine.gibbs.sweep import (
     CUT_WIDTH,
     LEVELS,
     RESCALING,
-    Floats64,
     RatingDraw,
     Step,
     Workspace,
@@ -73,7 +73,7 @@ class Levels(Step[RatingDraw]):
             work.tune(draw, 0, float(accepted.mean()))
             self._draw_prior(draw)
 
-    def scaled_likelihood(self, draw: RatingDraw, mean: Any, log_scale: float) -> Floats64:
+    def scaled_likelihood(self, draw: RatingDraw, mean: Any, log_scale: float) -> Array:
         """Log-likelihood, slope and curvature by the log of a scale on means and cut-points."""
         sums = np.zeros((self.data.shape[0], 3))
         self.work.over(
@@ -174,7 +174,7 @@ def _differences(function: Callable[[float], float], at: float) -> tuple[float, 
     return middle, (high - low) / (2.0 * STEP), (high - 2.0 * middle + low) / STEP**2
 
 
-def _by(spec: Spec, data: Data, mode: int, factor: float) -> Floats64:
+def _by(spec: Spec, data: Data, mode: int, factor: float) -> Array:
     """Return how a scale of the mean acts on a row: all biases, the factors of one mode only."""
     last = mode == data.n_modes - 1
     return np.append(np.full(spec.rank, factor if last else 1.0), factor)

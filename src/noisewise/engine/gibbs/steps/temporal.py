@@ -19,8 +19,8 @@ from typing import NamedTuple
 import numpy as np
 from numba import njit
 
-from noisewise.engine.arrays import Floats, Values
-from noisewise.engine.gibbs.data import Data
+from noisewise.engine.arrays import Array, Floats, Ints, Values
+from noisewise.engine.data import Data
 from noisewise.engine.gibbs.steps.variances import low_rank_variances
 from noisewise.engine.gibbs.sweep import (
     ALL_FROM,
@@ -33,7 +33,6 @@ from noisewise.engine.gibbs.sweep import (
     TEMPORAL,
     TEMPORAL_SETTINGS,
     TIMESCALES,
-    Floats64,
     RatingDraw,
     SeriesDraw,
     SeriesStep,
@@ -42,7 +41,6 @@ from noisewise.engine.gibbs.sweep import (
     Workspace,
 )
 from noisewise.engine.random import normal_pair, stream, uniform
-from noisewise.engine.series import Array, Ints
 from noisewise.engine.state_space import (
     ar1_log_likelihood,
     draw_ar1,
@@ -109,7 +107,7 @@ def _phi_and_variance(settings: Values) -> tuple[Values, Values]:
     return 1.0 / (1.0 + np.exp(-settings[:, 0])), np.exp(settings[:, 1])
 
 
-def settings_prior(number: int, settings: Floats64) -> float:
+def settings_prior(number: int, settings: Array) -> float:
     """Log density of phi and variance of an effect, up to a constant."""
     phi = EFFECTS[number][1]
     away = settings - np.array([math.log(phi / (1.0 - phi)), math.log(EFFECT_VARIANCE)])

@@ -31,20 +31,20 @@ import numpy as np
 from numba import njit
 from scipy.linalg import solve_triangular
 
-from noisewise.engine.gibbs.data import Data
+from noisewise.engine.arrays import Array
+from noisewise.engine.data import Data
 from noisewise.engine.gibbs.sweep import (
     FEATURES,
     NOISE,
     NORMAL_WISHART,
     Draw,
-    Floats64,
     RatingDraw,
     Step,
     Workspace,
     rows_of,
 )
 from noisewise.engine.random import gamma, normal, normal_pair, stream
-from noisewise.engine.threads import in_threads
+from noisewise.engine.training import in_threads
 
 MEAN_WEIGHT = 2.0  # rows that the prior mean, zero, is worth
 SCALE_SHAPE = SCALE_RATE = 0.5  # of the Gamma prior of scales
@@ -135,8 +135,8 @@ def freedom(D: int, rows: int) -> float:
 
 
 def draw_scales(
-    scatter: Floats64, scales: Floats64, freedom: float, n: int, rng: np.random.Generator
-) -> Floats64:
+    scatter: Array, scales: Array, freedom: float, n: int, rng: np.random.Generator
+) -> Array:
     """Draw the scales of factors and of the bias, given the scatter of n rows.
 
     The precision is integrated out: given it, a scale could hardly move.
@@ -190,7 +190,7 @@ def _sliced(twice: Callable[[float], float], scale: float, rng: np.random.Genera
         low, high = (new, high) if new < at else (low, new)
 
 
-def _wishart(scatter: Floats64, freedom: float, rng: np.random.Generator) -> Floats64:
+def _wishart(scatter: Array, freedom: float, rng: np.random.Generator) -> Array:
     """Draw from Wishart(scatter^-1, freedom) by Bartlett's decomposition."""
     D = len(scatter)
     bartlett = np.tril(rng.standard_normal((D, D)), -1)
