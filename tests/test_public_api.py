@@ -76,7 +76,7 @@ def test_every_parameter_of_a_public_function_has_a_type(name):
 def test_every_model_documents_every_setting():
     from noisewise import registry
 
-    for model in map(registry.class_named, registry.class_names()):
+    for model in map(registry.class_named, registry.classes()):
         documented = inspect.getdoc(model)
         for name in inspect.signature(model).parameters:
             assert name in documented.split("Attributes")[0], f"{model.__name__}: {name}"

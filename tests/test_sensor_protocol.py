@@ -14,10 +14,10 @@ from noisewise.evaluation import comparison
 from noisewise.evaluation.comparison import compare, split_ratio
 from noisewise.evaluation.records import as_json, data_of
 from noisewise.evaluation.sensors import (
-    ZScores,
     evaluate,
     protocol_of,
     score,
+    sensor_units,
     split_of,
     trimmed_mean,
 )
@@ -125,9 +125,9 @@ def test_the_unit_of_a_sensor_does_not_matter(data):
 def test_a_sensor_that_always_reads_the_same_keeps_its_unit():
     rows = [(place, "dead", step, 7.0) for place in "ab" for step in range(3)]
     data = Panel(observe(rows), None, 1.0)
-    units = ZScores.of(data)
-    assert units.mean.tolist() == [7.0]
-    assert units.std.tolist() == [1.0]
+    mean, std = units = sensor_units(data)
+    assert mean.tolist() == [7.0]
+    assert std.tolist() == [1.0]
     model = SeriesMean(shift=0.5)
     model.fit(data.observations)
     model.std = np.ones_like(model.std)

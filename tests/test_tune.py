@@ -6,6 +6,7 @@ import signal
 import subprocess
 import sys
 from pathlib import Path
+from unittest.mock import Mock
 
 import numpy as np
 import pytest
@@ -19,9 +20,10 @@ from noisewise.errors import DataError, DivergedError, MissingExtraError, Settin
 from noisewise.evaluation import records, trials
 from noisewise.evaluation.ratings import rating_task
 from noisewise.evaluation.sensors import sensor_task
-from noisewise.evaluation.trials import Choices, Numbers, draw, parse_range, run_trial, space_of
+from noisewise.evaluation.trials import Choices, Numbers, as_space, draw, parse_range, run_trial
 from noisewise.evaluation.tuning import Budget, best_settings, read_tuned, tune
 from noisewise.models import load
+from noisewise.models.deviation import DeviationFactorizer
 from noisewise.settings import rules_of
 from noisewise.splits import rating_split
 
@@ -81,7 +83,7 @@ def test_a_trial_of_sensors_never_sees_the_test_part(readings):
     spoilt = type(seen)(seen.codes, values, seen.ids)
     tasks.append(sensor_task(Panel(spoilt, readings.coordinates, readings.seconds)))
     for model in ("linear", "ptf"):
-        settings = draw(space_of("sensors", model), 0, 0)
+        settings = draw(as_space(registry.ranges("sensors", model)), 0, 0)
         first, second = (run_trial(task, model, settings, 0, 1) for task in tasks)
         assert first | {"seconds": 0} == second | {"seconds": 0}
 
@@ -126,15 +128,15 @@ import os, signal
 from noisewise.evaluation import records, trials
 from tests.test_tune import RATINGS, rating_task, search
 
-fit, fits = trials._fit, []
+run, runs = trials.run_trial, []
 
-def deadly(model, task):
-    fits.append(model)
-    if len(fits) == 4:
+def deadly(*trial):
+    runs.append(trial)
+    if len(runs) == 4:
         os.kill(os.getpid(), signal.SIGKILL)
-    fit(model, task)
+    return run(*trial)
 
-trials._fit = deadly
+trials.run_trial = deadly
 search(rating_task(RATINGS), trials=6, path={str(path)!r})
 """
     words = [sys.executable, "-c", code]
@@ -155,7 +157,7 @@ def test_models_take_turns_and_get_the_same_number_of_trials(task, tmp_path, mon
         order.append(model)
         return real(task, model, *rest)
 
-    monkeypatch.setattr("noisewise.evaluation.tuning.run_trial", noted)
+    monkeypatch.setattr(trials, "run_trial", noted)
     result = search(task, "biased-mf", "dmf", trials=3)
     assert order == ["biased-mf", "dmf"] * 3
     assert {len(one["trials"]) for one in result["models"].values()} == {3}
@@ -186,23 +188,21 @@ def test_settings_and_ranges_of_one_model_are_named_with_it(task):
 
 
 def test_a_trial_that_diverges_is_noted_and_the_search_goes_on(task, monkeypatch):
-    real = trials._fit
+    real = DeviationFactorizer.fit
 
-    def sometimes(model, task):
+    def sometimes(model, *seen, **options):
         if model.learning_rate > 0.03:
             raise DivergedError("The numbers blew up.")
-        real(model, task)
+        return real(model, *seen, **options)
 
-    monkeypatch.setattr(trials, "_fit", sometimes)
+    monkeypatch.setattr(DeviationFactorizer, "fit", sometimes)
     result = search(task, trials=8)
     rows = result["models"]["biased-mf"]["trials"]
     blown = [row for row in rows if "diverged" in row]
     assert blown
     assert len(blown) < 8
     assert "diverged" not in result["best"]
-    monkeypatch.setattr(
-        trials, "_fit", lambda model, task: (_ for _ in ()).throw(DivergedError(""))
-    )
+    monkeypatch.setattr(DeviationFactorizer, "fit", Mock(side_effect=DivergedError("")))
     assert search(task, trials=2)["best"] is None
 
 
@@ -261,7 +261,7 @@ def test_every_model_has_ranges_that_it_takes(readings, kind):
     task = rating_task(RATINGS) if kind == "ratings" else sensor_task(readings)
     models = registry.models(kind)
     for name in models:
-        space = space_of(kind, name)
+        space = as_space(registry.ranges(kind, name))
         for ends in (_lowest, _highest):
             model = task.build(name, {key: ends(one) for key, one in space.items()}, 0, 1)
             settings = model.get_params()

@@ -14,7 +14,6 @@
     └── UnknownIdsWarning              next to none of the ids that were asked for was trained on
     FitInterrupted (KeyboardInterrupt)   Ctrl-C ended a fit, and the model keeps what it had learned
 
-Each also inherits from the builtin a caller would expect, so ``except ValueError`` keeps working.
 An interrupt is no error: it passes ``except Exception``, and ends whatever loop the fit was in.
 """
 
@@ -140,27 +139,16 @@ def too_coarse(largest: float, std: float) -> bool:
 
 
 def printable(text: object, *, keep: str = "") -> str:
-    r"""Return text with all that a terminal would obey, and not show, escaped as Python does.
+    """Return text with all that a terminal would obey, and not show, escaped as Python does.
 
     Ids and names of columns come from files of others, and must not move the cursor or turn the
     direction of text. Characters to ``keep`` are left as they are.
-
-    Examples
-    --------
-    >>> print(printable("\x1b[2Jann\u202e"))
-    \x1b[2Jann\u202e
     """
     return _UNSAFE.sub(lambda c: c[0] if c[0] in keep else ascii(c[0])[1:-1], str(text))
 
 
 def listed(names: Sequence[object]) -> str:
-    """Return names for a message: the first ones, cut where they are long, and how many more.
-
-    Examples
-    --------
-    >>> listed(range(1_000_000))[-23:], len(listed(["u" * 1_000_000]))
-    ('18, 19 and 999,980 more', 63)
-    """
+    """Return names for a message: the first ones, cut where they are long, and how many more."""
     shown = ", ".join(shortened(name) for name in names[:_SHOWN])
     more = len(names) - _SHOWN
     return f"{shown} and {more:,} more" if more > 0 else shown
@@ -173,14 +161,7 @@ def shortened(name: object) -> str:
 
 
 def brief(thing: Any) -> str:
-    """Return a dataclass or named tuple in a line, as its ``__repr__``: of arrays, shape and type.
-
-    Examples
-    --------
-    >>> from noisewise.data.ids import Seen
-    >>> Seen(np.array([0, 1, 3]), np.array([4, 2, 7], dtype=np.int32))
-    Seen(starts=<3 int64>, columns=<3 int32>)
-    """
+    """Show a dataclass or named tuple in a line, as its ``__repr__``: of arrays, shape and type."""
     names = [field.name for field in fields(thing)] if is_dataclass(thing) else thing._fields
     entries = ", ".join(f"{name}={_entry(getattr(thing, name))}" for name in names)
     return f"{type(thing).__name__}({entries})"

@@ -140,13 +140,7 @@ _OWN: dict[str, Models | Datasets] = {MODELS: _OWN_MODELS, DATASETS: _OWN_DATASE
 
 
 def models(kind: Kind) -> dict[str, Model]:
-    """Return all models of ratings or of sensors by their names, those of noisewise first.
-
-    Examples
-    --------
-    >>> models("ratings")["biased-mf"].settings["deviation_rank"]
-    0
-    """
+    """Return all models of ratings or of sensors by their names, those of noisewise first."""
     return {name: one.declared for name, one in _models(kind).items()}
 
 
@@ -200,38 +194,24 @@ def build(
 
 
 def ranges(kind: Kind, name: str) -> dict[str, Any]:
-    """Return the ranges that settings of a model are looked for in, as TOML has them.
-
-    Examples
-    --------
-    >>> ranges("sensors", "fast")["sweeps"]
-    {'choices': [40, 80]}
-    """
+    """Return the ranges that settings of a model are looked for in, as TOML has them."""
     own = _models(kind).get(name, Registered("", None)).package
     tables = [_table(one.ranges) for package, one in _declared(MODELS) if package == own]
     return dict(tables[0].get(kind, {}).get(name, {})) if tables else {}
 
 
-def class_names() -> list[str]:
-    """Return the names of the classes whose files can be loaded."""
-    return list(_classes())
+def classes() -> dict[str, Registered]:
+    """Return what is declared of the classes whose files can be loaded, by their names."""
+    return _by_name(MODELS, lambda declared: declared.classes)
 
 
 def class_named(name: Any) -> Any:
-    """Return the class of models that a file names; None if no package declares it.
-
-    Examples
-    --------
-    >>> class_named("OUSmoother").__module__
-    'noisewise.models.series'
-    >>> class_named("os.system") is None
-    True
-    """
+    """Return the class of models that a file names; None if no package declares it."""
     if not isinstance(name, str):
         return None
     if name in _OWN_MODELS.classes:  # no need to look for packages
         return imported(_OWN_MODELS.classes[name], OWN)
-    found = _classes().get(name)
+    found = classes().get(name)
     return None if found is None else imported(found.declared, found.package)
 
 
@@ -241,10 +221,7 @@ def formats(kind: Kind) -> list[str]:
 
 
 def recognised(kind: Kind, path: Path) -> Callable[..., Any] | None:
-    """Return what reads a file or a folder; None if no package knows it.
-
-    A package that is broken is warned of and passed over.
-    """
+    """Return what reads a file or a folder; None if no package that is sound knows it."""
     if broken(DATASETS):
         warn(broken(DATASETS))
     for package, declared in _declared(DATASETS):
@@ -274,11 +251,8 @@ def make_tensor(name: str, path: Path) -> Any:
 
 def sources() -> dict[str, dict[str, Any]]:
     """Return what can be fetched, by name, as TOML has it."""
-    found: dict[str, dict[str, Any]] = {}
-    for _, declared in _declared(DATASETS):
-        for name, entry in _table(declared.sources).items():
-            found.setdefault(name, entry)
-    return found
+    known = _by_name(DATASETS, lambda declared: _table(declared.sources))
+    return {name: one.declared for name, one in known.items()}
 
 
 def commands() -> list[str]:
@@ -308,18 +282,14 @@ def imported(place: str, package: str) -> Any:
 
 def broken(group: str) -> str:
     """Return a sentence for every package whose declaration cannot be used."""
-    return " ".join(map(str, _installed(group).broken))
-
-
-class _Installed(NamedTuple):
-    sound: list[Registered]
-    broken: list[PluginError]
+    return " ".join(map(str, _installed(group)[1]))
 
 
 @cache
-def _installed(group: str) -> _Installed:
+def _installed(group: str) -> tuple[list[Registered], list[PluginError]]:
     """Read what packages declare; those that are broken are told apart."""
-    found = _Installed([], [])
+    sound: list[Registered] = []
+    faults: list[PluginError] = []
     for entry in _entries(group):
         package, kind = _package(entry), type(_OWN[group])
         try:
@@ -328,10 +298,10 @@ def _installed(group: str) -> _Installed:
                 fault = TypeError(f"it is a {type(declared).__name__}, not a {kind.__name__}")
                 raise PluginError(package, entry.value, fault)
         except PluginError as error:
-            found.broken.append(error)
+            faults.append(error)
         else:
-            found.sound.append(Registered(package, declared))
-    return found
+            sound.append(Registered(package, declared))
+    return sound, faults
 
 
 @cache
@@ -345,15 +315,11 @@ def _package(entry: EntryPoint) -> str:
 
 def _declared(group: str) -> list[Registered]:
     """Return what noisewise declares, and what packages do."""
-    return [Registered(OWN, _OWN[group]), *_installed(group).sound]
+    return [Registered(OWN, _OWN[group]), *_installed(group)[0]]
 
 
 def _models(kind: Kind) -> dict[str, Registered]:
     return _by_name(MODELS, lambda d: {one.name: one for one in d.models if one.kind == kind})
-
-
-def _classes() -> dict[str, Registered]:
-    return _by_name(MODELS, lambda d: d.classes)
 
 
 def _tensors() -> dict[str, Registered]:

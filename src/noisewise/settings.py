@@ -71,36 +71,21 @@ def either(first: Rule, *others: object) -> Rule:
     return Rule(words, lambda v: one_of(*others).holds(v) or first.holds(v))
 
 
-def span() -> Rule:
-    """Ask for a pair (low, high)."""
-
-    def holds(v: Any) -> bool:
-        pair = isinstance(v, tuple | list) and len(v) == 2
-        return pair and all(map(number().holds, v)) and v[0] < v[1]
-
-    return Rule("a pair (low, high)", holds)
+def _is_span(v: Any) -> bool:
+    pair = isinstance(v, tuple | list) and len(v) == 2
+    return pair and all(map(number().holds, v)) and v[0] < v[1]
 
 
-def path() -> Rule:
-    """Ask for the name of a file."""
-    return Rule("a path", lambda v: isinstance(v, str | os.PathLike) and str(v) != "")
-
-
-def random_seed() -> Rule:
-    """Ask for what random numbers can start from."""
-    return Rule(
-        f"{whole(0).words}, a RandomState or None",
-        lambda v: v is None or isinstance(v, np.random.RandomState) or whole(0).holds(v),
-    )
-
-
-def threads() -> Rule:
-    """Ask for a number of threads as joblib has it: -1 is all cores."""
-    return Rule(
-        "a whole number but 0, or None",
-        lambda v: v is None or (isinstance(v, int | np.integer) and type(v) is not bool and v != 0),
-    )
-
+SPAN = Rule("a pair (low, high)", _is_span)
+PATH = Rule("a path", lambda v: isinstance(v, str | os.PathLike) and str(v) != "")
+RANDOM_SEED = Rule(
+    f"{whole(0).words}, a RandomState or None",
+    lambda v: v is None or isinstance(v, np.random.RandomState) or whole(0).holds(v),
+)
+THREADS = Rule(  # as joblib has it: -1 is all cores
+    "a whole number but 0, or None",
+    lambda v: v is None or (isinstance(v, int | np.integer) and type(v) is not bool and v != 0),
+)
 
 C = TypeVar("C", bound=type)
 

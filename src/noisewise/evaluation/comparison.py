@@ -17,10 +17,7 @@ from scipy import stats
 from noisewise import metrics
 from noisewise.errors import DataError
 
-Floats = NDArray[np.float64]
 Result = dict[str, Any]
-
-TENTH = ("random", "paper", "user")
 
 
 def split_ratio(protocol: Any, data: dict[str, Any]) -> float:
@@ -33,7 +30,7 @@ def split_ratio(protocol: Any, data: dict[str, Any]) -> float:
     >>> split_ratio({"kind": "cells", "share": 0.2}, {"observations": 500, "shape": [10, 100]})
     1.5
     """
-    if protocol in TENTH:
+    if protocol in ("random", "paper", "user"):
         return 1 / 9
     if not isinstance(protocol, dict):
         return 0.0
@@ -152,7 +149,7 @@ def compared(a: ArrayLike, b: ArrayLike, test_ratio: float) -> Comparison:
     return Comparison(unpaired, paired_test(a, b, test_ratio))
 
 
-def _standard_error(values: Floats, test_ratio: float) -> float:
+def _standard_error(values: NDArray[np.float64], test_ratio: float) -> float:
     """Return the standard deviation of a mean over splits, two or more."""
     if not test_ratio >= 0:
         raise DataError(f"test_ratio must be 0 or more; got {test_ratio}.")

@@ -9,7 +9,7 @@ import json
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -101,42 +101,21 @@ class Row:
     seconds: float | None = None  # to fit it
 
 
-@dataclass(frozen=True, eq=False)
-class Judged:
-    """What was predicted for test cells, with a 90 % interval, and how good it was."""
+class Predicted(NamedTuple):
+    """What was predicted for test cells, with a 90 % interval."""
 
-    row: Row
-    truth: Floats
-    true_std: Floats
     mean: Floats
     std: Floats
     noise_std: Floats  # the part of the std that is noise
     low: Floats
     high: Floats
 
-    @classmethod
-    def of(cls, name: str, ratings: SyntheticRatings, *columns: Floats, **trained: Any) -> Judged:
-        """Judge mean, std, noise std and interval by ratings that were not trained on."""
-        truth, true_std = ratings.observations.values, ratings.true_std
-        mean, std, noise_std, low, high = columns
-        row = Row(
-            name,
-            metrics.rmse(truth, mean),
-            metrics.nll(truth, mean, std),
-            metrics.coverage(truth, low, high),
-            metrics.width(low, high),
-            _correlation(noise_std, true_std),
-            _correlation(std, true_std),
-            **trained,
-        )
-        return cls(row, truth, true_std, *columns)
-
 
 @dataclass(frozen=True)
 class DemoResult:
     """What the demo found, and where it wrote it."""
 
-    rows: tuple[Row, ...]  # the models; and the truth, what could be had at best
+    rows: list[Row]  # the models; and the truth, what could be had at best
     report: dict[str, Any]  # seed, sizes, settings and rows
     page: Path
     picture: Path  # the figures of the page in one
@@ -166,7 +145,8 @@ def run_demo(
     parts = random_split(len(ratings.observations), TEST, np.random.default_rng(seed))
     train, test = (ratings.take(part) for part in parts)
     models: dict[str, Any] = {}
-    judged: dict[str, Judged] = {}
+    predicted: dict[str, Predicted] = {}
+    rows: list[Row] = []
     for name, settings in SETTINGS.items():
         say(f"Fitting {name} on {len(train.observations):,} ratings")
         kind = BayesianFactorizer if name == BAYES else DeviationFactorizer
@@ -175,12 +155,12 @@ def run_demo(
         _, noise_std, _ = model.predict_parts(test.observations)
         interval = model.predict_interval(test.observations, COVERAGE)
         trained = {"epochs": model.n_epochs_, "seconds": model.seconds_}
-        judged[name] = Judged.of(name, test, mean, std, noise_std, *interval, **trained)
+        predicted[name] = Predicted(mean, std, noise_std, *interval)
+        rows.append(_judged(name, test, predicted[name], **trained))
     mean, std = test.true_mean, test.true_std
     half = normal_half_width(COVERAGE) * std
-    judged[TRUTH] = Judged.of(TRUTH, test, mean, std, std, mean - half, mean + half)
+    rows.append(_judged(TRUTH, test, Predicted(mean, std, std, mean - half, mean + half)))
     say("Drawing")
-    rows = tuple(one.row for one in judged.values())
     report = {
         "seed": seed,
         "ratings": {"train": len(train.observations), "test": len(test.observations)},
@@ -190,7 +170,7 @@ def run_demo(
     folder = Path(directory)
     folder.mkdir(parents=True, exist_ok=True)
     result = DemoResult(rows, report, *(folder / name for name in FILES))
-    drawings, found = _drawings(models, judged, ratings)
+    drawings, found = _drawings(models, predicted, ratings, test)
     write_bytes(result.page, _page(ratings, rows, drawings, found, seed).encode())
     together = figures.side_by_side(TITLE, list(drawings.values()))
     write_bytes(result.picture, figures.render(together, "png"))
@@ -221,29 +201,46 @@ def _cells(row: Row) -> list[str]:
     ]
 
 
+def _judged(name: str, test: SyntheticRatings, found: Predicted, **trained: Any) -> Row:
+    """Judge what was predicted by ratings that were not trained on."""
+    truth = test.observations.values
+    return Row(
+        name,
+        metrics.rmse(truth, found.mean),
+        metrics.nll(truth, found.mean, found.std),
+        metrics.coverage(truth, found.low, found.high),
+        metrics.width(found.low, found.high),
+        _correlation(found.noise_std, test.true_std),
+        _correlation(found.std, test.true_std),
+        **trained,
+    )
+
+
 def _correlation(learned: Floats, true: Floats) -> float | None:
     constant = np.ptp(learned) <= 1e-6 * np.max(learned)  # up to rounding
     return None if constant else float(np.corrcoef(learned, true)[0, 1])
 
 
 def _drawings(
-    models: dict[str, Any], judged: dict[str, Judged], ratings: SyntheticRatings
+    models: dict[str, Any],
+    predicted: dict[str, Predicted],
+    ratings: SyntheticRatings,
+    test: SyntheticRatings,
 ) -> tuple[dict[str, figures.Drawing], int]:
     """Return all figures, and how many of the users listed as noisiest are so in truth."""
-    users, dmf = ratings.observations.codes[0], judged[DMF]
+    users, truth, dmf = ratings.observations.codes[0], test.observations.values, predicted[DMF]
     true_noise = np.sqrt(np.bincount(users, ratings.true_std**2) / np.bincount(users))
     noisiest = noisy_ids(models[DMF], n=NOISIEST, fewest=FEWEST)
     listed = true_noise[models[DMF].ids_[0].lookup(noisiest["id"])]
-    shown = {name: judged[name] for name in models}
-    forecasts = {name: figures.Forecast(o.truth, o.mean, o.std) for name, o in shown.items()}
-    intervals = {name: (one.low, one.high) for name, one in shown.items()}
+    forecasts = {name: figures.Forecast(truth, o.mean, o.std) for name, o in predicted.items()}
+    intervals = {name: (one.low, one.high) for name, one in predicted.items()}
     curves = {name: models[name].learning_curve_ for name in (BIASED_MF, DMF)}
     return {
-        "recovery": figures.noise_recovery(dmf.true_std, dmf.noise_std),
+        "recovery": figures.noise_recovery(test.true_std, dmf.noise_std),
         "noisiest": figures.noisy_ids(noisiest, true_std=listed),
         "calibration": figures.calibration(forecasts),
-        "coverage": figures.coverage_by_noise(dmf.truth, dmf.true_std, intervals, COVERAGE),
-        "fan": figures.interval_fan(dmf.truth, dmf.mean, dmf.low, dmf.high),
+        "coverage": figures.coverage_by_noise(truth, test.true_std, intervals, COVERAGE),
+        "fan": figures.interval_fan(truth, dmf.mean, dmf.low, dmf.high),
         "curves": figures.learning_curves(curves),
     }, int((listed >= np.quantile(true_noise, 1 - CROWD)).sum())
 

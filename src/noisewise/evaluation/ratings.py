@@ -1,8 +1,7 @@
 """Protocols for ratings: random 90/10 splits with epochs chosen on validation data, and others.
 
 The number of epochs is chosen on validation, and the model is trained again on all that is not
-test. The protocol "random" measures the model that ``fit`` makes. That of the paper does the same,
-but gives the rating 3 to a test pair whose user or item was not trained on.
+test: what is measured is the model that ``fit`` makes.
 """
 
 from __future__ import annotations
@@ -42,10 +41,7 @@ def evaluate(
     Splits are ``seed`` to ``seed + splits - 1``; each is also the model's random state. They are
     random tenths ("random"); the same, with a 3 for ids that were not trained on, as the paper has
     it ("paper"); each user's later ratings ("time"); or users held out whole ("user"). ``options``
-    are those of ``noisewise.evaluation.records.RunOptions``.
-
-    The result is ready for JSON: model, settings, splits, mean, interval95, and where and when it
-    ran; for DRMF also what became of errors round by round.
+    are those of ``RunOptions``. The result is ready for JSON.
     """
     if splits < 1:
         raise SettingError(f"splits must be 1 or more; got {splits}.")
@@ -55,7 +51,11 @@ def evaluate(
 
     def measured(model: Any, k: int) -> dict[str, Any]:
         split = split_of(observations, k, protocol)
-        _fit(model, observations, split)
+        if watches_validation(model):
+            validation = observations.take(split.validation)
+            model.fit(observations.take(split.train), validation=validation)
+        else:
+            model.fit(observations.take(np.append(split.train, split.validation)))
         scores = score(model, observations.take(split.test), levels)
         rounds = {"rounds": model.rounds_} if hasattr(model, "rounds_") else {}
         return {**scores, **rounds}
@@ -117,15 +117,6 @@ def score(model: Any, test: Observations, levels: Any = None) -> dict[str, float
     measured |= {"epochs": model.n_epochs_, "seconds": model.seconds_}
     measured["seconds_per_epoch"] = statistics.median(model.learning_curve_["seconds"])
     return measured
-
-
-def _fit(model: Any, observations: Observations, split: Split) -> None:
-    """Train on all but the test part; what has epochs to choose does so on the validation part."""
-    if watches_validation(model):
-        validation = observations.take(split.validation)
-        model.fit(observations.take(split.train), validation=validation)
-    else:
-        model.fit(observations.take(np.append(split.train, split.validation)))
 
 
 def _log_loss(model: Any, test: Observations, mean: Any, std: Any, levels: Any) -> float:

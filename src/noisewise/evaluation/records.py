@@ -11,6 +11,7 @@ import json
 import math
 import os
 import platform
+import re
 import sys
 from collections.abc import Callable, Iterable
 from importlib.metadata import version
@@ -46,8 +47,7 @@ def measure(
     """Run a model over splits, and return what was measured with its mean and interval.
 
     ``build`` makes a new model from the seed of a split; ``score`` fits it to the split and returns
-    its scores. What stands under "rounds" is no score, but a list for each of several names.
-    ``about`` has protocol and data, and a model without a name is called by its class.
+    its scores; what stands under "rounds" is none. ``about`` has protocol and data.
     """
     earlier = options.get("earlier")
     rows = {row["seed"]: row for row in earlier["splits"]} if earlier else {}
@@ -75,9 +75,9 @@ def data_of(observations: Observations) -> dict[str, Any]:
 
 def _check_same(earlier: Result, head: dict[str, Any]) -> None:
     """Raise unless splits of an earlier result may stand beside new ones."""
-    for key, value in plain(head).items():
-        if earlier[key] != value:
-            there, here = earlier[key], value
+    for key, here in plain(head).items():
+        there = earlier[key]
+        if there != here:
             if isinstance(there, dict) and isinstance(here, dict):
                 differ = [k for k in {**there, **here} if there.get(k) != here.get(k)]
                 there, here = ({k: d.get(k) for k in differ} for d in (there, here))
@@ -113,7 +113,11 @@ def where_and_when() -> dict[str, Any]:
 
 def as_json(result: Result) -> str:
     """Write a result as JSON; what could not be measured is null."""
-    return json.dumps(_finite(result), indent=1, default=_text) + "\n"
+
+    def text(value: Any) -> str:  # models have their settings beside them
+        return type(value).__name__ if hasattr(value, "get_params") else str(value)
+
+    return json.dumps(_finite(result), indent=1, default=text) + "\n"
 
 
 def plain(value: dict[str, Any]) -> dict[str, Any]:
@@ -147,11 +151,9 @@ class Record:
 
     def keep(self, result: Result) -> None:
         """Put a result in the place of the one under the same protocol, and write the file."""
-        protocols = [one["protocol"] for one in self.results]
-        if result["protocol"] in protocols:
-            self.results[protocols.index(result["protocol"])] = result
-        else:
-            self.results.append(result)
+        under = self.under(result["protocol"])
+        place = len(self.results) if under is None else self.results.index(under)
+        self.results[place : place + 1] = [result]
         if self.path is not None:
             write_bytes(self.path, as_json(self.content).encode())
 
@@ -202,13 +204,7 @@ def read_json(path: str | Path, what: str) -> Any:
 
 
 def is_number(value: Any) -> bool:
-    """Tell whether a value is a number that fits a float.
-
-    Examples
-    --------
-    >>> is_number(3), is_number(True), is_number("3"), is_number(10**400)
-    (True, False, False, False)
-    """
+    """Tell whether a value is a number that fits a float: ``True`` and ``10**400`` are none."""
     return isinstance(value, float) or (
         isinstance(value, int) and not isinstance(value, bool) and abs(value) < 2**1023
     )
@@ -221,15 +217,11 @@ def is_score(value: Any) -> bool:
 
 def _result(head: dict[str, Any], rows: dict[int, Any], rounds: dict[int, Any]) -> Result:
     splits = [rows[seed] for seed in sorted(rows)]
-    keys = [
-        key
-        for key in splits[0]
-        if key != "seed" and all(is_score(row.get(key, "")) for row in splits)
-    ]
     ratio = split_ratio(head["protocol"], head["data"])
     found = {  # what JSON has as null could not be measured
         key: summarise([math.nan if row[key] is None else row[key] for row in splits], ratio)
-        for key in keys
+        for key in splits[0]
+        if key != "seed" and all(is_score(row.get(key, "")) for row in splits)
     }
     return {
         **head,
@@ -239,11 +231,6 @@ def _result(head: dict[str, Any], rows: dict[int, Any], rounds: dict[int, Any]) 
         **({"rounds": [rounds[seed] for seed in sorted(rounds)]} if rounds else {}),
         **where_and_when(),
     }
-
-
-def _text(value: Any) -> str:
-    """Name models by their class, as their settings stand beside them."""
-    return type(value).__name__ if hasattr(value, "get_params") else str(value)
 
 
 def _finite(value: Any) -> Any:
@@ -256,16 +243,14 @@ def _finite(value: Any) -> Any:
 
 def _cpu() -> str:
     info = Path("/proc/cpuinfo")
-    lines = info.read_text().splitlines() if info.exists() else []
-    names = [line.split(":", 1)[1].strip() for line in lines if line.startswith("model name")]
-    return names[0] if names else platform.processor() or "unknown"
+    named = re.search(r"^model name\s*:(.*)$", info.read_text() if info.exists() else "", re.M)
+    return named[1].strip() if named else platform.processor() or "unknown"
 
 
 def _is_split(row: Any) -> bool:
     if not isinstance(row, dict) or not isinstance(row.get("seed"), int):
         return False
-    scores = {key: value for key, value in row.items() if key != "choice"}
-    return all(map(is_score, scores.values())) and isinstance(row.get("choice", ""), str)
+    return all(isinstance(v, str) if k == "choice" else is_score(v) for k, v in row.items())
 
 
 def _is_protocol(protocol: Any) -> bool:

@@ -1,8 +1,5 @@
 """Protocols for tensors of sensors: any model, single cells or outages, errors in fixed units.
 
-Of split s a share of all cells trains and every other observed cell judges ("cells", as in the
-paper), or a share of the stretches of time of single series is hidden ("blocks").
-
 Errors are z-scores, by mean and std of a sensor over all observed cells of the dataset: units are
 the same over splits and models. A few broken readings can decide a mean of squared errors, so the
 median and the mean without the largest hundredth stand beside it.
@@ -15,7 +12,7 @@ import inspect
 import time
 from collections.abc import Callable
 from functools import partial
-from typing import Any, NamedTuple, Unpack
+from typing import Any, Unpack
 
 import numpy as np
 from numpy.typing import NDArray
@@ -56,21 +53,22 @@ def evaluate(
     nothing to choose, and is given all that is not test. Splits are ``seed`` to ``seed + repeats -
     1``. They hide single cells ("cells"), where ``share`` is that of all cells that train; or
     stretches of time of single series ("blocks"), where it is that of blocks that are test, and
-    ``outage`` is how many seconds a stretch lasts. ``options`` are those of
-    ``noisewise.evaluation.records.RunOptions``.
-
-    The result is ready for JSON: model (``name``, or its class), settings, protocol, data, splits,
-    mean, interval95, and where and when it ran. Each split has the scores of ``score`` and the
-    seconds that ``fit`` took; and the choice of a model that chooses one of several.
+    ``outage`` is how many seconds a stretch lasts. ``options`` are those of ``RunOptions``. The
+    result is ready for JSON; its model is called ``name``, or by its class.
     """
     if repeats < 1:
         raise SettingError(f"repeats must be 1 or more; got {repeats}.")
     check_protocol(protocol, outage)
-    observations, units = data.observations, ZScores.of(data)
+    observations, units = data.observations, sensor_units(data)
 
     def measured(model: Any, k: int) -> dict[str, Any]:
         split = split_of(data, share, outage, k)
-        seconds = _fit(model, observations, split)
+        watches = "validation" in inspect.signature(model.fit).parameters
+        train = observations.take(split.train if watches else split.fit)
+        shown = {"validation": observations.take(split.validation)} if watches else {}
+        started = time.perf_counter()
+        model.fit(train, **shown)
+        seconds = time.perf_counter() - started
         scores = score(model, observations.take(split.test), units)
         choice = {"choice": str(model.choice_)} if hasattr(model, "choice_") else {}
         return {**scores, "seconds": seconds, **choice}
@@ -100,7 +98,7 @@ def sensor_task(
     check_protocol(protocol, outage)
     split = split_of(data, share, outage, seed)
     train, held_out = seen.take(split.train), seen.take(split.validation)
-    errors = partial(score, units=ZScores.of(dataclasses.replace(data, observations=train)))
+    errors = partial(score, units=sensor_units(dataclasses.replace(data, observations=train)))
     about = about_task("sensors", seen, chosen, seed)
     shared = {"time": -1, "sensor": 1, "coordinates": data.coordinates}
     return Task("sensors", train, held_out, about, METRICS, errors, shared=shared)
@@ -111,25 +109,18 @@ def protocol_of(kind: str, share: float, outage: float | None = None) -> dict[st
     return {"kind": kind, "share": share, "outage_seconds": outage}
 
 
-class ZScores(NamedTuple):
-    """Mean and std of each sensor over all observed cells of a dataset: units of errors."""
-
-    mean: Floats
-    std: Floats
-
-    @classmethod
-    def of(cls, data: Panel) -> ZScores:
-        """Measure them; a sensor that always reads the same keeps its own unit."""
-        seen = data.observations
-        sensor, size = seen.codes[SENSOR], seen.shape[SENSOR]
-        values = seen.values.astype(np.float64)
-        count = np.maximum(np.bincount(sensor, minlength=size), 1)
-        mean = np.bincount(sensor, values, minlength=size) / count
-        std = np.sqrt(np.bincount(sensor, (values - mean[sensor]) ** 2, minlength=size) / count)
-        return cls(mean, np.where(std > 0, std, 1.0))
+def sensor_units(data: Panel) -> tuple[Floats, Floats]:
+    """Mean and std of each sensor over all observed cells; 1 for what always reads the same."""
+    seen = data.observations
+    sensor, size = seen.codes[SENSOR], seen.shape[SENSOR]
+    values = seen.values.astype(np.float64)
+    count = np.maximum(np.bincount(sensor, minlength=size), 1)
+    mean = np.bincount(sensor, values, minlength=size) / count
+    std = np.sqrt(np.bincount(sensor, (values - mean[sensor]) ** 2, minlength=size) / count)
+    return mean, np.where(std > 0, std, 1.0)
 
 
-def score(model: Any, test: Observations, units: ZScores) -> dict[str, float]:
+def score(model: Any, test: Observations, units: tuple[Floats, Floats]) -> dict[str, float]:
     """Errors of a fitted model on cells that it has not seen, in the given units."""
     mean, std = model.predict(test, return_std=True)
     low, high = model.predict_interval(test, 0.9)
@@ -158,18 +149,6 @@ def split_of(data: Panel, share: float, outage: float | None, seed: int) -> Spli
         return share_split(seen.shape, seen.codes, share, seed)
     seconds = data.elapsed()[seen.codes[TIME]]
     return block_split(seen.codes[:TIME], seconds, outage, share, seed)
-
-
-def _fit(model: Any, observations: Observations, split: Split) -> float:
-    """Train on all but the test part, and return how many seconds it took."""
-    if "validation" in inspect.signature(model.fit).parameters:
-        train = observations.take(split.train)
-        options = {"validation": observations.take(split.validation)}
-    else:
-        train, options = observations.take(split.fit), {}
-    started = time.perf_counter()
-    model.fit(train, **options)
-    return time.perf_counter() - started
 
 
 def check_protocol(protocol: str, outage: float | None) -> None:

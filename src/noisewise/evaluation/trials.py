@@ -28,7 +28,6 @@ ROUNDING = 1e-9  # relative: far above what machines differ by, far below what m
 
 Settings = dict[str, Any]
 Trial = dict[str, Any]
-Done = tuple[Settings, float]  # settings and their error, which is inf where training diverged
 
 
 @dataclass(frozen=True)
@@ -87,13 +86,7 @@ def draw(space: Space, seed: int, number: int) -> Settings:
 
 
 def same_settings(one: Any, other: Any) -> bool:
-    """Return whether settings are the same, but for last digits that another machine may round.
-
-    Examples
-    --------
-    >>> same_settings({"rank": 8, "l2": 0.05830521755139319}, {"rank": 8, "l2": 0.0583052175513932})
-    True
-    """
+    """Return whether settings are the same, but for last digits that another machine may round."""
     if isinstance(one, dict) and isinstance(other, dict):
         return one.keys() == other.keys() and all(same_settings(one[k], other[k]) for k in one)
     if isinstance(one, list | tuple) and isinstance(other, list | tuple):
@@ -103,13 +96,8 @@ def same_settings(one: Any, other: Any) -> bool:
     return bool(one == other)
 
 
-def space_of(kind: registry.Kind, model: str) -> Space:
-    """Return the ranges of a model, as the ``ranges.toml`` of its package has them."""
-    return as_space(registry.ranges(kind, model))
-
-
 def as_space(entries: Mapping[str, Any]) -> Space:
-    """Read ranges as TOML or JSON has them."""
+    """Read ranges as TOML has them."""
     space: Space = {}
     for name, entry in entries.items():
         kind = Choices if isinstance(entry, dict) and "choices" in entry else Numbers
@@ -145,7 +133,7 @@ def parse_range(word: str) -> tuple[str, Range]:
         )
     ends = text.split(":")
     if len(ends) == 1:
-        return name.strip(), Choices(tuple(as_tuples(_value_of(part)) for part in text.split(",")))
+        return name.strip(), Choices(tuple(map(_value_of, text.split(","))))
     low, high = _value_of(ends[0]), _value_of(ends[1])
     numbers = all(isinstance(end, int | float) for end in (low, high))
     if not numbers or len(ends) > 3 or ends[2:] not in ([], ["log"]):
@@ -154,11 +142,11 @@ def parse_range(word: str) -> tuple[str, Range]:
     return name.strip(), Numbers(low, high, log=len(ends) == 3, int=whole)
 
 
-def suggest(space: Space, seed: int, done: Sequence[Done]) -> Settings:
+def suggest(space: Space, seed: int, done: Sequence[tuple[Settings, float]]) -> Settings:
     """Suggest settings by a tree-structured Parzen estimator of optuna; the first ten are random.
 
-    The sampler is made anew for every trial and told of all trials before: what it suggests depends
-    on these and the seed alone, and a search that was killed goes on as if it had not been.
+    The sampler is made anew and told of all trials before and their errors (inf where training
+    diverged): what it suggests depends on these and the seed alone, also after a search was killed.
     """
     try:
         import optuna
@@ -211,15 +199,15 @@ def about_task(
 
 
 def run_trial(task: Task, model: str, settings: Settings, seed: int, n_jobs: int = -1) -> Trial:
-    """Train with settings, and report what validation says, or under "diverged" what went wrong.
-
-    What is trained in epochs stops on the validation part; all else is not shown it.
-    """
+    """Train with settings, and report what validation says, or under "diverged" what went wrong."""
     fitted: Any = task.build(model, settings, seed, n_jobs)
     started = time.perf_counter()
     scores: dict[str, Any]
     try:
-        _fit(fitted, task)
+        if watches_validation(fitted):  # all else is not shown the validation part
+            fitted.set_params(refit=False).fit(task.train, validation=task.validation)
+        else:
+            fitted.fit(task.train)
         measured = task.score(fitted, task.validation)
         scores = {name: measured[name] for name in task.metrics}
         if hasattr(fitted, "n_epochs_"):
@@ -227,13 +215,6 @@ def run_trial(task: Task, model: str, settings: Settings, seed: int, n_jobs: int
     except DivergedError as error:
         scores = {"diverged": str(error)}
     return {"settings": settings, **scores, "seconds": time.perf_counter() - started}
-
-
-def _fit(model: Any, task: Task) -> None:
-    if watches_validation(model):
-        model.set_params(refit=False).fit(task.train, validation=task.validation)
-    else:
-        model.fit(task.train)
 
 
 def watches_validation(model: Any) -> bool:
@@ -244,7 +225,7 @@ def watches_validation(model: Any) -> bool:
 def _value_of(text: str) -> Any:
     """Read a number, true, false, null, or a word."""
     try:
-        return json.loads(text)
+        return as_tuples(json.loads(text))
     except ValueError:
         return text.strip()
 

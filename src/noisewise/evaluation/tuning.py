@@ -8,27 +8,16 @@ of the trial, and in Bayesian search on all trials before: what goes on is what 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from noisewise import registry
 from noisewise.errors import DataError, SettingError, listed, progress, shortened
-from noisewise.evaluation import records
+from noisewise.evaluation import records, trials
 from noisewise.evaluation.comparison import Result
-from noisewise.evaluation.trials import (
-    Range,
-    Settings,
-    Space,
-    Task,
-    Trial,
-    as_tuples,
-    draw,
-    run_trial,
-    same_settings,
-    space_of,
-    suggest,
-)
+from noisewise.evaluation.trials import Range, Settings, Space, Task, Trial, as_tuples
 from noisewise.storage import write_bytes
 
 METHODS = ("random", "bayes")
@@ -59,8 +48,7 @@ class Budget:
         """Tell whether a model that has had these trials gets no more."""
         if self.trials is not None:
             return len(done) >= self.trials
-        seconds: float = sum(trial["seconds"] for trial in done)
-        return seconds >= 60 * (self.minutes or 0.0)
+        return bool(sum(trial["seconds"] for trial in done) >= 60 * (self.minutes or 0.0))
 
 
 DEFAULT = Budget(trials=20)
@@ -77,14 +65,14 @@ class Search:
 
     def drawn(self, seed: int, number: int) -> Settings:
         """Return the settings of a trial of random search."""
-        return {**self.fixed, **draw(self.space, seed, number)}
+        return {**self.fixed, **trials.draw(self.space, seed, number)}
 
     def next(self, method: str, seed: int, metric: str, done: Sequence[Trial]) -> Settings:
         """Return what is tried after these trials."""
         if method == "random":
             return self.drawn(seed, len(done))
         told = [(trial["settings"], error(trial, metric)) for trial in done]
-        return {**self.fixed, **suggest(self.space, seed, told)}
+        return {**self.fixed, **trials.suggest(self.space, seed, told)}
 
 
 class Tuned:
@@ -110,7 +98,7 @@ class Tuned:
             raise self.foreign(f"choice of settings and ranges for {search.model}")
         done: list[Trial] = entry["trials"]
         for k, trial in enumerate(done if method == "random" else []):
-            if not same_settings(trial["settings"], search.drawn(seed, k)):
+            if not trials.same_settings(trial["settings"], search.drawn(seed, k)):
                 raise self.foreign(f"draw of settings in trial {k} of {search.model}")
         return done
 
@@ -169,8 +157,7 @@ def best_settings(
     best = _best(tuned if model is None else {model: tuned[model]}, content["metric"])
     if best is None:
         raise DataError(f"{path} has no trial that came to an end; tune with other ranges.")
-    name, trial = best
-    return name, trial["settings"]
+    return best[0], best[1]["settings"]
 
 
 def read_tuned(path: str | Path) -> Result:
@@ -192,11 +179,11 @@ def read_tuned(path: str | Path) -> Result:
     for model, entry in models.items():
         whole = isinstance(entry, dict) and entry.keys() >= _OF_MODEL
         records.check_sound(path, whole, f"{shortened(model)} needs {', '.join(sorted(_OF_MODEL))}")
-        trials = entry["trials"]
-        sound = isinstance(trials, list) and all(_is_trial(trial, metric) for trial in trials)
+        done = entry["trials"]
+        sound = isinstance(done, list) and all(_is_trial(trial, metric) for trial in done)
         words = "need settings, seconds and a number for their error"
         records.check_sound(path, sound, f"trials of {shortened(model)} {words}")
-        for trial in trials:
+        for trial in done:
             trial["settings"] = {k: as_tuples(v) for k, v in trial["settings"].items()}
     return content
 
@@ -216,22 +203,14 @@ def tune(
 ) -> Result:
     """Search for good settings of models, and keep every trial in a file.
 
-    Parameters
-    ----------
-    task, models, budget
-        What settings are judged on; of which models, by their names on the command line; and what
-        each gets, trials of earlier runs included. One without ranges gets a single trial.
-    method, metric
-        "random" draws settings, "bayes" goes by what earlier trials say (optuna); and what trials
-        are ranked by, the first metric of the task by default.
-    seed : int
-        Draws settings, and is the seed of every model.
-    fixed, ranges : dict, optional
-        Settings that are not searched for; ranges beside or in place of those in ``ranges.toml``.
-        Those of one model among several are named with it, such as "dmf.rank".
-    path, n_jobs
-        The file, whose trials are not run again and whose content is returned; and threads of every
-        model.
+    Each of ``models``, by their names on the command line, gets the ``budget``, trials of earlier
+    runs included; one without ranges gets a single trial. "random" draws settings, "bayes" goes by
+    what earlier trials say (optuna). Trials are ranked by ``metric``, the first of the task by
+    default. The seed draws settings, and is that of every model; ``n_jobs`` are its threads.
+
+    ``fixed`` settings are not searched for; ``ranges`` stand beside or in place of those in
+    ``ranges.toml``. Those of one model among several are named with it, such as "dmf.rank". Trials
+    that the file at ``path`` has are not run again. What it holds at the end is returned.
     """
     metric = metric or task.metrics[0]
     for name, value, known in (("method", method, METHODS), ("metric", metric, task.metrics)):
@@ -246,11 +225,13 @@ def tune(
         desc="tune", unit="trial", dynamic_ncols=True,
     )  # fmt: skip
     with bar:
-        for search in _turns(searches, done):
-            bar.set_postfix_str(f"{search.model} now; {_shown(tuned.best, metric)}")
-            settings = search.next(method, seed, metric, done[search.model])
-            tuned.keep(search.model, run_trial(task, search.model, settings, seed, n_jobs))
-            bar.update()
+        while searches := [s for s in searches if not s.budget.is_spent(done[s.model])]:
+            for search in searches:  # in turns, until every budget is spent
+                bar.set_postfix_str(f"{search.model} now; {_shown(tuned.best, metric)}")
+                settings = search.next(method, seed, metric, done[search.model])
+                trial = trials.run_trial(task, search.model, settings, seed, n_jobs)
+                tuned.keep(search.model, trial)
+                bar.update()
         bar.set_postfix_str(_shown(tuned.best, metric))
     return tuned.content
 
@@ -275,7 +256,7 @@ def _searches(
         own, given = _of(model, fixed), _of(model, ranges)
         if both := sorted(own.keys() & given.keys()):
             raise SettingError(f"{both[0]} is both fixed and a range; give it once.")
-        known = {**space_of(task.kind, model), **given}
+        known = {**trials.as_space(registry.ranges(task.kind, model)), **given}
         space = {name: one for name, one in known.items() if name not in own}
         search = Search(model, own, space, budget if space else Budget(trials=1))
         task.build(model, search.drawn(seed, 0), seed, 1)
@@ -289,19 +270,11 @@ def _of(model: str, named: Mapping[str, Any]) -> dict[str, Any]:
     return {name: value for owner in ("", model) for of, _, name, value in parts if of == owner}
 
 
-def _turns(searches: list[Search], done: Mapping[str, Sequence[Trial]]) -> Iterator[Search]:
-    """Yield models in turns, until every budget is spent."""
-    while searches := [s for s in searches if not s.budget.is_spent(done[s.model])]:
-        yield from searches
-
-
 def _best(models: Mapping[str, Any], metric: str) -> tuple[str, Trial] | None:
     """Return the model and the trial of the lowest error; None if no trial came to an end."""
-    found = [(model, trial) for model, entry in models.items() for trial in entry["trials"]]
-    if not found:
-        return None
-    best = min(found, key=lambda one: error(one[1], metric))
-    return best if error(best[1], metric) < math.inf else None
+    every = [(model, trial) for model, entry in models.items() for trial in entry["trials"]]
+    ended = [one for one in every if error(one[1], metric) < math.inf]
+    return min(ended, key=lambda one: error(one[1], metric), default=None)
 
 
 def _shown(best: Result | None, metric: str) -> str:

@@ -29,15 +29,15 @@ from noisewise.errors import DivergedError, FitInterrupted, warn
 from noisewise.models import model_file
 from noisewise.schema import Found, Schema
 from noisewise.settings import (
+    RANDOM_SEED,
+    SPAN,
+    THREADS,
     either,
     learned,
     number,
     one_of,
-    random_seed,
     setting,
     settings,
-    span,
-    threads,
 )
 
 NOTHING_KEPT = "Training was interrupted before there was anything to keep: the model is as it was."
@@ -119,7 +119,7 @@ class Threads:
     """Base class of models that use several threads."""
 
     n_jobs: int | None = setting(
-        threads(), "Threads; -1 uses all cores. They change no bit.", default=-1
+        THREADS, "Threads; -1 uses all cores. They change no bit.", default=-1
     )
 
     def _threads(self) -> int:
@@ -131,7 +131,7 @@ class Seeded:
     """Base class of models that draw random numbers, and take so long that a bar is shown."""
 
     random_state: int | np.random.RandomState | None = setting(
-        random_seed(),
+        RANDOM_SEED,
         "The same int gives the same bits, whatever the number of threads.",
         default=None,
     )
@@ -149,7 +149,7 @@ class Factorizer(RegressorMixin, BaseEstimator, ABC):  # type: ignore[misc]
     _std_is_honest: ClassVar[bool] = False  # without held-out data to learn its scale from
 
     value_range: Literal["auto"] | tuple[float, float] | None = setting(
-        either(span(), "auto", None),
+        either(SPAN, "auto", None),
         "Clip predictions to the range of the training values, not at all, or to this range.",
         default="auto",
     )

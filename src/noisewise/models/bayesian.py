@@ -38,7 +38,7 @@ from noisewise.models.iterative import (
 from noisewise.models.rows import Rows
 from noisewise.models.sampled import FEWEST_DRAWS, Run, Sampled, rating_schema, restored_ratings
 from noisewise.schema import Entry, Found, Schema, record
-from noisewise.settings import Rule, either, learned, number, one_of, setting, settings, span, whole
+from noisewise.settings import SPAN, Rule, either, learned, number, one_of, setting, settings, whole
 
 MOST_LEVELS = 50  # more distinct values are no levels
 NOISE_RANK = {"constant": 0, "rank1": 1}
@@ -127,7 +127,7 @@ class BayesianFactorizer(Sampled, Rows):
         whole(1), "Draws to keep for predictions, of all chains together.", default=100
     )
     value_range: Literal["auto"] | tuple[float, float] | None = setting(
-        either(span(), "auto", None),
+        either(SPAN, "auto", None),
         "Clip predictions to the range of the training values, not at all, or to this range. "
         '"auto" does where values are a scale, as stars are: both ends were given more than once. '
         "The largest of many measurements is no bound.",

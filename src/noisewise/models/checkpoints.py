@@ -18,13 +18,13 @@ from noisewise.data import Observations
 from noisewise.engine.training import NAMES, BestEpoch, EpochInfo, S, Training, columns
 from noisewise.errors import ModelFileError, SettingError, warn
 from noisewise.schema import Source
-from noisewise.settings import either, number, path, whole
+from noisewise.settings import PATH, either, number, whole
 
 KIND = "checkpoint"
 VERSION = version("noisewise")  # of which a training is, that a checkpoint keeps
 NEUTRAL = {"n_jobs", "verbose", "keep_seen"}  # settings that change no bit of what is learned
 RULES = {
-    "checkpoint": either(path(), None),
+    "checkpoint": either(PATH, None),
     "checkpoint_epochs": either(whole(1), None),
     "checkpoint_minutes": either(number(above=0.0), None),
 }

@@ -30,12 +30,12 @@ from noisewise.models.iterative import fixed_seed, hold_out, joined, range_of
 from noisewise.models.sensors import PRIOR, InTime, Typed, index_of, series_units, units_schema
 from noisewise.schema import ANY, POSITIVE, Entry, Found, Schema, Tensor, keys, real
 from noisewise.settings import (
+    RANDOM_SEED,
     check,
     either,
     learned,
     number,
     one_of,
-    random_seed,
     setting,
     settings,
     whole,
@@ -136,7 +136,7 @@ class TableImputer(InTime, Typed):
         default=50000000,
     )
     random_state: int | np.random.RandomState | None = setting(
-        random_seed(),
+        RANDOM_SEED,
         'Draws what is held out and, for "iterative", the other series. The same int gives the '
         "same bits.",
         default=None,
