@@ -14,10 +14,10 @@ from sklearn.base import BaseEstimator, clone
 
 import noisewise
 from noisewise import DataError, DeviationFactorizer, errors, observe
-from noisewise.calibration import Calibration
 from noisewise.errors import brief, printable, progress
 from noisewise.models.residual import ResidualFactorizer
 from noisewise.report.page import Section, Table, page
+from noisewise.splits import Calibration
 
 NASTY = "\x1b[31mred\x07\u202eevil\u2066\x9b2J\r\n\ud800"
 UNSAFE = [c for c in NASTY if not c.isprintable()]

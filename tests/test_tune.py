@@ -165,7 +165,7 @@ def test_models_take_turns_and_get_the_same_number_of_trials(task, tmp_path, mon
 
 def test_minutes_are_a_budget_too_and_earlier_ones_count(task, tmp_path, monkeypatch):
     monkeypatch.setattr(
-        "noisewise.evaluation.tuning.run_trial",
+        "noisewise.evaluation.trials.run_trial",
         lambda task, model, settings, *_: {"settings": settings, "rmse": 1.0, "seconds": 30.0},
     )
     options = {"fixed": QUICK, "ranges": SMALL, "path": tmp_path / "tuned.json"}

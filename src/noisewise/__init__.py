@@ -9,7 +9,6 @@ from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from noisewise.calibration import Calibration
     from noisewise.data import Ids, Observations, observe
     from noisewise.data.files import read
     from noisewise.errors import (
@@ -37,9 +36,9 @@ if TYPE_CHECKING:
         noisy_places,
         noisy_series,
     )
+    from noisewise.splits import Calibration
 
 _NAMES = {
-    "calibration": "Calibration",
     "data": "Ids Observations observe",
     "data.files": "read",
     "errors": (
@@ -55,6 +54,7 @@ _NAMES = {
     "models.series": "LinearInterpolator OUSmoother",
     "models.temporal": "TemporalFactorizer",
     "noise": "noise_model noisy_ids noisy_observations noisy_places noisy_series",
+    "splits": "Calibration",
 }
 _HOME = {name: module for module, names in _NAMES.items() for name in names.split()}
 

@@ -16,28 +16,14 @@ from sklearn.base import BaseEstimator, OneToOneFeatureMixin, TransformerMixin
 from sklearn.utils.validation import check_array, check_is_fitted, validate_data
 
 from noisewise import imputer_file, registry, storage
-from noisewise.data import Codes, Ids, Observations, observe
+from noisewise.data import Codes, Ids, Observations, observe, tables_with_holes
 from noisewise.data.arrays import read_array, read_xarray
-from noisewise.data.tables_with_holes import (
-    Fitted,
-    LabelledArray,
-    Roles,
-    as_frame,
-    is_xarray,
-    read_frame,
-    warn_of_unread,
-)
+from noisewise.data.tables_with_holes import Fitted, LabelledArray, Roles
 from noisewise.data.timestamps import Floats, Ints, Units, as_integers, key_places, series_keys
 from noisewise.errors import DataError
+from noisewise.models import base
 from noisewise.models.auto import AutoFactorizer
-from noisewise.models.base import (
-    Factorizer,
-    Seeded,
-    Threads,
-    at_one_moment,
-    clone_with,
-    in_one_step,
-)
+from noisewise.models.base import Factorizer, at_one_moment, in_one_step
 from noisewise.settings import Rule, check, learned, one_of, rules_of, setting, settings
 
 CHUNK = 1_000_000  # holes that are filled at a time
@@ -53,8 +39,8 @@ def methods() -> list[str]:
 
 @settings
 class DeviationImputer(
-    Seeded,
-    Threads,
+    base.Seeded,
+    base.Threads,
     OneToOneFeatureMixin,  # type: ignore[misc]
     TransformerMixin,  # type: ignore[misc]
     BaseEstimator,  # type: ignore[misc]
@@ -185,7 +171,7 @@ class DeviationImputer(
             for start in range(0, len(places), CHUNK):
                 part = places[start : start + CHUNK]
                 mean[part], std[part] = model.predict(table.cells(part))
-            warn_of_unread(table, places[np.isnan(mean[places])])
+            tables_with_holes.warn_of_unread(table, places[np.isnan(mean[places])])
         known = holes & ~np.isnan(mean.reshape(holes.shape))
         filled = table.put(mean.reshape(holes.shape), known)
         if not return_std:
@@ -243,13 +229,13 @@ class DeviationImputer(
         if reset:
             for name in ("n_features_in_", "feature_names_in_"):
                 self.__dict__.pop(name, None)
-        if is_xarray(X):
+        if tables_with_holes.is_xarray(X):
             return read_xarray(X, roles)
-        frame = as_frame(X)
+        frame = tables_with_holes.as_frame(X)
         if frame is not None:
             if self.value is None:
                 validate_data(self, X, reset=reset, skip_check_array=True)
-            return read_frame(frame, roles)
+            return tables_with_holes.read_frame(frame, roles)
         if isinstance(X, np.ma.MaskedArray):
             raise DataError("X is a masked array; pass X.filled(np.nan), with floats.")
         numbers = {"dtype": "numeric", "ensure_all_finite": False}
@@ -342,8 +328,8 @@ class StandardisedModel:
         codes = tuple(np.append(a, b) for a, b in zip(rest.codes, new.codes, strict=True))
         everything = Observations(codes, np.append(rest.values, new.values), new.ids)
         if not isinstance(self.model, AutoFactorizer):
-            return StandardisedModel.fit(everything, self.sensor, clone_with(self.model))
-        again = StandardisedModel.fit(everything, self.sensor, clone_with(self.model.model_))
+            return StandardisedModel.fit(everything, self.sensor, base.clone_with(self.model))
+        again = StandardisedModel.fit(everything, self.sensor, base.clone_with(self.model.model_))
         again.model.calibration_ = self.model.calibration_  # as the chosen one was judged
         return again
 

@@ -15,17 +15,7 @@ from noisewise.data.tables_with_holes import CLOCKS, Fitted
 from noisewise.errors import SettingError
 from noisewise.models.base import Factorizer
 from noisewise.models.model_file import OF_THE_MACHINE, IdsOfModes, Part
-from noisewise.schema import (
-    ANY,
-    Entry,
-    Rule,
-    Schema,
-    Source,
-    Tensor,
-    integer,
-    packed,
-    unpacked,
-)
+from noisewise.schema import ANY, Entry, Rule, Schema, Source, Tensor, integer, packed, unpacked
 from noisewise.storage import Damaged
 
 KIND = "imputer"

@@ -13,7 +13,6 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from noisewise.calibration import Calibration
 from noisewise.data import Observations
 from noisewise.data.timestamps import Units, checked_stamps, sensor_modes, series_keys
 from noisewise.engine.arrays import Array, Ints
@@ -28,6 +27,7 @@ from noisewise.models.series import LinearInterpolator, OUSmoother
 from noisewise.models.temporal import TemporalFactorizer
 from noisewise.schema import Entry, Found, Schema, real
 from noisewise.settings import Rule, learned, number, setting, settings
+from noisewise.splits import Calibration
 from noisewise.storage import Damaged
 
 CANDIDATES: dict[str, Factorizer] = {

@@ -21,7 +21,6 @@ from sklearn.base import BaseEstimator, RegressorMixin, clone
 from sklearn.utils.validation import check_is_fitted
 
 from noisewise import storage
-from noisewise.calibration import Calibration, normal_half_width
 from noisewise.data import Ids, Observations, observe, warn_of_unknown
 from noisewise.data.tables import has_names
 from noisewise.engine.arrays import Floats, Moments
@@ -39,6 +38,7 @@ from noisewise.settings import (
     setting,
     settings,
 )
+from noisewise.splits import Calibration, normal_half_width
 
 NOTHING_KEPT = "Training was interrupted before there was anything to keep: the model is as it was."
 

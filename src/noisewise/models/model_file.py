@@ -19,12 +19,12 @@ import numpy.typing as npt
 from sklearn.base import BaseEstimator
 
 from noisewise import registry, schema
-from noisewise.calibration import Calibration
 from noisewise.data import Ids
 from noisewise.data.ids import as_objects, check_ids
 from noisewise.errors import DataError, ModelFileError
 from noisewise.schema import Entry, Place, Schema, Source, Tensor
 from noisewise.settings import check
+from noisewise.splits import Calibration
 from noisewise.storage import BROKEN, Damaged, Foreign, Tensors, cut, reading, shown
 
 LARGEST_SCALE = 1e18  # of a calibration, whose square float32 can hold
