@@ -24,6 +24,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import fields, is_dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -198,23 +199,15 @@ def progress(
         options["disable"] = not shown
     if shown:
         options["delay"] = 0.0
-    return tqdm(iterable, desc=printable(desc), **options)
+    bar = tqdm(iterable, desc=printable(desc), **options)
+    bar.unit = options.get("unit", "it")  # which a bar that is not shown would forget
+    return bar
 
 
-def training_bar(
-    desc: str, *, unit: str = "epoch", verbose: bool | None = None
-) -> Callable[..., Any]:
+def training_bar(desc: str, *, unit: str = "epoch", **options: Any) -> Callable[..., Any]:
     """Return what the training loop makes its progress bar with."""
-
-    def make(total: int, initial: int) -> Any:
-        shown = progress(
-            total=total, initial=initial, desc=desc, unit=unit, verbose=verbose,
-            delay=0.5, leave=False, dynamic_ncols=True,
-        )  # fmt: skip
-        shown.unit = unit  # which a bar that is not shown would forget
-        return shown
-
-    return make
+    looks = {"delay": 0.5, "leave": False, "dynamic_ncols": True}
+    return partial(progress, desc=desc, unit=unit, **looks, **options)
 
 
 def is_shown(verbose: bool | None = None) -> bool | None:

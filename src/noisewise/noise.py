@@ -100,14 +100,13 @@ def noisy_series(model: TemporalFactorizer, *, n: int | None = 20, fewest: int =
     Beside what all sensors have in common, a series has an Ornstein-Uhlenbeck path of its own, and
     noise. What of both is gone by the next reading is white noise; what stays is drift. Each is
     compared with the other series of the same sensor, or with all where these are fewer than 4: by
-    how many standard deviations its logarithm lies above their median. The standard deviation, too,
-    is told by the median distance, so that bad sensors do not hide each other. ``noise`` is the
-    root of the sum of both squares, what lies below the median counting as 0. Above 3 or so, a
-    sensor is not like the others.
+    how many standard deviations, told by the median distance, its logarithm lies above their
+    median. ``noise`` is the root of the sum of both squares, what lies below the median counting as
+    0. Above 3 or so, a sensor is not like the others.
 
     The model is one such as ``noise_model`` gives; ``n`` and ``fewest`` are as for ``noisy_ids``.
-    The table has a column of ids for each mode but time; noise; white and drift, what it is made
-    of; white_std and drift_std, in units of the values; and observations.
+    The table has a column of ids for each mode but time, noise, white, drift, white_std and
+    drift_std (in units of the values), and observations.
 
     Examples
     --------
@@ -170,14 +169,10 @@ def noisy_places(
     noise = together("noise")
     worst = [" ".join(str(table[name][row]) for name in others) for row in first]
     columns = {
-        "id": ids.labels[rows],
-        "noise": noise,
-        "white": together("white"),
-        "drift": together("drift"),
-        "worst": np.array(worst, dtype=object),
-        "series": many,
+        "id": ids.labels[rows], "noise": noise, "white": together("white"),
+        "drift": together("drift"), "worst": np.array(worst, dtype=object), "series": many,
         "observations": np.bincount(which, table["observations"]).astype(np.int64),
-    }
+    }  # fmt: skip
     return _first(columns, by=noise, n=n)
 
 

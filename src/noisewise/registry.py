@@ -232,21 +232,14 @@ def recognised(kind: Kind, path: Path) -> Callable[..., Any] | None:
     return None
 
 
-def tensors() -> dict[str, Tensor]:
-    """Return all named tensors."""
-    return {name: one.declared for name, one in _tensors().items()}
+def tensors() -> dict[str, Registered]:
+    """Return all named tensors, and who declares them."""
+    return _by_name(DATASETS, lambda d: {one.name: one for one in d.tensors})
 
 
-def tensor(name: str) -> Tensor:
-    """Return what is declared of a named tensor."""
-    declared: Tensor = _found("dataset", name, _tensors(), DATASETS).declared
-    return declared
-
-
-def make_tensor(name: str, path: Path) -> Any:
-    """Make a named tensor from a copy of its data."""
-    package, declared = _found("dataset", name, _tensors(), DATASETS)
-    return imported(declared.make, package)(path)
+def tensor(name: str) -> Registered:
+    """Return a named tensor, and who declares it."""
+    return _found("dataset", name, tensors(), DATASETS)
 
 
 def sources() -> dict[str, dict[str, Any]]:
@@ -320,10 +313,6 @@ def _declared(group: str) -> list[Registered]:
 
 def _models(kind: Kind) -> dict[str, Registered]:
     return _by_name(MODELS, lambda d: {one.name: one for one in d.models if one.kind == kind})
-
-
-def _tensors() -> dict[str, Registered]:
-    return _by_name(DATASETS, lambda d: {one.name: one for one in d.tensors})
 
 
 def _by_name(group: str, entries: Callable[[Any], Mapping[str, Any]]) -> dict[str, Registered]:

@@ -113,20 +113,9 @@ def settings(kind: C) -> C:
 
 
 def rules_of(kind: Any) -> dict[str, Rule]:
-    """Return what the settings of a model, or of a class of models, must be.
-
-    Examples
-    --------
-    >>> from noisewise.models.deviation import DeviationFactorizer
-    >>> rules_of(DeviationFactorizer)["rank"].words
-    'a whole number, 0 or more'
-    """
-    by_hand: dict[str, Rule] | None = getattr(kind, "_rules", None)
-    return by_hand or {
-        field.name: field.metadata["rule"]
-        for field in dataclasses.fields(kind)
-        if "rule" in field.metadata
-    }
+    """Return what the settings of a model, or of a class of models, must be."""
+    fields = dataclasses.fields(kind)
+    return {field.name: field.metadata["rule"] for field in fields if "rule" in field.metadata}
 
 
 def check(model: Any, rules: dict[str, Rule] | None = None) -> None:
@@ -135,29 +124,20 @@ def check(model: Any, rules: dict[str, Rule] | None = None) -> None:
         rule.require(name, getattr(model, name))
 
 
-def _documented(kind: type) -> str:
+def _documented(kind: Any) -> str:
     """Return the docstring of a class, with sections of its settings and of what it learns."""
     lines = inspect.cleandoc(kind.__doc__ or "").splitlines()
     ruled = [n for n, line in enumerate(lines) if re.fullmatch("-{3,}", line)]
     at = ruled[0] - 1 if ruled else len(lines)
-    fields = _own_first(kind)
-    sections = {
-        "Parameters": [field for field in fields if field.init],
-        "Attributes": [field for field in fields if not field.init],
-    }
-    parts = ["\n".join(lines[:at]).rstrip()]
-    for title, own in sections.items():
-        if own:
-            parts.append("\n".join([title, "-" * len(title), *map(_entry, own)]))
-    return "\n\n".join([*parts, "\n".join(lines[at:])]).rstrip()
-
-
-def _own_first(kind: Any) -> list[dataclasses.Field[Any]]:
-    """Return documented fields: the positional ones, those of the class, those it inherits."""
     left = {field.name: field for field in dataclasses.fields(kind) if field.metadata.get("doc")}
     names = [name for base in kind.__mro__ for name in inspect.get_annotations(base)]
-    ordered = [left.pop(name) for name in names if name in left]
-    return sorted(ordered, key=lambda field: bool(field.kw_only) or not field.init)
+    fields = [left.pop(name) for name in names if name in left]  # own ones, then inherited ones
+    fields.sort(key=lambda field: bool(field.kw_only))  # positional ones first
+    parts = ["\n".join(lines[:at]).rstrip()]
+    for title, is_setting in (("Parameters", True), ("Attributes", False)):
+        if entries := [_entry(field) for field in fields if field.init is is_setting]:
+            parts.append("\n".join([title, "-" * len(title), *entries]))
+    return "\n\n".join([*parts, "\n".join(lines[at:])]).rstrip()
 
 
 def _entry(field: dataclasses.Field[Any]) -> str:

@@ -43,7 +43,8 @@ class TensorOptions:
         """Return how long an outage lasts, if a protocol has any: as given, or as is usual."""
         if protocol != "blocks" or self.outage is not None or self.dataset is None:
             return self.outage
-        return registry.tensor(self.dataset).outage
+        usual: float = registry.tensor(self.dataset).declared.outage
+        return usual
 
 
 @dataclass(frozen=True, kw_only=True)

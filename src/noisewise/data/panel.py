@@ -110,8 +110,8 @@ def named_panel(name: str, path: str | PathLike[str], *, exact: bool = True) -> 
     Every id of its shape is there, observed or not; rows are sorted by location, sensor and time.
     If ``exact``, a copy must have as many observed cells as the tensor is known to have.
     """
-    known = registry.tensor(name)
-    panel: Panel = registry.make_tensor(name, Path(path))
+    package, known = registry.tensor(name)
+    panel: Panel = registry.imported(known.make, package)(Path(path))
     if exact and len(panel.observations) != known.observed:
         raise DataError(
             f"{path}: {name} has {known.observed:,} observed cells, but this copy gives "

@@ -119,13 +119,7 @@ def as_tuples(value: Any) -> Any:
 
 
 def parse_range(word: str) -> tuple[str, Range]:
-    """Read a range from words.
-
-    Examples
-    --------
-    >>> parse_range("rank=8,16,32")
-    ('rank', Choices(choices=(8, 16, 32)))
-    """
+    """Read a range from words, such as ``rank=8,16,32``, and the name of its setting."""
     name, equals, text = word.partition("=")
     if not (name.strip() and equals and text):
         raise SettingError(
