@@ -206,7 +206,7 @@ def progress(
 
 def training_bar(desc: str, *, unit: str = "epoch", **options: Any) -> Callable[..., Any]:
     """Return what the training loop makes its progress bar with."""
-    looks = {"delay": 0.5, "leave": False, "dynamic_ncols": True}
+    looks: dict[str, Any] = {"delay": 0.5, "leave": False, "dynamic_ncols": True}
     return partial(progress, desc=desc, unit=unit, **looks, **options)
 
 
