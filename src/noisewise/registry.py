@@ -1,18 +1,9 @@
 """Models, datasets and commands by name: those of noisewise, and those of installed packages.
 
-A package adds its own through entry points, which its ``pyproject.toml`` declares:
-
-==========================  ======================================================================
-group                       what an entry names
-==========================  ======================================================================
-``noisewise.models``        a `Models`, one per package: its models by name, and its classes
-``noisewise.datasets``      a `Datasets`, one per package: its file formats, and its named tensors
-``noisewise.commands``      a function that the command line offers under the name of the entry
-==========================  ======================================================================
-
-A declaration holds names and text, so that it is quickly read; what stands behind a name is
-imported when it is asked for. Files of models are read by the classes that are declared here, and
-by no others.
+A package adds its own through entry points: a `Models` (group ``noisewise.models``), a `Datasets`
+(``noisewise.datasets``), functions for the command line (``noisewise.commands``). Declarations hold
+names and text; what stands behind a name is imported when it is asked for. Files of models are read
+by the classes that are declared here, and by no others.
 """
 
 from __future__ import annotations

@@ -24,11 +24,6 @@ def split_ratio(protocol: Any, data: dict[str, Any]) -> float:
     """Return the size of a test part over that of its training part, validation included.
 
     Protocol and data are as a result has them. 0 where there is a single split, or none.
-
-    Examples
-    --------
-    >>> split_ratio({"kind": "cells", "share": 0.2}, {"observations": 500, "shape": [10, 100]})
-    1.5
     """
     if protocol in ("random", "paper", "user"):
         return 1 / 9

@@ -170,7 +170,7 @@ def run_demo(
     folder.mkdir(parents=True, exist_ok=True)
     result = DemoResult(rows, report, *(folder / name for name in FILES))
     drawings, found = _drawings(models, predicted, ratings, test)
-    write_bytes(result.page, _page(ratings, rows, drawings, found, seed).encode())
+    write_bytes(result.page, _page(result, ratings, drawings, found).encode())
     together = figures.side_by_side(TITLE, list(drawings.values()))
     write_bytes(result.picture, figures.render(together, "png"))
     write_bytes(result.record, (json.dumps(report, indent=2, allow_nan=False) + "\n").encode())
@@ -245,11 +245,7 @@ def _drawings(
 
 
 def _page(
-    ratings: SyntheticRatings,
-    rows: Sequence[Row],
-    drawings: dict[str, figures.Drawing],
-    found: int,
-    seed: int,
+    result: DemoResult, ratings: SyntheticRatings, drawings: dict[str, figures.Drawing], found: int
 ) -> str:
     n_users, n_items = ratings.observations.shape
     lead = (
@@ -257,8 +253,9 @@ def _page(
         "Some users rate with care, some without, and as the ratings are made up we know who does. "
         "Can a model tell?"
     )
+    seed = result.report["seed"]
     foot = f"Made by noisewise with seed {seed}. The ratings are synthetic; no one gave them."
-    scores = Table(COLUMNS, [_cells(row) for row in rows], SCORES)
+    scores = Table(COLUMNS, [_cells(row) for row in result.rows], SCORES)
     sections = [Section("Three models", [MODELS, scores])]
     for title, (words, captions) in PARTS.items():
         pictures = [
