@@ -22,10 +22,7 @@ _ONE = np.uintp(1)
 
 @dataclass(frozen=True)
 class Series:
-    """Observations of many series: of series s, those from ``starts[s]`` to ``starts[s + 1]``.
-
-    Within a series they are in the order of time.
-    """
+    """Observations of series, each in the order of time: s has ``starts[s]:starts[s + 1]``."""
 
     starts: Ints
     time: Array
@@ -102,8 +99,7 @@ def interpolate(
 ) -> Line:
     """Interpolate series at any times; beyond their ends they stay as they were.
 
-    What is asked for has a series and a time each; an observation of exactly that time can be left
-    out. Where a series has no observation to tell, there is NaN.
+    An observation of exactly that time can be left out. Where a series has none to tell, it is NaN.
 
     Examples
     --------
@@ -240,10 +236,7 @@ class Timeline(NamedTuple):
         return cls(data.starts, times, tuple(reversed(data.members)))
 
     def gaps(self, codes: tuple[Codes, ...], time: npt.NDArray[Any] | None) -> list[Ints]:
-        """Per mode, the gap that each cell falls into; without a time, the last one.
-
-        A row never seen has no gap; any number stands for it.
-        """
+        """Per mode, the gap of each cell: without a time the last one, of rows never seen any."""
         found = []
         for mode in (0, 1):
             n = len(self.starts[mode]) - 1
@@ -262,10 +255,7 @@ class Timeline(NamedTuple):
 
 @dataclass(frozen=True)
 class SeriesData(Data):
-    """Observations by series and, within a series, in the order of time.
-
-    The last mode is time, and its rows are in order.
-    """
+    """Observations by series, then by time, which is the last mode; its rows are in order."""
 
     series: Series  # the same observations
     stamps: Array  # times of the rows of the last mode
@@ -290,16 +280,13 @@ class SeriesData(Data):
 
     @cached_property
     def blocks(self) -> list[Codes]:
-        """Rows of time, dealt into blocks of about equal work."""
+        """Rows of time, dealt into blocks of about equal work, which are drawn side by side."""
         part = self._block
         return [np.flatnonzero(part == k).astype(np.int32) for k in range(part[-1] + 1)]
 
     @cached_property
     def bound(self) -> npt.NDArray[np.bool_]:
-        """Observations next to one of their series in another block, or of the same time.
-
-        Blocks are drawn side by side, so what lies across their borders must not move.
-        """
+        """Observations that must not move: next to one in another block, or of the same time."""
         part = self._block[self.places[-1] - self.firsts[-1]]
         across = np.zeros(len(part) + 1, dtype=bool)
         across[1:-1] = (part[1:] != part[:-1]) | (self.series.gaps[1:] == 0.0)

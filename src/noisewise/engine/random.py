@@ -94,10 +94,7 @@ def density(x):
 
 @njit(inline="always")
 def tails(low, high):
-    """Return the shares below both ends, seen from the side where they are small, and that side.
-
-    Their difference is then exact in the upper tail too: ``(below(-high), below(-low), -1.0)``.
-    """
+    """Return the shares below both ends, from the side where they are small, and that side."""
     if low > 0.0:
         return below(-high), below(-low), -1.0
     return below(low), below(high), 1.0

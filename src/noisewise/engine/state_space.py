@@ -3,10 +3,9 @@
     x_n = phi_n x_(n-1) + N(0, innovation_n),   residual_n = x_n + N(0, noise_n)
 
 An Ornstein-Uhlenbeck process over real time has ``x(t) ~ N(0, amplitude)`` and
-``corr(x(s), x(t)) = exp(-|s - t| / timescale)``, however irregular its times; AR(1) takes one step
-per observation. The filter goes forwards, and a smoother or a sampler goes backwards, over the
-observed times only. The first observation of a series has a phi of zero, so that series need not be
-told apart. What is known of x moves by ``gain_n`` times the surprise.
+``corr(x(s), x(t)) = exp(-|s - t| / timescale)``, at any times; AR(1) takes one step
+per observation. The filter goes forwards, a smoother or a sampler backwards, over observed times.
+The first observation of a series has a phi of zero; x moves by ``gain_n`` times the surprise.
 """
 
 from __future__ import annotations
@@ -51,8 +50,7 @@ class Smoothed(NamedTuple):
 def log_likelihood(series: Series, process: Process, n_jobs: int = 1) -> tuple[Array, Array]:
     """Log-likelihood of every series, and the sum of its squared surprises.
 
-    A surprise is what an observation differs from what those before it say, over its std: if the
-    process is right, their squares are 1 on average.
+    These are differences from what observations before say, over their std: 1 on average, if right.
     """
     out, surprise = np.zeros(len(series)), np.zeros(len(series))
     residual, ones = series.values - process.mean[series.which], np.ones(len(series.values))
@@ -111,10 +109,7 @@ def predict(
     series: Series, process: Process, smoothed: Smoothed, which: Ints, when: Array, *,
     leave_out: bool = False, n_jobs: int = 1,
 ) -> tuple[Array, Array]:  # fmt: skip
-    """Mean and variance of x, without the noise of an observation, at any times of series.
-
-    An observation of exactly that time can be left out.
-    """
+    """Mean and variance of x, without noise, at any times; an observation there may be left out."""
     right = series.place(which, when, n_jobs)
     mean, variance = at_times(
         series, which, when, right, process.timescale, process.variance, smoothed, n_jobs
@@ -263,10 +258,7 @@ def between(
     which, when, right, starts, time, timescales, amplitudes, filtered, filtered_variances, means,
     variances, out, out_variance,
 ):  # fmt: skip
-    """Fill in mean and variance of Ornstein-Uhlenbeck processes at any times.
-
-    ``right`` has the first observation of the series that is not before the time.
-    """
+    """Fill in mean and variance of processes at any times, right before observations ``right``."""
     for cell in range(len(which)):
         c, s = _U(cell), _U(which[cell])
         timescale, amplitude = timescales[s], amplitudes[s]
@@ -306,8 +298,7 @@ def between_neighbours(n, bound, phi, innovations, paths):
 def ar1_log_likelihood(chosen, starts, index, residual, effect, root, phi, variance, out):
     """Fill in, for the chosen rows, the log-likelihood of each pair of phi and variance of AR(1).
 
-    Residuals are less the effect as it is, and ``root`` has roots of their precisions; row i is
-    visited at ``index[starts[i]:starts[i + 1]]``.
+    Residuals are less the effect as it is; row i is visited at ``index[starts[i]:starts[i + 1]]``.
     """
     for row in chosen:
         i = _U(row)

@@ -70,8 +70,7 @@ def chunks(n: int, size: int | None = None) -> list[slice]:
 def one_blas_thread() -> Iterator[None]:
     """Limit BLAS to one thread for a while: starting more costs more than it saves.
 
-    The number of threads belongs to the whole process. So the first to come sets it, and the last
-    to leave sets it back, however fits in several threads overlap.
+    The number belongs to the whole process: the first to come sets it, the last sets it back.
     """
     global _inside, _limit
     with _lock:
@@ -98,11 +97,8 @@ def _let_go() -> None:
 
 @cache
 def _controller() -> Any:
-    """Look for the BLAS libraries, which takes milliseconds.
-
-    Compiled loops call that of scipy, which must be loaded by then: one that came later would keep
-    its threads, and sums in another order.
-    """
+    """Look for the BLAS libraries, which takes milliseconds."""
+    # Compiled loops call that of scipy: loaded later, it would keep its threads, and sum otherwise.
     importlib.import_module("scipy.linalg.cython_blas")
     return threadpoolctl.ThreadpoolController()
 
@@ -110,10 +106,8 @@ def _controller() -> Any:
 class CtrlC:
     """Take note of Ctrl-C instead of breaking off, for a while, so that what is learned is whole.
 
-    A second Ctrl-C waits for nothing: it is the KeyboardInterrupt that it always was.
-    Only in the main thread, where Ctrl-C arrives, and only where nobody else has a handler for it;
-    elsewhere nothing is changed. In the end, and after the first Ctrl-C, Python's own handler is
-    back. ``words`` are said on stderr when it is pressed.
+    Only in the main thread, and only where nobody else has a handler for it. In the end, and after
+    the first Ctrl-C, Python's own handler is back. ``words`` are said on stderr when it is pressed.
     """
 
     def __init__(self, words: str) -> None:
@@ -209,8 +203,7 @@ class Checkpointing(Protocol):
     ) -> Training[S] | None:
         """Return what a training of at most so many epochs had come to; None if none was kept.
 
-        ``state`` is one to start from; ``watched`` tells whether held-out data were looked at, and
-        ``best`` which epoch was best, if the state after it is kept.
+        ``watched``: whether held-out data were looked at; ``best`` finds the epoch that is kept.
         """
 
     def is_due(self, epoch: int, waited: float) -> bool:

@@ -35,10 +35,7 @@ class Seen(NamedTuple):
 
 
 def fold_in(posterior: RatingPosterior, mode: int, codes: Codes, values: Floats) -> Side:
-    """Return the new row of ``mode`` in every kept draw, seen with ``codes`` of the other mode.
-
-    ``values`` are standardised, or numbers of levels.
-    """
+    """Return the new row of ``mode`` in every draw; values are standardised, or of levels."""
     with one_blas_thread():
         draws = [_learned(posterior, k, mode, codes, values) for k in range(len(posterior))]
     return Side(1, draws.__getitem__)
@@ -100,10 +97,8 @@ def _prior(
 ) -> tuple[Array, Array]:
     """Mean and precision of the new row before its values, given its set as far as it is known.
 
-    The sets that effects were learned from are those of rows that have been there for long. A new
-    row has begun one: what is missing to a common size N is taken to be like the sets of all rows.
-    Of nothing, that makes the average row and the covariance of all rows, as an id never seen has
-    them; of N and more, what a row with this set has in a sweep.
+    Effects were learned from the sets of rows that have been there for long. A new row has begun
+    one: what is missing to a common size is taken to be like the sets of all rows.
     """
     centre, precision = (one[name][mode].astype(np.float64) for name in ("centres", "precisions"))
     if not posterior.spec.implicit:
@@ -135,10 +130,7 @@ def _given(
 
 
 def _noise(own: Array, seen: Seen, squared: Array, common: Array) -> Array:
-    """Return the factors of the noise that are expected given squared residuals.
-
-    A residual is a sum of parts, one of each factor, and one of unknown rows; see ``LowRankNoise``.
-    """
+    """Return the factors of the noise expected given squared residuals: sums of parts of each."""
     for _ in range(STEPS):
         parts = seen.noise * own
         share = parts / (parts.sum(axis=1) + seen.unknown_variance)[:, None]

@@ -18,7 +18,7 @@ from noisewise.engine.gibbs.steps.rows import means
 from noisewise.engine.gibbs.steps.temporal import effect_variances, gaps
 from noisewise.engine.gibbs.steps.variances import FLOOR, low_rank_variances
 from noisewise.engine.gibbs.sweep import Draw, RatingDraw, Snapshot, rows_of
-from noisewise.engine.training import in_threads, one_blas_thread
+from noisewise.engine.training import chunks, in_threads, one_blas_thread
 from noisewise.errors import brief, too_coarse
 
 Places = npt.NDArray[np.int32]  # a row per mode
@@ -28,18 +28,14 @@ TOTALS = 5  # that are summed over draws for every cell
 
 
 class Rows(NamedTuple):
-    """Some rows of a mode in one draw; ``unknown`` ones stand for ids never seen.
-
-    Rows that were not drawn, but are known by their distribution, have a ``covariance`` each, the
-    bias last.
-    """
+    """Some rows of a mode in one draw; ``unknown`` ones stand for ids never seen."""
 
     factors: Floats
     biases: Floats
     noise: Floats
     widths: Floats
     unknown: npt.NDArray[np.bool_]
-    covariance: Floats
+    covariance: Floats  # of rows known by their distribution: one each, the bias last
 
 
 class Sums:
@@ -145,12 +141,8 @@ def spread(factors: Floats, covariance: Floats) -> Array:
 
 
 def snapshot(draw: Draw, spec: Spec, data: Data, half: type = np.float16) -> Snapshot:
-    """Return what predictions need of rows of a draw, by name; most of it of type ``half``.
-
-    Beside the parts of the draw there are, per mode, mean and covariance of the rows that have
-    observations, which stand for a row never seen.
-    """
-    means, covariances = [], []
+    """Return what predictions need of rows of a draw, by name; most of it of type ``half``."""
+    means, covariances = [], []  # of rows that have observations: they stand for one never seen
     for mode in range(data.n_modes):
         seen = np.flatnonzero(np.diff(data.starts[mode])) + data.firsts[mode]
         rows = rows_of(draw, seen, spec.rank)
@@ -343,8 +335,7 @@ class RatingPosterior(Posterior):
         """Add what one draw says of cells, whose rows are at ``places`` of each mode's."""
         firsts, factors, biases, noise = stacked(rows)
 
-        def work(start: int) -> None:
-            part = slice(start, start + CHUNK)
+        def work(part: slice) -> None:
             at = places[:, part] + firsts[:, None]
             mean, variance = np.empty((2, at.shape[1]), dtype=np.float32)
             means(at, factors, biases, mean)
@@ -365,7 +356,7 @@ class RatingPosterior(Posterior):
             sums.add(part, expected, expected, expected**2, noisy)
             sums.probabilities[part] += mass
 
-        in_threads(work, range(0, places.shape[1], CHUNK), n_jobs)
+        in_threads(work, chunks(places.shape[1], CHUNK), n_jobs)
 
     def _levels(
         self, users: Any, widths: Floats, mean: Floats, variance: Array
@@ -378,10 +369,7 @@ class RatingPosterior(Posterior):
 
 
 def rating_snapshot(draw: RatingDraw, spec: Spec, data: Data, half: type = np.float16) -> Snapshot:
-    """Return what predictions need of a draw of ratings, by name; most of it of type ``half``.
-
-    There are also the temporal effects expected between observations.
-    """
+    """Return what predictions need of ratings, with temporal effects between observations."""
     kept = snapshot(draw, spec, data, half)
     for name in ("centres", "precisions", "width_centre", "temporal_settings"):
         kept[name] = getattr(draw, name).astype(np.float32)

@@ -12,18 +12,7 @@ import numpy as np
 from noisewise.engine.arrays import Array, Arrays, Codes, Counts, Floats, Ints, Source
 from noisewise.engine.data import Data, Scale, Spec, Timeline
 from noisewise.engine.gibbs.posterior import TOTALS, Query, RatingPosterior, Sums, rating_snapshot
-from noisewise.engine.gibbs.steps.ordinal import Levels, Rescaling
-from noisewise.engine.gibbs.steps.rows import Rows, Target, means
-from noisewise.engine.gibbs.steps.temporal import TemporalEffect
-from noisewise.engine.gibbs.steps.variances import (
-    SCALES_FROM,
-    ConstantNoise,
-    Implicit,
-    LowRankNoise,
-    NormalWishart,
-    Precisions,
-    freedom,
-)
+from noisewise.engine.gibbs.steps import ordinal, rows, temporal, variances
 from noisewise.engine.gibbs.sweep import (
     ALL_FROM,
     EFFECTS,
@@ -192,10 +181,7 @@ class Sampler(Generic[D]):
         chain.n_kept += 1
 
     def mean_error(self, chain: Chain[D]) -> float:
-        """Return how far the running mean of a prediction may be off, as a share of a std.
-
-        Half the difference between the first and the second half of the sweeps that count.
-        """
+        """Return how far the running mean of a prediction may be off, as a share of a std."""
         first = self.schedule.first(chain.epoch)
         if chain.epoch - first < self.fewest:
             return math.inf
@@ -232,22 +218,23 @@ def room_for(one: Snapshot, many: int) -> Snapshot:
 def rating_steps(work: Workspace, anchor: int = 1) -> list[Step[Any]]:
     """Return the steps of ratings; ``anchor`` is the cut-point between levels that is 0."""
     spec, data = work.spec, work.data
-    steps: list[Step[Any]] = [Precisions(work)]
+    steps: list[Step[Any]] = [variances.Precisions(work)]
     if spec.ordinal:
-        levels = Levels(work, anchor)
-        steps += [Rescaling(work, levels), levels]
-    steps.append(Target(work))
+        levels = ordinal.Levels(work, anchor)
+        steps += [ordinal.Rescaling(work, levels), levels]
+    steps.append(rows.Target(work))
     for mode, n in enumerate(data.shape):
         if spec.implicit:
-            steps.append(Implicit(work, mode))
-        steps.append(NormalWishart(work, mode, freedom(spec.rank + 1, n), SCALES_FROM))
-        steps.append(Rows(work, mode))
+            steps.append(variances.Implicit(work, mode))
+        freedom = variances.freedom(spec.rank + 1, n)
+        steps.append(variances.NormalWishart(work, mode, freedom, variances.SCALES_FROM))
+        steps.append(rows.Rows(work, mode))
     if spec.time:
-        steps += [TemporalEffect(work, number) for number in range(len(EFFECTS))]
+        steps += [temporal.TemporalEffect(work, number) for number in range(len(EFFECTS))]
     if spec.noise_rank:
-        steps.append(LowRankNoise(work, ALL_FROM))
+        steps.append(variances.LowRankNoise(work, ALL_FROM))
     elif not spec.ordinal:
-        steps.append(ConstantNoise(work))
+        steps.append(variances.ConstantNoise(work))
     return steps
 
 
@@ -329,10 +316,9 @@ class RatingSampler(Sampler[RatingDraw]):
         return RatingPosterior(self.spec, shape, self.counts, draws, self.scale, timeline)
 
     def _counted(self, chain: Chain[RatingDraw]) -> Ints:
-        """Return which of the kept draws count: not those in which far more was taken for noise.
+        """Return which of the kept draws count: not those that took far more for noise.
 
-        Noise that is hardly there takes longer than any ``burn_in`` to be found. In later draws it
-        moves by a few per cent.
+        Noise that is hardly there takes longer than any ``burn_in`` to be found.
         """
         if not chain.n_kept:
             return np.empty(0, dtype=np.int64)
@@ -356,17 +342,14 @@ class RatingSampler(Sampler[RatingDraw]):
             single.add(watched, Sums(chain.sums, single.n_levels), self.sweep.work.n_jobs)
 
     def _precision(self, chain: Chain[RatingDraw]) -> type:
-        """Return the type to keep a draw in: that of those kept before, if there are some.
-
-        Half precision is enough where it moves predictions by a small share of the noise's std.
-        """
+        """Return the type of kept draws: half precision if that hardly moves predictions."""
         if chain.n_kept:
             return np.float16 if chain.kept["factors"].dtype == np.float16 else np.float32
         draw, rounded = chain.draw, np.empty(PROBES, dtype=np.float32)
         factors, biases = (
             array.astype(np.float16).astype(np.float32) for array in (draw.factors, draw.biases)
         )
-        means(self.probes, factors, biases, rounded)
+        rows.means(self.probes, factors, biases, rounded)
         apart = (rounded - self._predicted(draw)[0]).astype(np.float64)
         root = float(np.median(self.sweep.work.root))
         enough = np.sqrt(np.mean(apart**2)) * root < MOST_ROUNDING
@@ -377,7 +360,7 @@ class RatingSampler(Sampler[RatingDraw]):
 
     def _predicted(self, draw: RatingDraw) -> tuple[Floats, Any]:
         mean = np.empty(PROBES, dtype=np.float32)
-        means(self.probes, draw.factors, draw.biases, mean)
+        rows.means(self.probes, draw.factors, draw.biases, mean)
         return mean, None
 
     def _share_of_std(self, chain: Chain[RatingDraw], seen: Array, apart: Array) -> float:

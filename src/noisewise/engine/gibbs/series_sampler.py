@@ -1,8 +1,7 @@
 """The sampler of series, and its posterior: kept draws, and moments of cells at any time.
 
-Paths of series are not kept. Given rows and process of a draw, the path of a series is smoothed
-from its observations: that takes less room than its draws, and says exactly what they would say on
-average.
+Paths are not kept: given rows and process of a draw, the path of a series is smoothed from its
+observations, which takes less room, and says exactly what its draws would say on average.
 """
 
 from __future__ import annotations
@@ -18,20 +17,12 @@ import numpy.typing as npt
 from noisewise.engine import state_space
 from noisewise.engine.arrays import Array, Floats, Ints, Moments
 from noisewise.engine.data import Series, SeriesData, Spec, as_series
+from noisewise.engine.gibbs import sweep
 from noisewise.engine.gibbs.posterior import Places, Posterior, Rows, Sums, snapshot, stacked
 from noisewise.engine.gibbs.sampler import PROBES, Chain, LaterHalf, Sampler
 from noisewise.engine.gibbs.steps import rows, temporal
 from noisewise.engine.gibbs.steps.temporal import Timescales
 from noisewise.engine.gibbs.steps.variances import LowRankNoise, NormalWishart, low_rank_variances
-from noisewise.engine.gibbs.sweep import (
-    SERIES_FROM,
-    SeriesDraw,
-    SeriesWorkspace,
-    Snapshot,
-    Step,
-    Sweep,
-    first_series_draw,
-)
 from noisewise.engine.training import chunks, in_threads
 
 PROCESS = "timescales", "amplitudes", "variances"  # that every series has
@@ -167,21 +158,17 @@ def _of_series(values: Array, asked: Asked) -> Array:
     return np.where(asked.which >= 0, values[asked.which], np.exp(typical)[asked.sensor])
 
 
-def series_steps(work: SeriesWorkspace, timescales: Timescales) -> list[Step[Any]]:
-    """Return the steps of series.
-
-    What is drawn without the paths of series comes first, then the paths, then what is drawn given
-    them. Scales of rows stay 1.
-    """
+def series_steps(work: sweep.SeriesWorkspace, timescales: Timescales) -> list[sweep.Step[Any]]:
+    """Return the steps of series: without their paths, the paths, and what is drawn given them."""
     spec, last = work.spec, work.data.n_modes - 1
-    steps: list[Step[Any]] = [temporal.ObservationNoise(work)]
+    steps: list[sweep.Step[Any]] = [temporal.ObservationNoise(work)]
     steps += [temporal.Process(work, timescales), temporal.Paths(work)]
     for mode in range(last + 1):
-        steps.append(NormalWishart(work, mode, spec.rank + 1.0, math.inf))
+        steps.append(NormalWishart(work, mode, spec.rank + 1.0, math.inf))  # scales stay 1
         steps.append(rows.TimeFactors(work) if mode == last else rows.Rows(work, mode))
     steps.append(temporal.Amplitudes(work))
     if spec.noise_rank:
-        return [*steps, LowRankNoise(work, SERIES_FROM)]
+        return [*steps, LowRankNoise(work, sweep.SERIES_FROM)]
     return [*steps, temporal.SeriesNoise(work)]
 
 
@@ -207,7 +194,7 @@ class SeriesProbes(NamedTuple):
         return cls(places, which, data.stamps[row], right)
 
 
-class SeriesSampler(Sampler[SeriesDraw]):
+class SeriesSampler(Sampler[sweep.SeriesDraw]):
     """A sampler of series, which may forget between ``timescales``."""
 
     fewest = 50
@@ -216,15 +203,15 @@ class SeriesSampler(Sampler[SeriesDraw]):
     def __init__(
         self, spec: Spec, data: SeriesData, timescales: Timescales, schedule: LaterHalf, n_jobs: int
     ) -> None:
-        work = SeriesWorkspace(spec, data, n_jobs)
-        super().__init__(Sweep(work, series_steps(work, timescales)), schedule)
+        work = sweep.SeriesWorkspace(spec, data, n_jobs)
+        super().__init__(sweep.Sweep(work, series_steps(work, timescales)), schedule)
         self.timescales, self.probes = timescales, SeriesProbes.at_random(data)
 
-    def start(self) -> Chain[SeriesDraw]:
+    def start(self) -> Chain[sweep.SeriesDraw]:
         """Return a chain before its first sweep."""
-        return self._started(first_series_draw(self.spec, self.data, *self.timescales), 0)
+        return self._started(sweep.first_series_draw(self.spec, self.data, *self.timescales), 0)
 
-    def posterior(self, chain: Chain[SeriesDraw]) -> SeriesPosterior:
+    def posterior(self, chain: Chain[sweep.SeriesDraw]) -> SeriesPosterior:
         """Return what a chain has kept; if that is nothing yet, its current draw."""
         data = self.data
         kept = {name: array[: chain.n_kept].copy() for name, array in chain.kept.items()}
@@ -234,18 +221,18 @@ class SeriesSampler(Sampler[SeriesDraw]):
         codes = data.places - np.array(data.firsts, dtype=np.int32)[:, None]
         return SeriesPosterior(self.spec, data.shape, counts, kept, codes, data.values, data.stamps)
 
-    def summaries(self, draw: SeriesDraw) -> dict[str, float]:
+    def summaries(self, draw: sweep.SeriesDraw) -> dict[str, float]:
         """Return a few numbers by which to judge whether a chain has converged."""
         noise = draw.noise if self.spec.noise_rank else draw.variances
         named = {"timescale": draw.timescales, "amplitude": draw.amplitudes, "noise": noise}
         logs = {name: float(np.log(values).mean()) for name, values in named.items()}
         return logs | super().summaries(draw)
 
-    def _snapshot(self, draw: SeriesDraw) -> Snapshot:
-        process: Snapshot = {name: getattr(draw, name).astype(np.float32) for name in PROCESS}
+    def _snapshot(self, draw: sweep.SeriesDraw) -> sweep.Snapshot:
+        process: sweep.Snapshot = {name: getattr(draw, name).astype(np.float32) for name in PROCESS}
         return snapshot(draw, self.spec, self.data) | process
 
-    def _predicted(self, draw: SeriesDraw) -> tuple[Floats, Array]:
+    def _predicted(self, draw: sweep.SeriesDraw) -> tuple[Floats, Array]:
         """Means of probes given rows and paths of a draw, and their variances with the noise."""
         probes, series = self.probes, self.data.series
         explained = np.empty(PROBES, dtype=np.float32)
@@ -260,7 +247,7 @@ class SeriesSampler(Sampler[SeriesDraw]):
             low_rank_variances(probes.places, draw.noise, variance)
         return explained + mean.astype(np.float32), spread + variance
 
-    def _share_of_std(self, chain: Chain[SeriesDraw], seen: Array, apart: Array) -> float:
-        """Return the median: a series that hardly anything is known of may wander for long."""
+    def _share_of_std(self, chain: Chain[sweep.SeriesDraw], seen: Array, apart: Array) -> float:
+        """Return the median: a series of which little is known may wander for long."""
         variance = seen.var(axis=0) + self._predicted(chain.draw)[1]
         return float(np.median(np.abs(apart) / np.sqrt(variance)))

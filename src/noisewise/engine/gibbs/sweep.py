@@ -46,17 +46,14 @@ WANTED = 0.3  # share of Metropolis proposals to accept
 
 def key(seed: int, *place: int) -> np.uint64:
     """Return the key of all streams of one draw, say of one conditional in one sweep."""
-    return np.uint64(_sequence(seed, place).generate_state(1, np.uint64)[0])
+    # As entropy, [seed, 0] would be the same as seed; a spawn key is never the same as none.
+    sequence = np.random.SeedSequence(seed, spawn_key=place)
+    return np.uint64(sequence.generate_state(1, np.uint64)[0])
 
 
 def generator(seed: int, *place: int) -> np.random.Generator:
     """Return a generator of its own for one draw; no other place or seed has the same numbers."""
-    return np.random.default_rng(_sequence(seed, place))
-
-
-def _sequence(seed: int, place: tuple[int, ...]) -> np.random.SeedSequence:
-    # As entropy, [seed, 0] would be the same as seed; a spawn key is never the same as none.
-    return np.random.SeedSequence(seed, spawn_key=place)
+    return np.random.default_rng(np.random.SeedSequence(seed, spawn_key=place))
 
 
 @dataclass
@@ -188,10 +185,7 @@ D = TypeVar("D", bound=Draw)
 
 
 class Workspace:
-    """Data and model of a sweep, and arrays that its steps hand on; threads change no bit.
-
-    Metropolis proposals are tuned in the first ``burn_in`` sweeps.
-    """
+    """Data and model of a sweep, and arrays that its steps hand on; threads change no bit."""
 
     def __init__(self, spec: Spec, data: Data, n_jobs: int = 1, burn_in: int = 0) -> None:
         self.spec, self.data, self.n_jobs, self.burn_in = spec, data, n_jobs, burn_in
@@ -230,9 +224,8 @@ class Workspace:
     def tune(self, draw: RatingDraw, number: int, accepted: float) -> None:
         """Let proposals reach farther if more of them were accepted than wanted, or less far."""
         if draw.epoch < self.burn_in:
-            draw.proposals[number] *= math.exp(
-                (accepted - WANTED) * max(0.05, 1.0 / math.sqrt(draw.epoch))
-            )
+            length = max(0.05, 1.0 / math.sqrt(draw.epoch))
+            draw.proposals[number] *= math.exp((accepted - WANTED) * length)
 
 
 class SeriesWorkspace(Workspace):
@@ -301,17 +294,13 @@ def convergence(chains: Sequence[Any], names: list[str], first: int) -> dict[str
     length = min(chain.epoch for chain in chains)
     traces = np.array([chain.trace[first:length] for chain in chains])
     probes = np.array([chain.probes[first:length] for chain in chains], dtype=np.float64)
-    report = {
-        name: {
-            "rhat": split_rhat(traces[:, :, k]),
-            "effective_size": effective_size(traces[:, :, k]),
-        }
-        for k, name in enumerate(names)
-    }
-    each = [(split_rhat(p), effective_size(p)) for p in np.moveaxis(probes, 2, 0)]
-    rhat, size = np.median(each, axis=0)
-    report["predictions (median)"] = {"rhat": float(rhat), "effective_size": float(size)}
-    return report
+    of_names, of_probes = (
+        [(split_rhat(one), effective_size(one)) for one in np.moveaxis(draws, 2, 0)]
+        for draws in (traces, probes)
+    )
+    found = dict(zip(names, of_names, strict=True))
+    found["predictions (median)"] = tuple(np.median(of_probes, axis=0).tolist())
+    return {name: {"rhat": r, "effective_size": n} for name, (r, n) in found.items()}
 
 
 def split_rhat(chains: Array) -> float:

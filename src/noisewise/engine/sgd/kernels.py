@@ -223,10 +223,7 @@ def stable_sort(codes, order, visit):
 
 @njit(nogil=True, cache=True)
 def sort_by_block(block, n_blocks, visit):
-    """Sort ``visit`` by block, likewise; also return where each block starts.
-
-    The two halves of a block then take turns, so that neighbours, as a rule, share no row.
-    """
+    """Sort ``visit`` by block, whose halves take turns; also return where each block starts."""
     place = np.zeros(n_blocks + 1, dtype=np.int64)
     for k in block:
         place[k + 1] += 1

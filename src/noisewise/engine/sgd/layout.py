@@ -160,8 +160,7 @@ def initial_state(params: Params, counts: tuple[Counts, ...]) -> State:
 def release_deviation(state: State, params: Params) -> None:
     """Start the deviation factors so that the mean variance is that of the residuals.
 
-    Zero would be a stationary point, and all alike would stay alike; a wider start than this takes
-    epochs to forget.
+    Zero would be a stationary point, and all alike would stay alike.
     """
     if params.deviation_rank == 0:
         return

@@ -73,12 +73,8 @@ def _parts(params: Params) -> tuple[slice, slice]:
 
 
 def _adagrad(row: Array, gradient: Array, params: Params, part: slice, of_row: int) -> Array:
-    """Add the squared gradient to its sum, and scale the gradient by the root of that sum.
-
-    With one sum per row, the step is scaled by the sum *before* it, as its mean square is known
-    only after the whole row was seen.
-    """
-    if params.adagrad == "row":
+    """Add the squared gradient to its sum, and scale the gradient by the root of that sum."""
+    if params.adagrad == "row":  # by the sum before, as the mean square is known only after
         scaled = gradient / np.sqrt(row[of_row])
         row[of_row] += np.sum(gradient**2) / max(len(gradient), 1)
         return np.asarray(scaled)

@@ -77,10 +77,7 @@ def arrange(codes: tuple[Codes, ...], values: Floats, shape: tuple[int, ...], wi
 
 
 def epoch(state: State, blocks: Blocks, params: Params, n_jobs: int) -> EpochInfo:
-    """Visit every observation once; the order comes from the seed and the number of the epoch.
-
-    The report is in standardised units.
-    """
+    """Visit every observation once, in an order of seed and epoch; report in standardised units."""
     if state.epoch == params.warmup:
         release_deviation(state, params)
     learn_deviation = params.deviation_rank > 0 and state.epoch >= params.warmup
@@ -161,10 +158,7 @@ def in_chunks(work: Callable[[slice], None], n: int, size: int, n_jobs: int) -> 
 def _kernel(
     state: State, blocks: Blocks
 ) -> tuple[Callable[..., None], tuple[Any, ...], tuple[Any, ...]]:
-    """Return the kernel for so many modes, and codes and rows as it takes them.
-
-    That of many modes works on a copy, in which the rows of all modes stand together.
-    """
+    """Return the kernel for so many modes, and codes and rows as it takes them; of many, copies."""
     if len(state.rows) == 2:
         per_row = True if state.layout.copies == 1 else None
         return partial(kernels.visit_two, per_row), blocks.codes, state.rows
@@ -204,10 +198,7 @@ def _tensor_side(n: int, shape: tuple[int, ...]) -> int:
 
 
 def _deal(codes: Codes, n: int, side: int) -> tuple[Codes, Codes]:
-    """Deal n rows into stripes, busiest first and to and fro, so that stripes weigh the same.
-
-    Return the stripe of every code, and its place when rows are laid stripe after stripe.
-    """
+    """Deal rows, busiest first and to and fro: the stripe of every code, and its place in order."""
     busiest_first = np.argsort(-np.bincount(codes, minlength=n), kind="stable")
     turn = np.arange(n, dtype=np.int32) % (2 * side)
     stripe = np.empty(n, dtype=np.int32)

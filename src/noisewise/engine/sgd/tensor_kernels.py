@@ -137,10 +137,9 @@ def visit_many(
 ):  # fmt: skip
     """One worker's blocks of a stratum of any number of modes.
 
-    ``R`` has the rows of all modes, one mode after the other; those of mode m begin at
-    ``first[m]``, and ``codes[m]`` counts from there. What multiplies a row is the product of the
-    modes before it, which are all kept in ``Z`` with the error, and of those after it, which is
-    gathered in the last row of ``Z`` as the steps go from the last mode to the first.
+    ``R`` has the rows of all modes; those of mode m begin at ``first[m]``. What multiplies a row is
+    the product of the modes before it, kept in ``Z`` with the error, and of those after it,
+    gathered in the last row of ``Z`` as steps go from the last mode to the first.
     """
     p0 = HEADER + np.uintp(n_mean)
     end = p0 + np.uintp(n_deviation)
@@ -227,10 +226,7 @@ def multiply(x, A, code, n_mean):
 
 @njit(fastmath=True, error_model="numpy", nogil=True, cache=CACHE)
 def quadratic(x, form):
-    """Return ``x' form x`` of every row of x, but not what rounding makes negative.
-
-    The form has nothing below its diagonal, and whole vectors above it.
-    """
+    """Return ``x' form x`` of every row of x, at least 0; nothing stands below the diagonal."""
     out = np.empty(len(x), np.float32)
     width = np.uintp(len(form))
     for n in range(np.uintp(len(x))):
@@ -254,10 +250,7 @@ def _dot(A, i, B, j, C, k, start, end):
 
 @njit(fastmath=True, error_model="numpy", inline="always")
 def _products(R, at, Z, modes, start, end):
-    """Return the sum of the product of all modes; keep in ``Z`` the product of those before each.
-
-    The product of those after each starts with none of them.
-    """
+    """Return the sum of products of all modes; keep in ``Z`` the product of those before each."""
     everything = zeros()
     for d in range(start, end, WIDTH):
         before = zeros() + ONE

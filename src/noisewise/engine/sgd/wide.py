@@ -125,11 +125,7 @@ def positive(_, x):
 
 @njit(fastmath=True, error_model="numpy", inline="always")
 def inverse_root(x):
-    """Return 1 / sqrt(x) to 0.07 %, without a root and a division, which take a CPU long.
-
-    That is plenty for the length of a step. It takes one step of Newton's method, whose constants
-    balance the errors above and below.
-    """
+    """Return 1 / sqrt(x) to 0.07 %, without a root and a division: Newton's method."""
     y = _rough_inverse_root(x)
     return _NEWTON_B * y * (_NEWTON_A - x * y * y)
 

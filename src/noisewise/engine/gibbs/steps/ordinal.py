@@ -5,13 +5,11 @@
 Every user has cut-points of their own. One of them is 0, as the location is the user's bias; the
 others lie apart by ``exp(t_i)``. They are judged with z integrated out, then z is drawn.
 
-In two directions, levels, their means and their noise drag each other along. Multiply all means and
-cut-points by a scale: the likelihood of levels changes as if all precisions were multiplied by its
-square (``move_signal``). Multiply the noise too: then it does not change at all, and only priors
-hold the scale (``move_all``). Gibbs steps crawl in both; a Metropolis step along them goes where it
-should at once. Rows, features and temporal effects are scaled together with the parameters of their
-priors, so that their densities cancel against the volume that scaling takes. What is left is in
-``_log_prior``.
+Gibbs steps crawl in two directions, along which a Metropolis step goes where it should at once.
+Multiply all means and cut-points by a scale: the likelihood of levels changes as if all precisions
+were multiplied by its square (``move_signal``). Multiply the noise too: only priors hold the scale
+(``move_all``). Rows, features and temporal effects are scaled together with the parameters of their
+priors: their densities cancel against the volume that scaling takes, but for ``_log_prior``.
 """
 
 from __future__ import annotations
@@ -26,17 +24,9 @@ from numba import njit
 
 from noisewise.engine.arrays import Array
 from noisewise.engine.data import Data, Spec
+from noisewise.engine.gibbs import sweep
 from noisewise.engine.gibbs.steps.temporal import settings_prior
 from noisewise.engine.gibbs.steps.variances import SHAPE, Precisions, feature_part, freedom
-from noisewise.engine.gibbs.sweep import (
-    ALL_FROM,
-    CUT_WIDTH,
-    LEVELS,
-    RESCALING,
-    RatingDraw,
-    Step,
-    Workspace,
-)
 from noisewise.engine.random import TINY, density, normal_pair, quantile, stream, tails, uniform
 
 FAR = 1e30  # where the lowest and the highest level end
@@ -49,31 +39,28 @@ _U = np.uintp
 Look = Callable[[float], Any]  # value, slope and curvature at a log scale
 
 
-class Levels(Step[RatingDraw]):
-    """Draw cut-points, of which ``anchor`` is 0, their prior, and hidden values of levels.
+class Levels(sweep.Step[sweep.RatingDraw]):
+    """Draw cut-points, of which ``anchor`` is 0, their prior, and hidden values of levels."""
 
-    Cut-points stay as they are until all steps have joined in.
-    """
-
-    def __init__(self, work: Workspace, anchor: int) -> None:
+    def __init__(self, work: sweep.Workspace, anchor: int) -> None:
         super().__init__(work)
         self.anchor, self.levels = anchor, self.data.values.astype(np.int32)
 
-    def _draw(self, draw: RatingDraw) -> None:
+    def _draw(self, draw: sweep.RatingDraw) -> None:
         work = self.work
         accepted = np.zeros(self.data.shape[0], dtype=np.bool_)
         mean = np.asarray(draw.fitted + draw.temporal_sum())
-        step = float(draw.proposals[0]) if draw.epoch >= ALL_FROM else 0.0
+        step = float(draw.proposals[0]) if draw.epoch >= sweep.ALL_FROM else 0.0
         work.over(
             self.data.tasks[0], draw_levels, self.data.starts[0], self.levels, mean, work.root,
             draw.widths, draw.width_centre, draw.width_spread, self.anchor, step,
-            work.key(draw, LEVELS), draw.latent, accepted,
+            work.key(draw, sweep.LEVELS), draw.latent, accepted,
         )  # fmt: skip
-        if draw.epoch >= ALL_FROM and draw.widths.size:
+        if draw.epoch >= sweep.ALL_FROM and draw.widths.size:
             work.tune(draw, 0, float(accepted.mean()))
             self._draw_prior(draw)
 
-    def scaled_likelihood(self, draw: RatingDraw, mean: Any, log_scale: float) -> Array:
+    def scaled_likelihood(self, draw: sweep.RatingDraw, mean: Any, log_scale: float) -> Array:
         """Log-likelihood, slope and curvature by the log of a scale on means and cut-points."""
         sums = np.zeros((self.data.shape[0], 3))
         self.work.over(
@@ -82,12 +69,12 @@ class Levels(Step[RatingDraw]):
         )  # fmt: skip
         return np.asarray(sums.sum(axis=0))
 
-    def _draw_prior(self, draw: RatingDraw) -> None:
+    def _draw_prior(self, draw: sweep.RatingDraw) -> None:
         """Draw mean and variance of the logs of widths."""
-        rng, n = self.work.rng(draw, LEVELS), len(draw.widths)
+        rng, n = self.work.rng(draw, sweep.LEVELS), len(draw.widths)
         precision = n / draw.width_spread**2 + 1.0 / CENTRE_SPREAD**2
         pull = draw.widths.sum(axis=0) / draw.width_spread**2
-        pull += math.log(CUT_WIDTH) / CENTRE_SPREAD**2
+        pull += math.log(sweep.CUT_WIDTH) / CENTRE_SPREAD**2
         many = len(draw.width_centre)
         draw.width_centre[:] = pull / precision + rng.standard_normal(many) / np.sqrt(precision)
         square = ((draw.widths - draw.width_centre) ** 2).sum(axis=0)
@@ -95,27 +82,27 @@ class Levels(Step[RatingDraw]):
         draw.width_spread[:] = np.sqrt((SPREAD_RATE + 0.5 * square) / gamma)
 
 
-class Rescaling(Step[RatingDraw]):
+class Rescaling(sweep.Step[sweep.RatingDraw]):
     """Move along the two directions in which everything drags everything else along."""
 
-    joins = ALL_FROM
+    joins = sweep.ALL_FROM
 
-    def __init__(self, work: Workspace, levels: Levels) -> None:
+    def __init__(self, work: sweep.Workspace, levels: Levels) -> None:
         super().__init__(work)
         self.levels, self.precisions = levels, Precisions(work)
 
-    def _draw(self, draw: RatingDraw) -> None:
+    def _draw(self, draw: sweep.RatingDraw) -> None:
         spec, data, work = self.spec, self.data, self.work
         mean = np.asarray(draw.fitted + draw.temporal_sum())
         likelihood = partial(self.levels.scaled_likelihood, draw, mean)
-        move_signal(draw, spec, data, likelihood, work.rng(draw, RESCALING, 0))
+        move_signal(draw, spec, data, likelihood, work.rng(draw, sweep.RESCALING, 0))
         if spec.noise_rank:
-            move_all(draw, spec, data, work.rng(draw, RESCALING, 1))
+            move_all(draw, spec, data, work.rng(draw, sweep.RESCALING, 1))
             self.precisions(draw)
 
 
 def move_signal(
-    draw: RatingDraw, spec: Spec, data: Data, likelihood: Look, rng: np.random.Generator
+    draw: sweep.RatingDraw, spec: Spec, data: Data, likelihood: Look, rng: np.random.Generator
 ) -> None:
     """Scale means and cut-points, given the likelihood of levels."""
 
@@ -128,7 +115,7 @@ def move_signal(
         _scale(draw, spec, data, jump)
 
 
-def move_all(draw: RatingDraw, spec: Spec, data: Data, rng: np.random.Generator) -> None:
+def move_all(draw: sweep.RatingDraw, spec: Spec, data: Data, rng: np.random.Generator) -> None:
     """Scale means, cut-points, hidden values and the noise of the first mode's rows."""
     own = draw.noise[data.part(0)]
     inverse = float((1.0 / own.astype(np.float64)).sum())
@@ -145,10 +132,7 @@ def move_all(draw: RatingDraw, spec: Spec, data: Data, rng: np.random.Generator)
 
 
 def _newton_step(look: Look, rng: np.random.Generator) -> float:
-    """Propose a jump near the mode and accept or refuse it; 0 is refused.
-
-    Where the density has no shape that numbers can hold, nothing is proposed.
-    """
+    """Propose a jump near the mode; return 0 if it is refused, or beyond what numbers can hold."""
 
     def proposal(at: float) -> tuple[float, float, float]:
         value, slope, curvature = look(at)
@@ -180,7 +164,7 @@ def _by(spec: Spec, data: Data, mode: int, factor: float) -> Array:
     return np.append(np.full(spec.rank, factor if last else 1.0), factor)
 
 
-def _log_prior(draw: RatingDraw, spec: Spec, data: Data, log_scale: float) -> float:
+def _log_prior(draw: sweep.RatingDraw, spec: Spec, data: Data, log_scale: float) -> float:
     """Log prior of what scaling changes, with the volume that it takes."""
     total = 0.0
     for mode in range(data.n_modes):
@@ -189,11 +173,11 @@ def _log_prior(draw: RatingDraw, spec: Spec, data: Data, log_scale: float) -> fl
         total -= 0.5 * float((draw.scales[mode] * np.diag(draw.precisions[mode]) / by**2).sum())
     for number, settings in enumerate(draw.temporal_settings):
         total += settings_prior(number, settings + np.array([0.0, 2.0 * log_scale]))
-    away = (draw.width_centre + log_scale - math.log(CUT_WIDTH)) / CENTRE_SPREAD
+    away = (draw.width_centre + log_scale - math.log(sweep.CUT_WIDTH)) / CENTRE_SPREAD
     return total - 0.5 * float((away**2).sum())
 
 
-def _scale(draw: RatingDraw, spec: Spec, data: Data, log_scale: float) -> None:
+def _scale(draw: sweep.RatingDraw, spec: Spec, data: Data, log_scale: float) -> None:
     factor = math.exp(log_scale)
     for mode in range(data.n_modes):
         part, by = data.part(mode), _by(spec, data, mode, factor)
@@ -227,8 +211,7 @@ def draw_levels(
 ):  # fmt: skip
     """Move the cut-points of the chosen users by one Metropolis step, then draw hidden values.
 
-    ``widths`` are the logs t_i with the prior N(centre, spread^2). Observations of user i are
-    ``starts[i]:starts[i + 1]``, in this order.
+    ``widths`` are logs with the prior N(centre, spread^2); user i has ``starts[i]:starts[i + 1]``.
     """
     many = widths.shape[1]
     cuts, new_cuts, moved = np.empty(many + 3), np.empty(many + 3), np.empty(many)

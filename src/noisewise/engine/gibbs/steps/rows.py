@@ -6,9 +6,8 @@ where ``x_n`` is the product of the other modes' rows. With the prior N(m_i, Lam
 the posterior has precision ``A = Lam + sum w_n [x_n, 1][x_n, 1]'``. Products are summed by BLAS, in
 float32 unless some w_n is very large, factorised and solved in float64.
 
-Where noise is small, a row of time and the paths of all series at that time pin each other. So the
-row is drawn with these paths integrated out, given those before and after; and then they are drawn
-too. Threads draw blocks of time side by side.
+A row of time and the paths of all series at that time pin each other. So the row is drawn with
+these paths integrated out, given those before and after, and then they are drawn too.
 """
 
 from __future__ import annotations
@@ -80,11 +79,10 @@ def draw_rows(
 ):  # fmt: skip
     """Draw the chosen rows of a mode, which are in ``factors`` from ``first`` on.
 
-    Row i is visited from ``starts[i]`` to ``starts[i + 1]``, observation ``index[k]`` at visit k.
-    What is known of visits (places of ``others`` in ``factors``, ``root`` of the precision,
-    ``target``) comes in this order: at random, most time would go into waiting for memory.
-    ``effects`` are added to ``centre`` for each row, if there are some. Products are summed in the
-    type of ``sums``. ``fitted`` is filled in, if it is not empty: what rows make of observations.
+    Row i is visited from ``starts[i]`` to ``starts[i + 1]``, observation ``index[k]`` at visit k;
+    ``others``, ``root`` of the precision and ``target`` come in the order of visits. ``effects``
+    are added to ``centre``, and ``fitted`` is filled in, if not empty. Products are summed in the
+    type of ``sums``.
     """
     D, width = _U(rank), factors.shape[1]
     D1 = D + _U(1)
@@ -169,10 +167,7 @@ def add_products(A, h, X, gram, pull, edge, weight, shift):
 
 @njit(nogil=True, fastmath=True, error_model="numpy", inline="always")
 def factorise(A, n):
-    """Overwrite the upper half of A by R with R'R = A, two rows at a time (twice LAPACK's speed).
-
-    Rows of A are padded with zeros to whole vectors.
-    """
+    """Overwrite the upper half of A, whose rows are padded, by R with R'R = A; beats LAPACK."""
     width = _U(A.shape[1])
     for k in range(_U(0), n, _U(2)):
         scale = 1.0 / math.sqrt(A[k, k])
@@ -238,8 +233,7 @@ def draw_time_factors(
 ):  # fmt: skip
     """Draw the chosen rows of time, one after the other, and the paths at their observations.
 
-    Most is as for ``draw_rows``; ``phi`` and ``innovations`` are as from ``set_gains``, with one
-    more at the end, where phi is zero. Paths at ``bound`` observations stay as they are.
+    Most is as for ``draw_rows``, and in ``SeriesWorkspace``. Paths at ``bound`` ones stay.
     """
     D, width = _U(rank), factors.shape[1]
     A, h, out = np.empty((rank + 1, (rank + 8) // 8 * 8)), np.empty(rank + 1), np.empty(rank + 2)

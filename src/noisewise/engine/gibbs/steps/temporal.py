@@ -5,10 +5,9 @@ Effects of ratings (moods, fashions) are AR(1) over a row's observations in the 
     x_t = phi x_(t-1) + N(0, v (1 - phi^2)),   stationary variance v,   one step per observation
 
 A series has an Ornstein-Uhlenbeck process with a timescale, an amplitude and maybe a noise of its
-own. Both are drawn by a Kalman filter forwards and a sampler backwards. Given them, a few thousand
-steps would pin their settings. So these are moved by Metropolis steps over logarithms, accepted or
-refused by the likelihood of the residuals alone, which the filter has. For series, steps are of all
-sizes, so that none must be tuned.
+own; a timescale is uniform over its logarithm. Effects and paths would pin their settings. So these
+are moved by Metropolis steps over logarithms, by the likelihood of the residuals alone, which the
+Kalman filter has. For series, steps are of all sizes, so that none must be tuned.
 """
 
 from __future__ import annotations
@@ -19,35 +18,14 @@ from typing import NamedTuple
 import numpy as np
 from numba import njit
 
+from noisewise.engine import state_space
 from noisewise.engine.arrays import Array, Floats, Ints, Values
 from noisewise.engine.data import Data
+from noisewise.engine.gibbs import sweep
 from noisewise.engine.gibbs.steps.variances import low_rank_variances
-from noisewise.engine.gibbs.sweep import (
-    ALL_FROM,
-    AMPLITUDES,
-    EFFECT_VARIANCE,
-    EFFECTS,
-    NOISE,
-    PATHS,
-    SERIES_FROM,
-    TEMPORAL,
-    TEMPORAL_SETTINGS,
-    TIMESCALES,
-    RatingDraw,
-    SeriesDraw,
-    SeriesStep,
-    SeriesWorkspace,
-    Step,
-    Workspace,
-)
+from noisewise.engine.gibbs.sweep import EFFECT_VARIANCE
 from noisewise.engine.random import normal_pair, stream, uniform
-from noisewise.engine.state_space import (
-    ar1_log_likelihood,
-    draw_ar1,
-    draw_paths,
-    path_log_likelihood,
-    set_gains,
-)
+from noisewise.engine.state_space import path_log_likelihood
 
 SETTINGS_FROM = 8  # sweep from which phi and variance are drawn
 SETTINGS_PRIOR = np.array([1.0, 1.5])  # std of logit phi, and of the log of the variance
@@ -60,39 +38,36 @@ _U = np.uintp
 _ONE = np.uintp(1)
 
 
-class TemporalEffect(Step[RatingDraw]):
-    """Draw one of the temporal effects: phi and variance, then its values at observations.
+class TemporalEffect(sweep.Step[sweep.RatingDraw]):
+    """Draw a temporal effect: phi and variance, then its values, taken from the residual."""
 
-    What it takes up is taken from the residual.
-    """
+    joins = sweep.ALL_FROM
 
-    joins = ALL_FROM
-
-    def __init__(self, work: Workspace, number: int) -> None:
-        super().__init__(work, EFFECTS[number][0])
+    def __init__(self, work: sweep.Workspace, number: int) -> None:
+        super().__init__(work, sweep.EFFECTS[number][0])
         self.number = number
 
-    def _draw(self, draw: RatingDraw) -> None:
+    def _draw(self, draw: sweep.RatingDraw) -> None:
         data, work, mode = self.data, self.work, self.mode
         if draw.epoch >= SETTINGS_FROM:
             self._draw_settings(draw)
         phi, variance = _phi_and_variance(draw.temporal_settings[[self.number]])
         work.over(
-            data.tasks[mode], draw_ar1, data.starts[mode], data.index[mode], work.residual,
-            draw.temporal[self.number], work.root, phi[0], variance[0],
-            work.key(draw, TEMPORAL, self.number),
+            data.tasks[mode], state_space.draw_ar1, data.starts[mode], data.index[mode],
+            work.residual, draw.temporal[self.number], work.root, phi[0], variance[0],
+            work.key(draw, sweep.TEMPORAL, self.number),
         )  # fmt: skip
 
-    def _draw_settings(self, draw: RatingDraw) -> None:
+    def _draw_settings(self, draw: sweep.RatingDraw) -> None:
         """Move phi and variance by one Metropolis step."""
         data, work, mode, number = self.data, self.work, self.mode, self.number
-        rng = work.rng(draw, TEMPORAL_SETTINGS, number)
+        rng = work.rng(draw, sweep.TEMPORAL_SETTINGS, number)
         old = draw.temporal_settings[number]
         new = old + draw.proposals[1 + number] * rng.standard_normal(2)
         phi, variance = _phi_and_variance(np.array([old, new]))
         scores = np.zeros((data.shape[mode], 2))
         work.over(
-            data.tasks[mode], ar1_log_likelihood, data.starts[mode], data.index[mode],
+            data.tasks[mode], state_space.ar1_log_likelihood, data.starts[mode], data.index[mode],
             work.residual, draw.temporal[number], work.root, phi, variance, scores,
         )  # fmt: skip
         before, after = scores.sum(axis=0)
@@ -109,22 +84,19 @@ def _phi_and_variance(settings: Values) -> tuple[Values, Values]:
 
 def settings_prior(number: int, settings: Array) -> float:
     """Log density of phi and variance of an effect, up to a constant."""
-    phi = EFFECTS[number][1]
+    phi = sweep.EFFECTS[number][1]
     away = settings - np.array([math.log(phi / (1.0 - phi)), math.log(EFFECT_VARIANCE)])
     return -0.5 * float(((away / SETTINGS_PRIOR) ** 2).sum())
 
 
-def gaps(draw: RatingDraw, data: Data, mode: int) -> Floats:
-    """Return the effect of time expected between neighbours of a row's sequence, and at its ends.
-
-    Row i with n observations has n + 1 gaps; they start at ``starts[i] + i``.
-    """
+def gaps(draw: sweep.RatingDraw, data: Data, mode: int) -> Floats:
+    """Return the effect of time expected in every gap of a row's sequence (see ``Timeline``)."""
     starts, index = data.starts[mode], data.index[mode]
     rows = np.repeat(np.arange(data.shape[mode]), np.diff(starts))
     after = np.arange(len(index)) + rows  # the gap before each observation; the next one is after
     total = np.zeros(len(index) + data.shape[mode], dtype=np.float32)
     phis, _ = _phi_and_variance(draw.temporal_settings)
-    for (own, _), phi, effect in zip(EFFECTS, phis, draw.temporal, strict=True):
+    for (own, _), phi, effect in zip(sweep.EFFECTS, phis, draw.temporal, strict=True):
         if own != mode:
             continue
         both = np.zeros_like(total)
@@ -139,7 +111,7 @@ def gaps(draw: RatingDraw, data: Data, mode: int) -> Floats:
 
 def effect_variances(settings: Floats, mode: int) -> tuple[float, float]:
     """Variance of the effect of time where nothing is known of it, and given both neighbours."""
-    both = zip(EFFECTS, *(part.tolist() for part in _phi_and_variance(settings)), strict=True)
+    both = zip(sweep.EFFECTS, *(part.tolist() for part in _phi_and_variance(settings)), strict=True)
     own = [(phi, variance) for (own_mode, _), phi, variance in both if own_mode == mode]
     return sum(v for _, v in own), sum(v * (1.0 - phi) / (1.0 + phi) for phi, v in own)
 
@@ -151,10 +123,10 @@ class Timescales(NamedTuple):
     longest: float
 
 
-class ObservationNoise(SeriesStep):
+class ObservationNoise(sweep.SeriesStep):
     """Take the variance of every observation from its series, or from the noise factors."""
 
-    def _draw(self, draw: SeriesDraw) -> None:
+    def _draw(self, draw: sweep.SeriesDraw) -> None:
         work, data = self.work, self.data
 
         def fill(part: slice) -> None:
@@ -167,66 +139,61 @@ class ObservationNoise(SeriesStep):
         work.over_observations(fill)
 
 
-class Process(SeriesStep):
-    """Move timescales, amplitudes and variances of series, their paths integrated out.
+class Process(sweep.SeriesStep):
+    """Move timescales, amplitudes and variances of series, their paths integrated out."""
 
-    In the first sweep, amplitudes start from the noise.
-    """
+    joins = sweep.SERIES_FROM
 
-    joins = SERIES_FROM
-
-    def __init__(self, work: SeriesWorkspace, timescales: Timescales) -> None:
+    def __init__(self, work: sweep.SeriesWorkspace, timescales: Timescales) -> None:
         super().__init__(work)
         self.timescales, self.noise = timescales, ObservationNoise(work)
 
-    def _draw(self, draw: SeriesDraw) -> None:
+    def _draw(self, draw: sweep.SeriesDraw) -> None:
         work, series = self.work, self.data.series
-        if draw.epoch == self.joins:
+        if draw.epoch == self.joins:  # amplitudes start from the noise
             total = np.add.reduceat(work.noise, series.starts[:-1], dtype=np.float64)
             draw.amplitudes[:] = total / series.counts
         work.over(
             series.tasks, draw_timescales, series.starts, series.gaps,
             self.data.values - draw.fitted, work.noise, *self.timescales, AMPLITUDE_RATE,
-            NOISE_LEVEL, self.spec.noise_rank == 0, work.key(draw, TIMESCALES), draw.timescales,
-            draw.amplitudes, draw.variances,
+            NOISE_LEVEL, self.spec.noise_rank == 0, work.key(draw, sweep.TIMESCALES),
+            draw.timescales, draw.amplitudes, draw.variances,
         )  # fmt: skip
         self.noise(draw)
 
 
-class Paths(SeriesStep):
+class Paths(sweep.SeriesStep):
     """Draw the paths of all series, and take them from the values: rows are to explain the rest."""
 
-    def _draw(self, draw: SeriesDraw) -> None:
+    def _draw(self, draw: sweep.SeriesDraw) -> None:
         work, values, series = self.work, self.data.values, self.data.series
         work.over(
-            series.tasks, set_gains, series.starts, series.gaps, work.noise, draw.timescales,
-            draw.amplitudes, work.phi, work.innovations, work.gain,
+            series.tasks, state_space.set_gains, series.starts, series.gaps, work.noise,
+            draw.timescales, draw.amplitudes, work.phi, work.innovations, work.gain,
         )  # fmt: skip
         work.over(
-            series.tasks, draw_paths, series.starts, values - draw.fitted, work.noise, work.phi,
-            work.innovations, work.gain, work.key(draw, PATHS), draw.paths,
+            series.tasks, state_space.draw_paths, series.starts, values - draw.fitted, work.noise,
+            work.phi, work.innovations, work.gain, work.key(draw, sweep.PATHS), draw.paths,
         )  # fmt: skip
         work.target = values - draw.paths
 
 
-class Amplitudes(SeriesStep):
+class Amplitudes(sweep.SeriesStep):
     """Draw amplitudes once more, given the paths."""
 
-    joins = SERIES_FROM
+    joins = sweep.SERIES_FROM
 
-    def _draw(self, draw: SeriesDraw) -> None:
-        work = self.work
-        fresh = work.innovations[:-1] / draw.amplitudes[self.data.series.which]
-        draw.amplitudes[:] = draw_amplitudes(
-            self.data.series.starts, draw.paths, work.phi[:-1], fresh, work.rng(draw, AMPLITUDES)
-        )
+    def _draw(self, draw: sweep.SeriesDraw) -> None:
+        series, phi, rng = self.data.series, self.work.phi, self.work.rng(draw, sweep.AMPLITUDES)
+        fresh = self.work.innovations[:-1] / draw.amplitudes[series.which]
+        draw.amplitudes[:] = draw_amplitudes(series.starts, draw.paths, phi[:-1], fresh, rng)
 
 
-class SeriesNoise(SeriesStep):
+class SeriesNoise(sweep.SeriesStep):
     """Draw the variance of every series."""
 
-    def _draw(self, draw: SeriesDraw) -> None:
-        rng, starts = self.work.rng(draw, NOISE), self.data.series.starts
+    def _draw(self, draw: sweep.SeriesDraw) -> None:
+        rng, starts = self.work.rng(draw, sweep.NOISE), self.data.series.starts
         draw.variances[:] = draw_variances(starts, self.work.residual, NOISE_LEVEL, rng)
 
 
@@ -238,8 +205,7 @@ def draw_timescales(
     """Move timescales and amplitudes of the chosen series, and with ``own_noise`` their variances.
 
     A step goes along one of four directions: the timescale; the timescale and the amplitude alike,
-    which leaves small steps of the path as they are; the amplitude; the noise. The prior of the
-    timescale is uniform over its logarithm, from ``shortest`` to ``longest``.
+    which leaves small steps of the path as they are; the amplitude; the noise.
     """
     directions = 4 if own_noise else 3
     for row in chosen:
@@ -288,12 +254,9 @@ def _log_prior(amplitude, variance, amplitude_rate, level, own_noise):
 def draw_amplitudes(
     starts: Ints, paths: Floats, phi: Floats, fresh: Array, rng: np.random.Generator
 ) -> Array:
-    """Draw the amplitudes of all series, given ``x_n = phi_n x_(n-1) + N(0, fresh_n amplitude)``.
-
-    Where nothing is fresh, as at the same time, there is nothing to learn.
-    """
+    """Draw amplitudes of all series, given ``x_n = phi_n x_(n-1) + N(0, fresh_n amplitude)``."""
     before = np.append(0.0, paths[:-1])
-    told = fresh > 0.0
+    told = fresh > 0.0  # where nothing is, as at the same time, there is nothing to learn
     steps = (paths.astype(np.float64) - phi * before) ** 2
     squares = np.add.reduceat(np.where(told, steps / np.where(told, fresh, 1.0), 0.0), starts[:-1])
     counts = np.add.reduceat(told.astype(np.float64), starts[:-1])

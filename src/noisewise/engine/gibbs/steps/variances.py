@@ -3,22 +3,18 @@
     row_i ~ N(mean + sum_l x_il Y_l, precision^-1),   mean ~ N(0, (2 precision)^-1)
     precision ~ Wishart(diag(scales)^-1, freedom),   Y_l ~ N(0, (strength precision)^-1)
 
-``x_il = 1 / sqrt(n_i)`` for every l that i was seen with: implicit sets, which say something of a
-row whatever its values. As they share the precision with rows, coordinates are independent once
-they are multiplied by its root, and every Y_l is drawn given the others in one pass over its rows.
+``x_il = 1 / sqrt(n_i)`` for every l that i was seen with (implicit sets). Coordinates are
+independent once they are multiplied by the root of the precision.
 
-The factors share a scale, the bias has its own, and both are drawn: ratings that are nothing but
-noise, and a table of rank one, leave most factors nothing to do, and only a prior that can shrink
-with them lets the model say so. With no more degrees of freedom than coordinates, it expects some
-direction in which rows spread far. Many rows outvote it. Few rows would take noise for taste: the
-fewer they are beside the factors, the more degrees of freedom the prior has.
+The factors share a scale, the bias has its own, and both are drawn: where most factors have nothing
+to do, only a prior that can shrink lets the model say so. With few degrees of freedom it expects
+some direction in which rows spread far, and few rows would take noise for taste: the fewer they
+are beside the factors, the more degrees of freedom the prior has.
 
     residual_n ~ N(0, s_n),   s_n = sum_k P_ik Q_jk       (one factor per mode)
 
 A residual is the sum of K independent parts, part k ~ N(0, P_ik Q_jk). Given the parts, every P_ik
 and Q_jk has an inverse Gamma distribution. Parts are drawn anew for every mode, and not kept.
-Values may be free of noise. Then nothing keeps a variance from zero but ``FLOOR``: no observation
-counts as more precise than that.
 """
 
 from __future__ import annotations
@@ -33,16 +29,8 @@ from scipy.linalg import solve_triangular
 
 from noisewise.engine.arrays import Array
 from noisewise.engine.data import Data
-from noisewise.engine.gibbs.sweep import (
-    FEATURES,
-    NOISE,
-    NORMAL_WISHART,
-    Draw,
-    RatingDraw,
-    Step,
-    Workspace,
-    rows_of,
-)
+from noisewise.engine.gibbs import sweep
+from noisewise.engine.gibbs.sweep import Draw, RatingDraw, Step, Workspace
 from noisewise.engine.random import gamma, normal, normal_pair, stream
 from noisewise.engine.training import in_threads
 
@@ -66,7 +54,7 @@ class Implicit(Step[RatingDraw]):
         data, mode, work = self.data, self.mode, self.work
         part, own = data.part(mode), feature_part(data, mode)
         root = np.linalg.cholesky(draw.precisions[mode])
-        centred = rows_of(draw, part, self.spec.rank) - draw.centres[mode]
+        centred = sweep.rows_of(draw, part, self.spec.rank) - draw.centres[mode]
         whitened = ((centred - draw.effects[part]) @ root).astype(np.float32)
         weights = (draw.features[own] @ root).astype(np.float32)
         strength = np.float32(draw.strengths[mode])
@@ -76,13 +64,13 @@ class Implicit(Step[RatingDraw]):
             E, Y = (np.ascontiguousarray(array[:, block]) for array in (whitened, weights))
             draw_features(
                 data.starts[1 - mode], data.members[mode], data.shares[mode],
-                strength, work.key(draw, FEATURES, mode, start), E, Y,
+                strength, work.key(draw, sweep.FEATURES, mode, start), E, Y,
             )  # fmt: skip
             whitened[:, block], weights[:, block] = E, Y
 
         in_threads(draw_block, range(0, self.spec.rank + 1, BLOCK), work.n_jobs)
         rate = 1.0 + 0.5 * float(np.einsum("ij,ij->", weights, weights, dtype=np.float64))
-        rng = work.rng(draw, FEATURES, mode)
+        rng = work.rng(draw, sweep.FEATURES, mode)
         draw.strengths[mode] = rng.gamma(1.0 + 0.5 * weights.size, 1.0 / rate)
         draw.features[own] = solve_triangular(root, weights.T, lower=True, trans="T").T
         left = solve_triangular(root, whitened.T, lower=True, trans="T").T
@@ -104,7 +92,8 @@ class NormalWishart(Step[Any]):
 
     def _draw(self, draw: Any) -> None:
         mode, part = self.mode, self.data.part(self.mode)
-        rows, rng = rows_of(draw, part, self.spec.rank), self.work.rng(draw, NORMAL_WISHART, mode)
+        rows = sweep.rows_of(draw, part, self.spec.rank)
+        rng = self.work.rng(draw, sweep.NORMAL_WISHART, mode)
         implicit = self.spec.implicit and draw.epoch >= Implicit.joins
         if implicit:
             rows -= draw.effects[part]
@@ -127,20 +116,14 @@ class NormalWishart(Step[Any]):
 
 
 def freedom(D: int, rows: int) -> float:
-    """Return the degrees of freedom of the prior, for so many coordinates and rows.
-
-    Half as many again as there are coordinates, up to ten rows for each; then they soon vanish.
-    """
+    """Return the prior's degrees of freedom, half as many again for up to ten rows a coordinate."""
     return D + 0.5 * D * min(1.0, (10.0 * D / rows) ** 4)
 
 
 def draw_scales(
     scatter: Array, scales: Array, freedom: float, n: int, rng: np.random.Generator
 ) -> Array:
-    """Draw the scales of factors and of the bias, given the scatter of n rows.
-
-    The precision is integrated out: given it, a scale could hardly move.
-    """
+    """Draw scales given the scatter of n rows; the precision, which pins them, integrated out."""
     D = len(scatter) - 1
     spread, turn = np.linalg.eigh(scatter[:D, :D])
     spread, cross = np.maximum(spread, 0.0), turn.T @ scatter[:D, D]
@@ -214,14 +197,13 @@ class Precisions(Step[Draw]):
 
 
 class ConstantNoise(Step[Draw]):
-    """Draw the variance that all observations share.
+    """Draw the variance that all observations share; its prior has the density (1 + s)^-2.
 
-    Its prior has the density (1 + s)^-2: it is an inverse Gamma one of shape 1, whose rate has a
-    Gamma(1, 1) prior and is drawn first. Any noise is as likely as any other below that of values.
+    That is an inverse Gamma one of shape 1, whose rate has a Gamma(1, 1) prior, and is drawn first.
     """
 
     def _draw(self, draw: Draw) -> None:
-        residual, rng = self.work.residual, self.work.rng(draw, NOISE)
+        residual, rng = self.work.residual, self.work.rng(draw, sweep.NOISE)
         square = float(np.einsum("i,i->", residual, residual, dtype=np.float64))
         rate = rng.gamma(2.0) / (1.0 + 1.0 / float(draw.level[0]))
         variance = (rate + 0.5 * square) / rng.gamma(1.0 + 0.5 * len(residual))
@@ -229,10 +211,7 @@ class ConstantNoise(Step[Draw]):
 
 
 class LowRankNoise(Step[Draw]):
-    """Draw the factors of the variance, mode by mode, and the level, with a Gamma(1, 1) prior.
-
-    Levels of an ordinal scale have no scale of their own: there the level of the noise is fixed.
-    """
+    """Draw the factors of the variance, mode by mode, and the level, with a Gamma(1, 1) prior."""
 
     def __init__(self, work: Workspace, joins: int) -> None:
         super().__init__(work)
@@ -246,10 +225,10 @@ class LowRankNoise(Step[Draw]):
                 data.tasks[mode], draw_noise, data.starts[mode], data.others[mode], draw.noise,
                 data.firsts[mode], work.visited(mode, work.residual),
                 draw.level if mode == last else np.ones_like(draw.level),
-                work.key(draw, NOISE, mode),
+                work.key(draw, sweep.NOISE, mode),
             )  # fmt: skip
-        if not self.spec.ordinal:
-            own, rng = draw.noise[data.part(last)].astype(np.float64), work.rng(draw, NOISE)
+        if not self.spec.ordinal:  # whose levels have no scale of their own
+            own, rng = draw.noise[data.part(last)].astype(np.float64), work.rng(draw, sweep.NOISE)
             rate = 1.0 + (SHAPE - 1.0) * (1.0 / own).sum(axis=0)
             draw.level[:] = rng.gamma(1.0 + SHAPE * len(own), 1.0 / rate)
 
@@ -258,8 +237,7 @@ class LowRankNoise(Step[Draw]):
 def draw_features(starts, members, x, strength, key, E, Y):
     """Draw the weights Y of every feature, one after the other, for a block of coordinates.
 
-    Rows that have feature l are ``members[starts[l]:starts[l + 1]]``; E are rows less their mean
-    and the effects of their sets, and changes with Y.
+    ``members[starts[l]:starts[l + 1]]`` have feature l; E, rows less all means, changes with Y.
     """
     width = _U(E.shape[1])
     total, change = np.empty(E.shape[1], np.float32), np.empty(E.shape[1], np.float32)
@@ -291,10 +269,7 @@ def draw_features(starts, members, x, strength, key, E, Y):
 
 @njit(nogil=True, error_model="numpy", cache=True)
 def draw_noise(chosen, starts, others, noise, first, residual, level, key):
-    """Draw the noise factors of the chosen rows of a mode; ``level`` is their prior mean.
-
-    Others and residuals are in the order in which the mode visits observations, as in ``rows``.
-    """
+    """Draw noise factors of the chosen rows, of prior mean ``level``; visits are as in ``rows``."""
     K = noise.shape[1]
     sums, rest = np.empty(K), np.empty(K)
     for row in chosen:
