@@ -18,11 +18,11 @@ from noisewise.cli.output import say, tell
 from noisewise.data import Observations
 from noisewise.data.arrays import read_xarray
 from noisewise.data.gapped import kind_of, read_gapped
+from noisewise.data.ids import check_values
 from noisewise.data.observations import Duplicates
 from noisewise.data.tables import find_ids
 from noisewise.data.tables_with_holes import LabelledArray, Roles, as_frame, is_xarray, read_frame
 from noisewise.data.timestamps import Floats, Units
-from noisewise.data.values import check_values
 from noisewise.errors import DataError, SettingError
 from noisewise.imputer import DeviationImputer, methods
 from noisewise.models.auto import AutoFactorizer

@@ -19,6 +19,7 @@ from noisewise.data import Observations
 from noisewise.data.files import FORMATS
 from noisewise.data.gapped import KINDS
 from noisewise.data.panel import is_panel, named_panel
+from noisewise.data.reader import suffix_of
 from noisewise.errors import SettingError
 from noisewise.models import load
 from noisewise.models.auto import AutoFactorizer
@@ -76,7 +77,7 @@ class Readings(Layout):
             refuse("is not for a named dataset, whose columns are known", **self.layout)
             return named_panel(self.dataset, path).observations, "auto"
         published = path.is_dir() or (path.is_file() and is_panel(path))
-        if self.id or self.format is not None or published or _suffix(path) not in KINDS:
+        if self.id or self.format is not None or published or suffix_of(path) not in KINDS:
             words = "is not for readings with --id, nor for files whose columns are known"
             refuse(words, **self.layout)
             seen = self.columns(self.duplicates).read(path)
@@ -113,7 +114,7 @@ def noise(
     Example: `noisewise noise intel.npz --dataset intel-2epoch -n 5`
     """
     named = readings.dataset is not None or readings.format is not None
-    is_data = named or source.is_dir() or _suffix(source) in {*FORMATS, *KINDS}
+    is_data = named or source.is_dir() or suffix_of(source) in {*FORMATS, *KINDS}
     if data is None and is_data:
         seen, sensor = readings.read(source)
         say(f"Judging {seen!r}")
@@ -142,10 +143,6 @@ def noise(
             ranking.draw(figures.noisy_ids(table))
     plain = _plain(table)
     return tell(aligned(plain), records(plain), report)
-
-
-def _suffix(path: Path) -> str:
-    return Path(path.name.removesuffix(".gz")).suffix.lower()
 
 
 def _tell_sensors(model: TemporalFactorizer, ranking: Ranking, report: Path | None) -> None:

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import csv
-import gzip
-import io
 import re
 import sys
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 from noisewise import storage
-from noisewise.errors import MissingExtraError, SettingError, printable
+from noisewise.data.gapped import write_parquet, write_text
+from noisewise.data.reader import require_pyarrow
+from noisewise.errors import SettingError, printable
 from noisewise.evaluation.records import as_json
 
 Table = dict[str, list[Any]]
@@ -83,31 +81,21 @@ def table_ending(path: Path) -> str:
     """Return how the name of a file ends: the format that a table can be written in."""
     for ending in (*DELIMITERS, PARQUET):
         if path.name.lower().endswith(ending):
-            if ending == PARQUET and find_spec("pyarrow") is None:
-                raise MissingExtraError("Writing Parquet", "parquet")
+            if ending == PARQUET:
+                require_pyarrow("Writing Parquet")
             return ending
     known = ", ".join((*DELIMITERS, PARQUET))
     raise SettingError(f"The name of a table ends in {known}; got {path}.")
 
 
 def write_table(path: Path, table: Table) -> None:
-    """Write a table in the format that the name of the file says, wholly or not at all."""
+    """Write a table in the format that its name says; ids of several types are text in Parquet."""
     ending = table_ending(path)
-    content = (
-        _as_parquet(table) if ending == PARQUET else as_text(table, DELIMITERS[ending]).encode()
-    )
-    if ending.endswith(".gz"):
-        content = gzip.compress(content, mtime=0)
-    storage.write_bytes(path, content)
-
-
-def as_text(table: Table, delimiter: str = ",") -> str:
-    """Return columns as the text of a CSV or TSV file."""
-    text = io.StringIO()
-    writer = csv.writer(text, delimiter=delimiter, lineterminator="\n")
-    writer.writerow(table)
-    writer.writerows(zip(*table.values(), strict=True))
-    return text.getvalue()
+    if ending != PARQUET:
+        return write_text(path, table, DELIMITERS[ending])
+    several = {name: len(set(map(type, entries))) > 1 for name, entries in table.items()}
+    columns = {name: list(map(str, e)) if several[name] else e for name, e in table.items()}
+    return write_parquet(path, require_pyarrow("Writing Parquet").table(columns))
 
 
 def aligned(table: Table) -> str:
@@ -134,17 +122,3 @@ def _as_option(found: re.Match[str]) -> str:
     another_follows = _PARAMETER.match(found.string, found.end() + 1)  # as in a call
     rest = "" if another_follows else comma
     return " ".join(f"{option} {entry}" for entry in entries) + rest
-
-
-def _as_parquet(table: Table) -> bytes:
-    """Return the content of a file; ids of several types are text in it."""
-    import pyarrow
-    import pyarrow.parquet
-
-    columns = {
-        name: entries if len(set(map(type, entries))) <= 1 else list(map(str, entries))
-        for name, entries in table.items()
-    }
-    content = io.BytesIO()
-    pyarrow.parquet.write_table(pyarrow.table(columns), content)
-    return content.getvalue()

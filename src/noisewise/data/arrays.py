@@ -172,9 +172,8 @@ def read_netcdf(
 ) -> tuple[Any, dict[str, Any], Callable[[Path, Any, Any], list[Path]], list[str]]:
     """Read a file: the variable ``value``, or all over time, which are the sensors then.
 
-    Table, options, write and names are as ``Gapped`` has them. What was filled stands in the place
-    of what was read. Beside each variable stand two more: the std, 0 at readings, as ``NAME_std``;
-    and ``NAME_imputed``, 1 where a gap was filled.
+    Table, options, write and names are as ``Gapped`` has them. Written back, each variable has two
+    more beside it: the std, 0 at readings, and ``NAME_imputed``, 1 where a gap was filled.
     """
     try:
         import h5py

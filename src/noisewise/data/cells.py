@@ -9,10 +9,10 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from noisewise.data.binary import read_parquet
 from noisewise.data.files import DELIMITERS, FORMATS, TextColumns
 from noisewise.data.ids import Ids
-from noisewise.data.parquet import read_parquet
-from noisewise.data.reader import INTEGER, TextTable, join, named_errors
+from noisewise.data.reader import INTEGER, TextTable, join, named_errors, suffix_of
 from noisewise.data.tables import find_ids
 from noisewise.data.timestamps import check_seconds
 from noisewise.errors import DataError, listed
@@ -23,10 +23,8 @@ Cells: TypeAlias = tuple[list[list[Any]], NDArray[Any] | None]
 def read_cells(path: str | Path, ids: Sequence[Ids], time: str | None = None) -> Cells:
     """Read the id columns of a CSV, TSV or Parquet file, one list per mode, and times if any.
 
-    Columns are found by the names of the modes. A text file without such a header has its ids in
-    the first columns, and at least one id of its first line must be known: else it could be a
-    header with other names. Ids are numbers where those of the model are. ``time`` names a column
-    of times to read too, as unix seconds or dates, where the file has it.
+    Columns are found by the names of the modes, or are the first ones of a text file without names,
+    where an id of the first line must be known: else it could be a header with other names.
     """
     path = Path(path)
     if not path.is_file():
@@ -34,8 +32,7 @@ def read_cells(path: str | Path, ids: Sequence[Ids], time: str | None = None) ->
     with named_errors(path):
         if path.suffix.lower() == ".parquet":
             return _parquet_cells(path, ids, time)
-        suffix = Path(path.name.removesuffix(".gz")).suffix.lower()
-        delimiters = DELIMITERS.get(FORMATS.get(suffix, ""), DELIMITERS["text"])
+        delimiters = DELIMITERS.get(FORMATS.get(suffix_of(path), ""), DELIMITERS["text"])
         return _text_cells(path, ids, time, delimiters)
 
 

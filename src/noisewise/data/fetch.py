@@ -87,13 +87,7 @@ class Source:
 
 
 def sources() -> dict[str, Source]:
-    """Return the datasets there are, by name.
-
-    Examples
-    --------
-    >>> sources()["ml-1m"].what
-    'MovieLens 1M: 1,000,209 ratings, 6,040 users, 3,706 movies'
-    """
+    """Return the datasets there are, by name."""
     return {name: Source.of(name, **entry) for name, entry in registry.sources().items()}
 
 
@@ -108,9 +102,8 @@ def find(name: str) -> Source:
 def fetch(source: Source, to: str | Path = "data", *, agree: Agree) -> dict[Path, str]:
     """Download a dataset into a folder, check it and unpack it; return the SHA-256 of each file.
 
-    A file that is there already is not downloaded again, but checked. ``agree`` is asked whether to
-    go on: with "licence" and a sentence that has the terms; where a file has no published checksum,
-    also with "unchecked" and a sentence.
+    A file that is there already is only checked. ``agree`` is asked, with a sentence, whether the
+    "licence" is agreed to, and where files have no published checksum, whether "unchecked" will do.
     """
     folder = Path(to)
     if source.by_hand is not None:

@@ -18,8 +18,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from noisewise import registry
-from noisewise.data.ids import Codes, Ids, Index
-from noisewise.data.npz import read_npz
+from noisewise.data.binary import read_npz, read_parquet
+from noisewise.data.ids import Codes, Ids, Index, fitting
 from noisewise.data.observations import (
     Duplicates,
     Observations,
@@ -27,7 +27,6 @@ from noisewise.data.observations import (
     check_duplicates,
     observe,
 )
-from noisewise.data.parquet import read_parquet
 from noisewise.data.reader import (
     INTEGER,
     Block,
@@ -35,10 +34,11 @@ from noisewise.data.reader import (
     check_content,
     join,
     named_errors,
+    suffix_of,
     to_float,
     to_floats,
 )
-from noisewise.data.tables import choose_columns, fitting
+from noisewise.data.tables import choose_columns
 from noisewise.data.timestamps import to_seconds
 from noisewise.errors import DataError, SettingError, progress
 
@@ -80,7 +80,7 @@ def read(
     ----------
     path : str or path
         A file ``.csv``, ``.tsv``, ``.txt``, ``.data`` or ``.dat`` (each also with ``.gz``),
-        ``.parquet`` or ``.npz`` (laid out as in `noisewise.data.npz`), or a folder of MovieLens.
+        ``.parquet`` or ``.npz`` (laid out as in `noisewise.data.binary`), or a folder of MovieLens.
         Files and folders that installed packages know are read as they come.
     ids : sequence of str or int, optional
         Names or positions of the id columns, one per mode.
@@ -152,7 +152,7 @@ def _published(
 
 def _format_of(path: Path, format: Format | None) -> Format:
     if format is None:
-        format = FORMATS.get(Path(_unpacked_name(path)).suffix.lower())
+        format = FORMATS.get(suffix_of(path))
         if format is None:
             raise DataError(
                 f"{path}: the name does not tell the format; pass format=, one of "

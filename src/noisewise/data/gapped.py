@@ -9,7 +9,7 @@ from __future__ import annotations
 import csv
 import gzip
 import io
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -18,9 +18,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from noisewise.data.arrays import read_netcdf
+from noisewise.data.binary import read_parquet
 from noisewise.data.ids import Codes, Ids
-from noisewise.data.parquet import read_parquet
-from noisewise.data.reader import TextTable, named_errors, require_pyarrow, to_float
+from noisewise.data.reader import TextTable, named_errors, require_pyarrow, suffix_of, to_float
 from noisewise.data.tables_with_holes import Mask
 from noisewise.data.timestamps import Ints, text_times, time_numbers
 from noisewise.errors import DataError, SettingError, listed
@@ -79,7 +79,8 @@ def read_gapped(
         refuse(kind, location=location, separator=separator, complete=complete)
         return Gapped(*read_netcdf(path, time, sensor, value))
     with named_errors(path):
-        rows = Rows.read_text(path) if kind == "text" else Rows.read_parquet(path)
+        is_text = kind == "text"
+        rows = Rows.read_text(path) if is_text else Rows(read_parquet(path, list, _PURPOSE), None)
         roles = find_roles(rows.names, named)
         if roles["value"] is None:
             refuse("a wide table", location=location, sensor=sensor, complete=complete)
@@ -90,7 +91,7 @@ def read_gapped(
 
 def kind_of(path: Path) -> str:
     """Return whether a file is text, Parquet or NetCDF, by its name."""
-    suffix = Path(path.name.removesuffix(".gz")).suffix.lower()
+    suffix = suffix_of(path)
     if suffix not in KINDS or (path.suffix == ".gz" and KINDS[suffix] != "text"):
         raise DataError(
             f"The name of a file with gaps must end in {', '.join(KINDS)} or .csv.gz; got {path}."
@@ -112,10 +113,7 @@ def refuse(layout: str, **options: Any) -> None:
 
 
 def find_roles(names: list[str], named: dict[str, str | None]) -> dict[str, str | None]:
-    """Return the column of each role: as named, else the one with a usual name, else None.
-
-    Only a table with a column of values has columns for location and sensor.
-    """
+    """Return the column of each role: as named, else the one with a usual name, else None."""
     taken = {name for name in named.values() if name is not None}
     roles = {}
     for role, name in named.items():
@@ -126,7 +124,7 @@ def find_roles(names: list[str], named: dict[str, str | None]) -> dict[str, str 
             raise DataError(f"Which of the columns {listed(usual)} is the {role}? Name it.")
         roles[role] = name or next(iter(usual), None)
         if roles["value"] is None and role == "time":
-            break
+            break  # as only a long table has columns for location and sensor
     return dict.fromkeys(named) | roles
 
 
@@ -184,10 +182,7 @@ def _wide(rows: Rows, time: str | None, separator: str | None) -> Gapped:
 
 
 def lacking(modes: list[Codes], time: Codes) -> tuple[Ints, Ints]:
-    """Find cells that series lack between their first and last: a row of its series and its time.
-
-    ``modes`` and ``time`` have row numbers of ids, those of time in the order of time.
-    """
+    """Find cells that series lack between first and last: a row of the series and of the time."""
     labels = np.column_stack([*modes, np.zeros(len(time), dtype=np.int64)])
     _, of_series, which = np.unique(labels, axis=0, return_index=True, return_inverse=True)
     times, of_time = np.unique(time, return_index=True)
@@ -224,11 +219,6 @@ class Rows:
         if not columns[names[0]]:
             raise DataError("There are no rows below the names of the columns.")
         return cls(arrow.table(columns), text.delimiter)
-
-    @classmethod
-    def read_parquet(cls, path: Path) -> Rows:
-        """Read a Parquet file."""
-        return cls(read_parquet(path, list, _PURPOSE), None)
 
     @property
     def names(self) -> list[str]:
@@ -281,20 +271,33 @@ class Rows:
 
     def write(self, path: Path, columns: dict[str, Any]) -> None:
         """Write columns, in the format that the rows came in."""
-        arrow = require_pyarrow(_PURPOSE)
-        table = arrow.table(columns)
+        table = require_pyarrow(_PURPOSE).table(columns)
         if self.delimiter is None:
-            content = io.BytesIO()
-            table = table.replace_schema_metadata(self.table.schema.metadata)
-            arrow.parquet.write_table(table, content)
-            write_bytes(path, content.getvalue())
-            return
-        text = io.StringIO()
-        writer = csv.writer(text, delimiter=self.delimiter, lineterminator="\n")
-        writer.writerow(table.column_names)
-        writer.writerows(zip(*(column.to_pylist() for column in table.columns), strict=True))
-        encoded = text.getvalue().encode()
-        write_bytes(path, gzip.compress(encoded, mtime=0) if path.suffix == ".gz" else encoded)
+            write_parquet(path, table.replace_schema_metadata(self.table.schema.metadata))
+        else:
+            write_text(path, table.to_pydict(), self.delimiter)
+
+
+def write_parquet(path: Path, table: Any) -> None:
+    """Write a table of pyarrow, wholly or not at all."""
+    content = io.BytesIO()
+    require_pyarrow("Writing Parquet").parquet.write_table(table, content)
+    write_bytes(path, content.getvalue())
+
+
+def write_text(path: Path, table: Mapping[str, Sequence[Any]], delimiter: str) -> None:
+    """Write columns as CSV or TSV, packed if the path ends in ``.gz``, wholly or not at all."""
+    content = as_text(table, delimiter).encode()
+    write_bytes(path, gzip.compress(content, mtime=0) if path.suffix.lower() == ".gz" else content)
+
+
+def as_text(table: Mapping[str, Sequence[Any]], delimiter: str = ",") -> str:
+    """Return columns as the text of a CSV or TSV file."""
+    text = io.StringIO()
+    writer = csv.writer(text, delimiter=delimiter, lineterminator="\n")
+    writer.writerow(table)
+    writer.writerows(zip(*table.values(), strict=True))
+    return text.getvalue()
 
 
 def holes_of(column: Any) -> Mask:

@@ -1,14 +1,16 @@
-"""Ids of any hashable type, and the row numbers they stand for.
+"""Columns of a table, checked: ids of any hashable type with their row numbers, and values.
 
 The ids of one mode (all users, all items, all sensors) are checked and numbered 0, 1, 2, ... once.
 Learning works on these numbers; people only ever see the ids. A cell is one row number per mode,
-and Seen has the cells that were observed.
+and Seen has the cells that were observed. Values are floats; an error names the row that is wrong.
 """
 
 from __future__ import annotations
 
 import math
+import numbers
 from collections.abc import Callable, Iterable, Sequence
+from decimal import Decimal
 from functools import cached_property
 from itertools import repeat
 from typing import Any, NamedTuple, NoReturn, TypeAlias
@@ -17,8 +19,9 @@ import narwhals as nw
 import numpy as np
 import scipy.sparse
 from numpy.typing import NDArray
+from sklearn.exceptions import DataConversionWarning
 
-from noisewise.errors import DataError, brief, printable
+from noisewise.errors import DataError, brief, printable, too_coarse, warn
 
 Codes: TypeAlias = NDArray[np.int32]
 
@@ -28,6 +31,7 @@ NUMPY_TYPES = (
     *(nw.UInt8, nw.UInt16, nw.UInt32, nw.UInt64),
     *(nw.Float32, nw.Float64),
 )
+_CHUNK = 1_000_000  # values whose squares are held at a time
 
 
 def from_frame(native: Any) -> Any:
@@ -42,10 +46,7 @@ def from_frame(native: Any) -> Any:
 
 
 def check_ids(column: Any, name: str) -> NDArray[Any] | list[Any]:
-    """Return ids as an int64 array, a float64 array, or a list of hashable objects; none missing.
-
-    ``name`` is what errors call the column.
-    """
+    """Return ids as an int64 or a float64 array, or a list of hashable objects; none missing."""
     column = from_frame(column)
     if isinstance(column, nw.Series):
         missing = column.is_null().to_numpy()
@@ -129,6 +130,68 @@ def _refuse_missing(name: str, row: int, found: str) -> NoReturn:
 def some_of(column: NDArray[Any] | list[Any], rows: NDArray[np.intp]) -> Any:
     """Return some rows of checked ids."""
     return [column[k] for k in rows] if isinstance(column, list) else column[rows]
+
+
+def check_values(column: Any, name: str) -> NDArray[Any]:
+    """Return values as finite float32, or as float64 where float32 is too coarse for them."""
+    column = from_frame(column)
+    if isinstance(column, nw.DataFrame):
+        column = column.to_numpy()
+    elif isinstance(column, nw.Series):
+        column = column.to_numpy() if column.dtype in NUMPY_TYPES else column.to_list()
+    # As objects, a list that mixes numbers and text keeps both.
+    array = (
+        np.array(column, dtype=object) if isinstance(column, list | tuple) else np.asarray(column)
+    )
+    if array.ndim == 2 and array.shape[1] == 1:
+        warn(
+            "A column-vector y was passed when a 1d array was expected; pass y.ravel().",
+            DataConversionWarning,
+        )
+        array = array.ravel()
+    if array.ndim != 1:
+        raise DataError(f"{name} should be a 1d array of values; got shape {array.shape}.")
+    if array.dtype.kind == "c":
+        raise DataError(f"Complex data not supported: {name} is {array.dtype}.")
+    if array.dtype.kind not in "biuf":
+        array = _numbers(array.tolist(), name)
+    with np.errstate(over="ignore"):
+        finite = np.isfinite(array.astype(np.float32))
+    if not finite.all():
+        row = int(finite.argmin())
+        found = "NaN" if np.isnan(array[row]) else f"{array[row]}, beyond what float32 can hold"
+        raise DataError(f"Row {row} of {name} is {found}, not a finite number; drop or mend it.")
+    return fitting(array)
+
+
+def _numbers(entries: list[Any], name: str) -> NDArray[np.float64]:
+    """Return Python objects as floats, if all of them are numbers."""
+    kinds = {t for t in set(map(type, entries)) if not issubclass(t, numbers.Real | Decimal)}
+    if not kinds:
+        return np.array(entries, dtype=np.float64)
+    row = next(row for row, entry in enumerate(entries) if type(entry) in kinds)
+    if is_missing(entries[row]):
+        raise DataError(f"Row {row} of {name} has no value: found {entries[row]}; drop the row.")
+    raise DataError(f"Row {row} of {name} is {entries[row]!r}, not a number; drop or convert it.")
+
+
+def fitting(values: NDArray[Any]) -> NDArray[Any]:
+    """Return finite values in single precision where that is enough, else in double."""
+    single = values.astype(np.float32)
+    if not len(values):
+        return single
+    low, high = float(values.min()), float(values.max())
+    if low == high:
+        coarse = float(single[0]) != low
+    else:
+        coarse = too_coarse(max(abs(low), abs(high)), _std(values))
+    return values.astype(np.float64) if coarse else single
+
+
+def _std(values: NDArray[Any]) -> float:
+    mean = float(values.mean(dtype=np.float64))
+    chunks = (values[k : k + _CHUNK].astype(np.float64) for k in range(0, len(values), _CHUNK))
+    return math.sqrt(sum(float(np.square(chunk - mean).sum()) for chunk in chunks) / len(values))
 
 
 class Ids:
@@ -260,16 +323,6 @@ class Groups(NamedTuple):
     def firsts(self) -> NDArray[np.intp]:
         """Return the first observation of every cell."""
         return self.order[self.starts]
-
-    def lasts(self) -> NDArray[np.intp]:
-        """Return the last observation of every cell."""
-        lasts: NDArray[np.intp] = self.order[self.starts + self.counts - 1]
-        return lasts
-
-    def means(self, values: NDArray[Any]) -> NDArray[np.float64]:
-        """Return the mean value of every cell."""
-        sums = np.add.reduceat(values[self.order].astype(np.float64), self.starts)
-        return np.asarray(sums / self.counts)
 
     def error(
         self, what: str, entry: Callable[[int], Any], place: Callable[[int, int], str]

@@ -15,10 +15,9 @@ import numpy as np
 import scipy.sparse
 from numpy.typing import NDArray
 
-from noisewise.data.ids import Codes, Groups, Ids, as_objects, check_ids, group_cells, some_of
+from noisewise.data.ids import Codes, Groups, Ids, check_ids, check_values, group_cells, some_of
 from noisewise.data.tables import Column, default_names, find_ids, known_parts, parts_of
 from noisewise.data.timestamps import Floats, check_seconds, read_stamps
-from noisewise.data.values import check_values
 from noisewise.errors import DataError, UnknownIdsWarning, printable, warn
 
 Duplicates: TypeAlias = Literal["error", "last", "mean"]
@@ -191,10 +190,9 @@ def assemble(
     at_least: int = 2,
     place: Callable[[int, int], str] = "rows {} and {}".format,
 ) -> Observations:
-    """Put observations together from checked columns, and merge those of the same cell.
+    """Put ``at_least`` 1 or 2 observations together from checked columns, each cell once.
 
-    ``at_least`` observations are needed, 1 or 2; ``place`` says in words where two of them are, for
-    the error about duplicates.
+    ``place`` says where two of them are, for the error about duplicates.
     """
     seen = Observations(tuple(codes), values, tuple(ids), time)
     if not len(seen):
@@ -225,15 +223,10 @@ def encode_ids(X: Any, ids: Sequence[Ids]) -> tuple[Codes, ...]:
 def encode_cells(
     X: Any, ids: Sequence[Ids], time: str | int | None = None
 ) -> tuple[tuple[Codes, ...], NDArray[Any] | None]:
-    """Return the row numbers of a table of ids, and its times where it has any, as unix seconds.
-
-    ``time`` is the name or number of the column that holds times, if there is one; in a table
-    without names, it is the last of one column more than there are ids.
-    """
+    """Return the row numbers of a table of ids, and its times, as `known_parts` finds them."""
     if isinstance(X, Observations):
-        return tuple(
-            known.lookup(own.labels)[codes] for known, own, codes in _paired(X, ids)
-        ), X.time
+        paired = _paired(X, ids)
+        return tuple(known.lookup(own.labels)[codes] for known, own, codes in paired), X.time
     columns, _, seconds = known_parts(X, [known.name for known in ids], time=time)
     if seconds is not None:
         seconds = check_seconds(seconds, len(columns[0].entries))
@@ -244,10 +237,7 @@ def encode_cells(
 def encode_in_time(
     X: Any, ids: tuple[Ids, ...], mode: int, stamps: Floats, are_dates: bool
 ) -> tuple[tuple[Codes, ...], Floats]:
-    """Return row numbers and times of cells; a time need not be known, only understood.
-
-    ``stamps`` has the times of the known ids of ``mode``; what is no time is NaN.
-    """
+    """Return row numbers and times of cells; a time may be new, and is NaN if it is none."""
     codes = encode_ids(X, ids)
     when = np.append(stamps, np.nan)[codes[mode]]
     new = np.flatnonzero(codes[mode] < 0)
@@ -271,10 +261,9 @@ def warn_of_unknown(
 ) -> None:
     """Warn where so many ids are unknown that they are hardly those that were meant.
 
-    A new user is normal, and so are many new ids in cross-validation of sparse data. Ids of another
-    type are not, nor are many cells of which no id is known, nor is a column of twenty and more ids
-    of which next to none is. ``unseen`` tells which rows of X have an id that was never trained on;
-    ``but`` has modes in which an unknown id is normal, such as time.
+    New ids are normal; ids of another type are not, nor are many cells of which no id is known, nor
+    is a column of twenty and more ids of which next to none is. ``unseen`` tells which rows of X
+    have an id that was never trained on; ``but`` has modes such as time, where all may be new.
     """
     if not len(unseen) or unseen.mean() <= MOST:
         return
@@ -289,9 +278,8 @@ def warn_of_unknown(
     for mode in strange:
         asked = Ids.encode(columns[mode].entries, ids[mode].name)[0].labels.astype(object)
         unknown = asked[ids[mode].lookup(asked) < 0]
-        if warn_of_types(ids[mode], asked):
-            continue
-        if len(asked) >= enough and len(unknown) > MOST * len(asked):
+        many = len(asked) >= enough and len(unknown) > MOST * len(asked)
+        if not warn_of_types(ids[mode], asked) and many:
             name, known = ids[mode].name, ids[mode].labels.tolist()
             warn(
                 f"{len(unknown):,} of the {len(asked):,} ids of {name} that were asked for were "
@@ -303,7 +291,7 @@ def warn_of_unknown(
 
 def warn_of_types(ids: Ids, asked: Any) -> bool:
     """Warn, and say so, if all ids that were asked for are of another type than those known."""
-    wanted, trained = as_objects(asked).tolist(), ids.labels.tolist()
+    wanted, trained = list(asked), ids.labels.tolist()
     kinds, known = _kinds(wanted), _kinds(trained)
     if not wanted or not trained or kinds & known:
         return False
@@ -347,12 +335,10 @@ def _paired(seen: Observations, ids: Sequence[Ids]) -> list[tuple[Ids, Ids, Code
 
 def _renumber(seen: Observations, ids: Sequence[Ids]) -> Observations:
     """Return the same observations under ids that keep their row numbers."""
-    renumbered = []
-    for known, own, codes in _paired(seen, ids):
-        extended, numbers = known.extend(own.labels)
-        renumbered.append((extended, numbers[codes]))
-    extended_ids, new_codes = zip(*renumbered, strict=True)
-    return Observations(new_codes, seen.values, extended_ids, seen.time)
+    paired = _paired(seen, ids)
+    extended, numbers = zip(*(known.extend(own.labels) for known, own, _ in paired), strict=True)
+    codes = tuple(new[old] for new, (_, _, old) in zip(numbers, paired, strict=True))
+    return Observations(codes, seen.values, extended, seen.time)
 
 
 def _merged(
@@ -360,11 +346,12 @@ def _merged(
 ) -> Observations:
     """Return one observation per cell, or raise."""
     if duplicates == "last":
-        return seen.take(np.sort(groups.lasts()))
+        return seen.take(np.sort(groups.order[groups.starts + groups.counts - 1]))
     if duplicates == "mean":
         firsts = groups.firsts()
+        sums = np.add.reduceat(seen.values[groups.order].astype(np.float64), groups.starts)
         merged = seen.take(np.sort(firsts))
-        merged.values[:] = groups.means(seen.values)[np.argsort(firsts)]
+        merged.values[:] = (sums / groups.counts)[np.argsort(firsts)]
         return merged
     raise groups.error("cell", lambda row: seen.decode([row])[0], place)
 

@@ -62,10 +62,7 @@ class Panel:
 
     @classmethod
     def of(cls, observations: Observations) -> Panel:
-        """Take a table of location, sensor and time, in this order, for readings of sensors.
-
-        Times are numbers, then taken to be seconds, or dates.
-        """
+        """Take a table of location, sensor and time, in seconds or dates, for readings."""
         _check_modes(observations)
         known = observations.ids[TIME]
         stamps, places = Ids.encode(checked_stamps(known)[0], known.name)
@@ -81,10 +78,7 @@ def _check_modes(observations: Observations) -> None:
 
 
 def read_panel(path: str | PathLike[str], *, repeats: Repeats = "first") -> Panel:
-    """Read readings of sensors in a format that an installed package knows.
-
-    ``repeats`` says what to do about a cell that was read more than once.
-    """
+    """Read sensors in a format that an installed package knows, each cell once (``repeats``)."""
     if repeats != "first":
         check_duplicates(repeats)
     path = Path(path)

@@ -60,6 +60,11 @@ class Block(NamedTuple):
     lines: Sequence[int]
 
 
+def suffix_of(path: Path) -> str:
+    """Return how the name of a file ends, in small letters, before any ``.gz``."""
+    return Path(path.name.removesuffix(".gz")).suffix.lower()
+
+
 @contextlib.contextmanager
 def named_errors(path: Path) -> Iterator[None]:
     """Put the path in front of errors about data."""
@@ -103,10 +108,7 @@ class TextTable(NamedTuple):
         return cls(first, delimiter, fields, lines)
 
     def blocks(self, names: list[str], *, below: bool) -> Iterator[Block]:
-        """Yield rows of as many fields as there are names, maybe only those below the first line.
-
-        They come in blocks, so that memory stays near what is made of them.
-        """
+        """Yield rows of as many fields as there are names, maybe only those below line 1."""
         lines = self.lines if below else itertools.chain([self.first], self.lines)
         return _blocks(lines, self.delimiter, names, 1 + below)
 
@@ -159,14 +161,11 @@ def _take(lines: Iterator[str]) -> list[str]:
 
 
 def _split_plain(text: str, delimiter: str, width: int) -> list[Sequence[str]] | None:
-    """Return the columns of lines without quotes, None if a line has not the right width.
-
-    All lines are split at once, with the line ends as fields of their own. That is a few times
-    faster than a list for every line.
-    """
+    """Return the columns of lines without quotes, None if a line has not the right width."""
     text = text if text.endswith("\n") else text + "\n"
     if "\r" in text or text.count(delimiter) != (width - 1) * text.count("\n"):
         return None
+    # With line ends as fields of their own, a few times faster than a list for every line.
     fields = text.replace("\n", f"{delimiter}\n{delimiter}").split(delimiter)
     fields.pop()
     period = width + 1

@@ -6,17 +6,15 @@ matrix. In a frame or a file the names of its columns decide, in a table without
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple, NoReturn
 
 import narwhals as nw
 import numpy as np
 import scipy.sparse
-from numpy.typing import NDArray
 
 from noisewise.data.ids import from_frame
-from noisewise.errors import DataError, listed, shortened, too_coarse
+from noisewise.errors import DataError, listed, shortened
 
 MOST_MODES = 32  # as many axes as numpy can index at once
 
@@ -32,7 +30,6 @@ _APART = (
 )
 # Unix seconds from 1985 to 2096, and milliseconds of the same years.
 _SECONDS, _MILLISECONDS = (5e8, 4e9), (5e11, 4e12)
-_CHUNK = 1_000_000  # values whose squares are held at a time
 
 
 class Column(NamedTuple):
@@ -76,16 +73,12 @@ class Parts(NamedTuple):
 
 
 def take_apart(X: Any, *, with_value: bool = False) -> tuple[list[str] | None, list[Any]]:
-    """Return names and entries of the columns of a table; no names where some are no text.
-
-    The ids of a sparse matrix are the positions of its stored entries, which come as the last
-    column ``with_value``.
-    """
+    """Return names, if all are text, and entries of the columns of a table."""
     X = from_frame(X)
     if isinstance(X, nw.DataFrame):
         return _text_names(X), list(X.iter_columns())
     if scipy.sparse.issparse(X):
-        stored = X.tocoo()
+        stored = X.tocoo()  # its ids are the positions of stored entries
         return None, [*stored.coords, stored.data] if with_value else list(stored.coords)
     if isinstance(X, list | tuple):
         return None, _transpose(X)
@@ -129,11 +122,7 @@ def _refuse_shape(n_dimensions: int) -> NoReturn:
 
 
 def parts_of(X: Any, *, with_value: bool = False, time: str | int | None = None) -> Parts:
-    """Find the parts of a table to learn from: ids in the order of its columns, user before item.
-
-    With a value, the column with the name of one holds the values, else the last. ``time`` names or
-    counts the column that holds times.
-    """
+    """Find the parts of a table to learn from; ``time`` names or counts the column of times."""
     names, entries = take_apart(X, with_value=with_value)
     time_at = None
     if time is not None:
@@ -159,10 +148,8 @@ def known_parts(
 ) -> Parts:
     """Find the columns of modes that are known by name, in their order; others are left out.
 
-    The ids of a frame may stand in any order, and a user and an item are also found by other usual
-    names; those of other tables stand in the order of the modes. ``time`` is the name or number of
-    the column that holds times, if there is one; without names it is the last of one column more
-    than there are ids.
+    ``time`` is the name or number of the column that holds times, if there is one; in a table
+    without names it is the last of one column more than there are ids.
     """
     names, entries = take_apart(X, with_value=with_value)
     time_at: int | None = None
@@ -234,13 +221,9 @@ def choose_columns(
     time: str | int | None = None,
     advice: str = _IN_A_FILE,
 ) -> Choice:
-    """Choose the columns of a table by what was asked for, else by their names.
+    """Choose the columns of a table by the names or positions that were asked for, else by names.
 
-    ``ids``, ``value`` and ``time`` are names or positions of columns. What was not asked for is
-    found by usual names, in any spelling: user and item, rating, value, score or stars, and after
-    the value a timestamp, which is left out unless asked for. Where there is no user and item, all
-    columns but the last are ids and the last is the value. Where that leaves a doubt, this raises,
-    with ``advice`` on how to choose.
+    These are found as `noisewise.read` says; a doubt is an error, with ``advice`` how to choose.
 
     Examples
     --------
@@ -278,10 +261,9 @@ def choose_columns(
 
 
 def choose_ids(names: list[str], time: int | None = None) -> tuple[int, ...]:
-    """Choose the id columns of a table whose values are given apart; ``time`` is none of them.
+    """Choose the id columns of a table whose values are given apart: all but ``time``.
 
-    Beside a user and an item, a column with the name of a value or a time is no id; all others are.
-    Where there is no user and item, every column is an id.
+    Beside a user and an item, a column with the name of a value or a time is no id either.
     """
     free = [k for k in range(len(names)) if k != time]
     pair = _user_and_item(names, free)
@@ -348,25 +330,3 @@ def _user_and_item(names: list[str], free: Iterable[int]) -> tuple[int, int] | N
 
 def _plain(name: str) -> str:
     return "".join(letter for letter in name.lower() if letter.isalnum())
-
-
-def fitting(values: NDArray[Any]) -> NDArray[Any]:
-    """Return finite values in single precision where that is enough, else in double.
-
-    Values that are all alike are single if that does not change them.
-    """
-    single = values.astype(np.float32)
-    if not len(values):
-        return single
-    low, high = float(values.min()), float(values.max())
-    if low == high:
-        coarse = float(single[0]) != low
-    else:
-        coarse = too_coarse(max(abs(low), abs(high)), _std(values))
-    return values.astype(np.float64) if coarse else single
-
-
-def _std(values: NDArray[Any]) -> float:
-    mean = float(values.mean(dtype=np.float64))
-    chunks = (values[k : k + _CHUNK].astype(np.float64) for k in range(0, len(values), _CHUNK))
-    return math.sqrt(sum(float(np.square(chunk - mean).sum()) for chunk in chunks) / len(values))

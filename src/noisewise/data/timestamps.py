@@ -103,10 +103,7 @@ def check_seconds(column: Any, n_rows: int) -> NDArray[Any]:
 
 
 def time_numbers(column: Any, words: str) -> tuple[NDArray[Any], Clock]:
-    """Return times of a table as numbers, dates as seconds, and whether they are dates.
-
-    ``column`` is a series of narwhals or an array; ``words`` are what errors call it.
-    """
+    """Return times of a table as numbers, dates as seconds; ``words`` are what errors call them."""
     entries = column.to_numpy() if isinstance(column, nw.Series) else np.asarray(column)
     kind = entries.dtype.kind
     if kind in "mM":
@@ -263,11 +260,7 @@ def key_places(keys: Ints, asked: Ints, known: NDArray[np.bool_]) -> Ints:
 def sensor_modes(
     time: int | str, sensor: int | str | None, ids: tuple[Ids, ...]
 ) -> tuple[int, int | None]:
-    """Return the mode that is time, and the mode that is the sensor, None if there is none.
-
-    The sensor "auto" is the mode called "sensor", or else the one with the fewest ids that is not
-    time, if there is more than one.
-    """
+    """Return the mode that is time, and the mode that is the sensor, None if there is none."""
     number = mode_number(time, ids, "time")
     others = [mode for mode in range(len(ids)) if mode != number]
     if sensor is None or (sensor == "auto" and len(others) == 1):

@@ -14,8 +14,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from noisewise import schema
 from noisewise.data import Observations, encode_ids, warn_of_types
-from noisewise.data.ids import Seen
-from noisewise.data.values import check_values
+from noisewise.data.ids import Seen, check_values
 from noisewise.engine.arrays import Codes, Floats, Moments
 from noisewise.engine.sgd import factors
 from noisewise.engine.sgd.fold_in import fold_in

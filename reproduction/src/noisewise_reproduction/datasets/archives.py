@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from noisewise.data.npz import Archive, Layout, Mode, check_integers, open_npz
+from noisewise.data.binary import Archive, Layout, Mode, check_integers, open_npz
 from noisewise.data.observations import Duplicates, Observations, check_duplicates
 from noisewise.data.panel import Coordinates, Panel, Repeats
 from noisewise.data.reader import named_errors

@@ -11,11 +11,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from noisewise.data.ids import Codes, Ids, group_cells
+from noisewise.data.ids import Codes, Ids, check_values, group_cells
 from noisewise.data.observations import Observations, assemble, check_duplicates
 from noisewise.data.panel import Repeats
 from noisewise.data.reader import to_float
-from noisewise.data.values import check_values
 from noisewise.errors import DataError
 
 _EARTH = 6_371_000.0  # metres
