@@ -37,7 +37,7 @@ from fuzz.mutating import (
 from noisewise.cli import app
 from noisewise.cli.impute import fill_file
 from noisewise.data import Ids
-from noisewise.data.cells import read_cells
+from noisewise.data.files import read_cells
 from noisewise.data.panel import read_panel
 from noisewise.errors import NoisewiseError
 from noisewise.evaluation import comparison

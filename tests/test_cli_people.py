@@ -168,7 +168,7 @@ def test_a_table_with_another_ending_is_refused_in_a_sentence(folder, capsys, na
 
 
 def test_parquet_without_pyarrow_names_the_extra(folder, capsys, monkeypatch):
-    monkeypatch.setattr("noisewise.cli.output.find_spec", lambda name: None)
+    monkeypatch.setitem(sys.modules, "pyarrow", None)
     words = ["predict", folder / "model.nw", folder / "ratings.csv", "--out", folder / "b.parquet"]
     assert run(*words) == 2
     assert "pip install 'noisewise[parquet]'" in capsys.readouterr().err

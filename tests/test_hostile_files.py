@@ -14,8 +14,7 @@ import pytest
 
 from noisewise.cli.impute import fill_file
 from noisewise.data import Ids
-from noisewise.data.cells import read_cells
-from noisewise.data.files import read
+from noisewise.data.files import read, read_cells
 from noisewise.data.gapped import read_gapped
 from noisewise.data.reader import SETTING
 from noisewise.errors import DataError, SettingError, listed

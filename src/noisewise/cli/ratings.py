@@ -11,7 +11,7 @@ from noisewise import registry
 from noisewise.cli import options
 from noisewise.cli.options import Columns, check_file, check_folder, chosen, option, time_of
 from noisewise.cli.output import Stopped, records, say, table_ending, tell, write_table
-from noisewise.data.cells import read_cells, typed
+from noisewise.data.files import read_cells, typed
 from noisewise.data.gapped import as_text
 from noisewise.errors import FitInterrupted, SettingError, printable
 from noisewise.evaluation.demo import run_demo

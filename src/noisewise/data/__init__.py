@@ -12,13 +12,6 @@ from noisewise.data.observations import (
 )
 
 __all__ = [
-    "Codes",
-    "Ids",
-    "Observations",
-    "encode_cells",
-    "encode_ids",
-    "id_columns",
-    "observe",
-    "warn_of_types",
-    "warn_of_unknown",
-]
+    "Codes", "Ids", "Observations", "encode_cells", "encode_ids", "id_columns", "observe",
+    "warn_of_types", "warn_of_unknown",
+]  # fmt: skip

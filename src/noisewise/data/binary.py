@@ -110,9 +110,7 @@ def open_npz(path: Path) -> Iterator[Archive]:
         try:
             archive = Archive(zipfile.ZipFile(file), most)
         except _FAULTS as error:
-            raise DataError(
-                f"The npz file is damaged; get a new copy. {shortened(error)}"
-            ) from error
+            raise _damaged("npz", error) from error
         yield archive
 
 
@@ -152,13 +150,10 @@ class Layout(NamedTuple):
         if len(set(lengths.values())) > 1:
             found = ", ".join(f"{name} {length}" for name, length in lengths.items())
             raise DataError(f"The arrays need one common length; got {found}.")
-        return assemble(
-            [codes for _, codes in coded.values()],
-            check_values(values, self.value),
-            [ids for ids, _ in coded.values()],
-            None if time is None else check_seconds(archive.column(time), len(values)),
-            duplicates=duplicates,
-        )
+        ids, codes = zip(*coded.values(), strict=True)
+        checked = check_values(values, self.value)
+        seconds = None if time is None else check_seconds(archive.column(time), len(values))
+        return assemble(codes, checked, ids, seconds, duplicates=duplicates)
 
 
 _RATINGS = Layout(
@@ -226,7 +221,7 @@ def read_parquet(
             schema, size = file.schema_arrow, file.metadata
             names = list(schema.names)
     except faults as error:
-        raise _damaged(error) from error
+        raise _damaged("Parquet", error) from error
     check_columns(len(names))
     repeated = [name for name, times in Counter(names).items() if times > 1]
     if repeated:
@@ -249,15 +244,13 @@ def read_parquet(
     except DataError:
         raise
     except faults as error:
-        raise _damaged(error) from error
+        raise _damaged("Parquet", error) from error
     return table
 
 
 def _claimed(size: Any, chosen: list[str]) -> int:
-    """Return how many bytes some columns take by the number of rows that the file claims.
-
-    What it says of single columns is not asked for: pyarrow ends the process if that is damaged.
-    """
+    """Return how many bytes some columns take by the number of rows that the file claims."""
+    # What it says of single columns is not asked for: pyarrow ends the process if it is damaged.
     groups = [int(size.row_group(g).num_rows) for g in range(size.num_row_groups)]
     return _ENTRY * len(chosen) * max(sum(map(abs, groups)), abs(int(size.num_rows)))
 
@@ -273,5 +266,5 @@ def _decoded(arrow: Any, table: Any) -> int:
     return int(total)
 
 
-def _damaged(error: Exception) -> DataError:
-    return DataError(f"The Parquet file is damaged; get a new copy. {shortened(error)}")
+def _damaged(kind: str, error: BaseException) -> DataError:
+    return DataError(f"The {kind} file is damaged; get a new copy. {shortened(error)}")

@@ -1,4 +1,4 @@
-"""Files of any known format: delimited text, Parquet, npz; public datasets as they come.
+"""Files of any known format: delimited text, Parquet, npz; public datasets; cells to predict.
 
 Text is read as a stream, its fields turned into row numbers block by block, so that memory stays
 near the 12 bytes an observation needs; every error names the line.
@@ -18,30 +18,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from noisewise import registry
+from noisewise.data import reader
 from noisewise.data.binary import read_npz, read_parquet
 from noisewise.data.ids import Codes, Ids, Index, fitting
-from noisewise.data.observations import (
-    Duplicates,
-    Observations,
-    assemble,
-    check_duplicates,
-    observe,
-)
-from noisewise.data.reader import (
-    INTEGER,
-    Block,
-    TextTable,
-    check_content,
-    join,
-    named_errors,
-    suffix_of,
-    to_float,
-    to_floats,
-)
-from noisewise.data.tables import choose_columns
-from noisewise.data.timestamps import to_seconds
-from noisewise.errors import DataError, SettingError, progress
+from noisewise.data.observations import Duplicates, Observations, assemble, check_repeats, observe
+from noisewise.data.tables import choose_columns, find_ids
+from noisewise.data.timestamps import check_seconds, to_seconds
+from noisewise.errors import DataError, SettingError, listed, progress
 
+Cells: TypeAlias = tuple[list[list[Any]], NDArray[Any] | None]
 Format: TypeAlias = Literal["csv", "tsv", "text", "parquet", "npz"]
 
 _LARGEST = float(np.finfo(np.float32).max)
@@ -100,7 +85,7 @@ def read(
     ...     read(file)
     Observations(3 of 2 user x 2 film)
     """
-    check_duplicates(duplicates)
+    check_repeats(duplicates)
     path = Path(path)
     columns: dict[str, Any] = {"ids": ids, "value": value, "time": time}
     if path.is_dir():
@@ -109,8 +94,8 @@ def read(
             return published()
         path = _find_movielens(path)
     format = _format_of(path, format)
-    with named_errors(path):
-        check_content(path, format)
+    with reader.named_errors(path):
+        reader.check_content(path, format)
         if format == "parquet":
             return _read_parquet(path, columns, duplicates)
         published = _published(path, columns, duplicates)
@@ -152,7 +137,7 @@ def _published(
 
 def _format_of(path: Path, format: Format | None) -> Format:
     if format is None:
-        format = FORMATS.get(suffix_of(path))
+        format = FORMATS.get(reader.suffix_of(path))
         if format is None:
             raise DataError(
                 f"{path}: the name does not tell the format; pass format=, one of "
@@ -187,14 +172,11 @@ def read_text(
     time: str | int | None = None,
     duplicates: Duplicates = "error",
 ) -> Observations:
-    """Read a text file in UTF-8 with one observation a line.
+    """Read a text file with one observation a line, maybe below a line without a number, of names.
 
-    A first line with a number in it is an observation, else it names the columns. What stands
-    between fields is the one of the ``delimiters`` that is most frequent in it. Blanks around a
-    field and empty lines do not count. Ids are integers where all of a column are, else text; times
-    are unix seconds or ISO dates, which without a time zone are UTC.
+    Ids are integers where all of a column are, else text; times are unix seconds or ISO dates.
     """
-    table = TextTable.open(path, delimiters)
+    table = reader.TextTable.open(path, delimiters)
     if table.delimiter not in table.first:
         wanted = " or ".join(map(repr, delimiters))
         raise DataError(f"line 1: found no {wanted} between fields, but {table.first[:60]!r}.")
@@ -209,7 +191,7 @@ def read_text(
     return columns.assemble(duplicates)
 
 
-def _usual_names(path: Path, table: TextTable, ids: Any, value: Any) -> list[str]:
+def _usual_names(path: Path, table: reader.TextTable, ids: Any, value: Any) -> list[str]:
     """Name the columns of a file without names."""
     fields = table.fields
     if ids is not None and value is not None:
@@ -217,7 +199,8 @@ def _usual_names(path: Path, table: TextTable, ids: Any, value: Any) -> list[str
     movielens = _MOVIELENS.get(_unpacked_name(path))
     if movielens and ids is value is None and re.fullmatch(movielens, table.first.rstrip("\r\n")):
         return ["user", "item", "rating", "timestamp"]
-    has_time = len(fields) == 4 and INTEGER.fullmatch(fields[3]) and int(fields[3]) > _UNIX_1973
+    time = fields[3] if len(fields) == 4 else ""
+    has_time = reader.INTEGER.fullmatch(time) and int(time) > _UNIX_1973
     if len(fields) == 3 or has_time:
         return ["user", "item", "value", "time"][: len(fields)]
     raise DataError(
@@ -240,7 +223,7 @@ class TextColumns:
         self.times: list[NDArray[np.float64]] = []
         self.lines: list[Sequence[int]] = []
 
-    def append(self, block: Block) -> None:
+    def append(self, block: reader.Block) -> None:
         """Add rows."""
         length = len(block.lines)
         try:
@@ -248,7 +231,7 @@ class TextColumns:
                 numbers = map(index.__getitem__, block.columns[at])
                 codes.append(np.fromiter(numbers, np.int32, length))
             if self.value is not None:
-                values = to_floats(block.columns[self.value])
+                values = reader.to_floats(block.columns[self.value])
                 if not np.all(np.abs(values) <= _LARGEST):
                     raise ValueError("a value is not finite")
                 self.values.append(fitting(values))
@@ -265,17 +248,17 @@ class TextColumns:
         ids, codes = [], []
         for at, index, parts in zip(self.ids, self.indexes, self.codes, strict=True):
             labels: list[Any] = [text.strip() for text in index]  # Ids.encode merges equal ones
-            if all(map(INTEGER.fullmatch, labels)):
+            if all(map(reader.INTEGER.fullmatch, labels)):
                 labels = list(map(int, labels))
             mode, numbers = Ids.encode(labels, self.names[at])
             ids.append(mode)
-            codes.append(numbers[join(parts, np.int32)])
+            codes.append(numbers[reader.join(parts, np.int32)])
         times = None
         if self.time is not None:
-            times = join(self.times, np.float64)
+            times = reader.join(self.times, np.float64)
             if np.all(times == np.floor(times)):
                 times = times.astype(np.int64)
-        values = join(self.values, np.float32)
+        values = reader.join(self.values, np.float32)
         return assemble(codes, values, ids, times, duplicates=duplicates, place=self._place)
 
     def _place(self, first: int, second: int) -> str:
@@ -284,7 +267,7 @@ class TextColumns:
     def _line(self, observation: int) -> int:
         return next(itertools.islice(itertools.chain.from_iterable(self.lines), observation, None))
 
-    def _blame(self, block: Block) -> None:
+    def _blame(self, block: reader.Block) -> None:
         """Raise for the first field that is wrong."""
         checks: list[tuple[int | None, Callable[[str], str | None]]] = [
             *((at, _id_fault) for at in self.ids),
@@ -316,7 +299,7 @@ def _id_fault(text: str) -> str | None:
 
 def _value_fault(text: str) -> str | None:
     try:
-        number = to_float(text)
+        number = reader.to_float(text)
     except ValueError:
         return "is not a number"
     return None if abs(number) <= _LARGEST else "is not finite as float32"
@@ -333,3 +316,72 @@ def _time_fault(text: str) -> str | None:
 
 def _is_number(text: str) -> bool:
     return _value_fault(text) is None
+
+
+def read_cells(path: str | Path, ids: Sequence[Ids], time: str | None = None) -> Cells:
+    """Read the id columns of a CSV, TSV or Parquet file, one list per mode, and times if any.
+
+    Columns are found by the names of the modes, or are the first ones of a text file without names,
+    where an id of the first line must be known: else it could be a header with other names.
+    """
+    path = Path(path)
+    if not path.is_file():
+        raise DataError(f"There is no file {path}.")
+    with reader.named_errors(path):
+        if path.suffix.lower() == ".parquet":
+            return _parquet_cells(path, ids, time)
+        return _text_cells(path, ids, time)
+
+
+def typed(entry: Any, ids: Ids) -> Any:
+    """Turn the text of an id into a number where the known ids are numbers and it is one."""
+    wanted = isinstance(entry, str) and ids.labels.dtype.kind == "i"
+    return int(entry) if wanted and reader.INTEGER.fullmatch(entry.strip()) else entry
+
+
+def _text_cells(path: Path, ids: Sequence[Ids], time: str | None) -> Cells:
+    names = [mode.name for mode in ids]
+    format = FORMATS.get(reader.suffix_of(path), "text")
+    table = reader.TextTable.open(path, DELIMITERS.get(format, DELIMITERS["text"]))
+    head = table.fields
+    if len(head) < len(ids):
+        raise DataError(
+            f"{len(ids)} id columns ({listed(names)}) are needed; line 1 has {listed(head)}."
+        )
+    found = find_ids(head, names)
+    places = tuple(range(len(ids))) if found is None else found
+    asked = [(typed(head[k], mode), mode) for k, mode in zip(places, ids, strict=True)]
+    if found is None and all(mode.lookup([entry])[0] < 0 for entry, mode in asked):
+        raise DataError(
+            f"line 1 names no column {listed(names)} and holds no known id (it is {listed(head)}); "
+            f"put a header {','.join(names)} above the ids."
+        )
+    timed = head.index(time) if found is not None and time in head else None
+    called = dict(zip(places, names, strict=True))
+    fields = [called.get(k, field) for k, field in enumerate(head)]
+    columns = TextColumns(fields, places, None, timed)
+    for block in table.blocks(head, below=found is not None):
+        columns.append(block)
+    entries = []
+    for mode, index, parts in zip(ids, columns.indexes, columns.codes, strict=True):
+        labels = [typed(text.strip(), mode) for text in index]
+        entries.append([labels[code] for code in reader.join(parts, np.int32).tolist()])
+    return entries, None if timed is None else reader.join(columns.times, np.float64)
+
+
+def _parquet_cells(path: Path, ids: Sequence[Ids], time: str | None) -> Cells:
+    names = [mode.name for mode in ids]
+
+    def choose(found: list[str]) -> list[str]:
+        places = find_ids(found, names)
+        if places is None:
+            raise DataError(f"The columns {listed(names)} are needed; it has {listed(found)}.")
+        return [found[k] for k in places] + ([time] if time is not None and time in found else [])
+
+    table = read_parquet(path, choose)
+    columns = [
+        [typed(entry, mode) for entry in column.to_pylist()]
+        for column, mode in zip(table.columns, ids, strict=False)
+    ]
+    timed = table.num_columns > len(names)
+    return columns, check_seconds(table[time], table.num_rows) if timed else None

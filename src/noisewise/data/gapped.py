@@ -1,7 +1,9 @@
 """Files with gaps: read whole, and written back in the same layout with the gaps filled.
 
 Text and Parquet hold tables, which are tables of pyarrow (extra: parquet); all columns of text are
-text, letter for letter. NetCDF holds arrays.
+text, letter for letter. NetCDF holds arrays (extra: xarray). NetCDF 4 is read by the HDF5 library,
+which a file that was made to do so can crash or keep busy for ever: take such files only from those
+you trust.
 """
 
 from __future__ import annotations
@@ -9,6 +11,7 @@ from __future__ import annotations
 import csv
 import gzip
 import io
+import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,13 +20,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from noisewise.data.arrays import read_netcdf
+from noisewise.data import reader
 from noisewise.data.binary import read_parquet
 from noisewise.data.ids import Codes, Ids
-from noisewise.data.reader import TextTable, named_errors, require_pyarrow, suffix_of, to_float
 from noisewise.data.tables_with_holes import Mask
 from noisewise.data.timestamps import Ints, text_times, time_numbers
-from noisewise.errors import DataError, SettingError, listed
+from noisewise.errors import DataError, MissingExtraError, SettingError, listed, shortened
 from noisewise.storage import write_bytes
 
 DELIMITERS = (",", ";", "\t")
@@ -39,6 +41,7 @@ USUAL = {
     "value": ("value", "reading", "measurement"),
 }
 
+_HDF5 = b"\x89HDF\r\n\x1a\n"
 _PURPOSE = "Filling gaps in tables"
 
 
@@ -77,8 +80,8 @@ def read_gapped(
     kind = kind_of(path)
     if kind == "netcdf":
         refuse(kind, location=location, separator=separator, complete=complete)
-        return Gapped(*read_netcdf(path, time, sensor, value))
-    with named_errors(path):
+        return _netcdf(path, time, sensor, value)
+    with reader.named_errors(path):
         is_text = kind == "text"
         rows = Rows.read_text(path) if is_text else Rows(read_parquet(path, list, _PURPOSE), None)
         roles = find_roles(rows.names, named)
@@ -91,7 +94,7 @@ def read_gapped(
 
 def kind_of(path: Path) -> str:
     """Return whether a file is text, Parquet or NetCDF, by its name."""
-    suffix = suffix_of(path)
+    suffix = reader.suffix_of(path)
     if suffix not in KINDS or (path.suffix == ".gz" and KINDS[suffix] != "text"):
         raise DataError(
             f"The name of a file with gaps must end in {', '.join(KINDS)} or .csv.gz; got {path}."
@@ -181,6 +184,71 @@ def _wide(rows: Rows, time: str | None, separator: str | None) -> Gapped:
     return Gapped(table, options, write, rows.names)
 
 
+def _netcdf(path: Path, time: str | None, sensor: str | None, value: str | None) -> Gapped:
+    """Read a file: the variable ``value``, or all over time, which are the sensors then.
+
+    Written back, each variable has two
+    more beside it: the std, 0 at readings, and ``NAME_imputed``, 1 where a gap was filled.
+    """
+    try:
+        import h5py
+        import xarray
+    except ImportError:
+        raise MissingExtraError("Reading NetCDF", "xarray") from None
+    most = reader.most_unpacked(path)
+    try:
+        # The content is opened and not the path, under which a broken file could stay open.
+        with path.open("rb") as content:
+            if content.read(len(_HDF5)) == _HDF5:
+                with h5py.File(content, "r") as whole:
+                    _look_through(whole)
+            content.seek(0)
+            with xarray.open_dataset(content) as file:
+                reader.check_unpacked(file.nbytes, most)
+                data = file.load()
+    except DataError as error:
+        raise DataError(f"{path}: {error}") from None
+    except Exception as error:  # of broken files, xarray and what it reads with raise anything
+        raise DataError(f"{path} cannot be read as NetCDF: {shortened(error)}") from error
+    time = time or "time"
+    over_time = [str(name) for name, part in data.data_vars.items() if time in part.dims]
+    names = over_time if value is None else [value]
+    if not names or names[0] not in over_time:
+        raise DataError(
+            f"{path} needs variables with the dimension {time!r}; it has {listed(over_time)} of "
+            f"them, and the dimensions {listed(list(data.dims))}."
+        )
+    options: dict[str, Any] = {"time": time} | ({} if sensor is None else {"sensor": sensor})
+
+    def write(out: Path, filled: Any, std: Any) -> list[Path]:
+        added = {}
+        for name in names:
+            whole, spread = (filled, std) if value is not None else (filled[name], std[name])
+            added[name] = whole
+            added[f"{name}_std"] = spread.drop_attrs()
+            added[f"{name}_imputed"] = (data[name].isnull() & whole.notnull()).astype("int8")
+        with tempfile.TemporaryDirectory() as folder:
+            whole_file = Path(folder, out.name)
+            try:
+                data.assign(added).to_netcdf(whole_file)
+            except (ValueError, TypeError, RuntimeError) as error:  # of names and attributes
+                raise DataError(f"{out} cannot be written as NetCDF: {shortened(error)}") from error
+            write_bytes(out, whole_file.read_bytes())
+        return [out]
+
+    return Gapped(data[value] if value is not None else data, options, write, over_time)
+
+
+def _look_through(whole: Any) -> None:
+    """Look at every part of an HDF5 file: h5netcdf does not clean up after what it cannot open."""
+
+    def look(name: str, part: Any) -> None:
+        dict(part.attrs)
+
+    look("", whole)
+    whole.visititems(look)
+
+
 def lacking(modes: list[Codes], time: Codes) -> tuple[Ints, Ints]:
     """Find cells that series lack between first and last: a row of the series and of the time."""
     labels = np.column_stack([*modes, np.zeros(len(time), dtype=np.int64)])
@@ -205,8 +273,8 @@ class Rows:
     @classmethod
     def read_text(cls, path: Path) -> Rows:
         """Read a file in UTF-8 whose first line names the columns."""
-        arrow = require_pyarrow(_PURPOSE)
-        text = TextTable.open(path, DELIMITERS)
+        arrow = reader.require_pyarrow(_PURPOSE)
+        text = reader.TextTable.open(path, DELIMITERS)
         names = text.fields
         if len(names) < 2 or len(set(names)) < len(names):
             raise DataError(
@@ -237,7 +305,7 @@ class Rows:
         columns: dict[str, Any] = {name: self.entries(name) for name in ids}
         columns |= {name: text_times(self.entries(name)) for name in times}
         columns |= {name: _numbers(self.entries(name), name) for name in readings}
-        return require_pyarrow(_PURPOSE).table(columns)
+        return reader.require_pyarrow(_PURPOSE).table(columns)
 
     def filled(self, name: str, numbers: Any, holes: Mask) -> Any:
         """Return a column of readings with numbers in its holes."""
@@ -257,7 +325,7 @@ class Rows:
 
     def extended(self, ids: Sequence[str], time: str, like: Ints, at: Ints) -> Rows:
         """Add rows with the ids of some rows and the times of others, and nothing else in them."""
-        arrow = require_pyarrow(_PURPOSE)
+        arrow = reader.require_pyarrow(_PURPOSE)
         rows = dict.fromkeys(ids, like) | {time: at}
         absent = None if self.delimiter is None else ""
         new = {
@@ -271,7 +339,7 @@ class Rows:
 
     def write(self, path: Path, columns: dict[str, Any]) -> None:
         """Write columns, in the format that the rows came in."""
-        table = require_pyarrow(_PURPOSE).table(columns)
+        table = reader.require_pyarrow(_PURPOSE).table(columns)
         if self.delimiter is None:
             write_parquet(path, table.replace_schema_metadata(self.table.schema.metadata))
         else:
@@ -281,7 +349,7 @@ class Rows:
 def write_parquet(path: Path, table: Any) -> None:
     """Write a table of pyarrow, wholly or not at all."""
     content = io.BytesIO()
-    require_pyarrow("Writing Parquet").parquet.write_table(table, content)
+    reader.require_pyarrow("Writing Parquet").parquet.write_table(table, content)
     write_bytes(path, content.getvalue())
 
 
@@ -310,7 +378,7 @@ def _numbers(entries: list[str], name: str) -> NDArray[np.float64]:
     numbers = np.full(len(entries), np.nan)
     for row, entry in enumerate(entries):
         try:
-            numbers[row] = np.nan if entry.lower() in ABSENT else to_float(entry)
+            numbers[row] = np.nan if entry.lower() in ABSENT else reader.to_float(entry)
         except ValueError:
             raise DataError(
                 f"row {row + 1} of column {name!r} must be a number, or empty for a gap; got "

@@ -116,19 +116,18 @@ def observe(
 
     Notes
     -----
-    Columns of a frame are found by their usual names, as `noisewise.read` finds them: a user and an
-    item (the user is the first mode, wherever it stands), a rating, value, score or stars, and a
-    timestamp, time or date, which is left out unless `time` names it. Where there is no user and
-    item, or no names, every column is an id, but for the last, without `y`. With `y`, a column
-    beside user and item that is named like a value is left out, and one with any other name is a
-    mode more. Where names leave a doubt, this raises.
+    Columns of a frame are found by their usual names, as `noisewise.read` finds them; the user is
+    the first mode, wherever it stands, and a timestamp, time or date is left out unless `time`
+    names it. Where there is no user and item, or no names, every column is an id, but for the last,
+    without `y`. With `y`, a column beside user and item that is named like a value is left out, and
+    one with any other name is a mode more.
 
     Examples
     --------
     >>> observe(np.array([[7, 1], [7, 2], [9, 1]]), [4.5, 3.0, 5.0])
     Observations(3 of 2 user x 2 item)
     """
-    check_duplicates(duplicates)
+    check_repeats(duplicates)
     if isinstance(X, Observations):
         if y is not None or not (time is None or isinstance(time, str | int)):
             raise DataError("Observations hold their values and times; leave out y and time.")
@@ -170,14 +169,10 @@ def _observed_table(
     else:
         modes = zip(ids, columns, strict=True)
         coded = [known.extend(column.entries) for known, column in modes]
-    return assemble(
-        [codes for _, codes in coded],
-        values,
-        [found for found, _ in coded],
-        None if time is None else check_seconds(time, n_rows),
-        duplicates=duplicates,
-        at_least=2 if ids is None else 1,
-    )
+    found, codes = zip(*coded, strict=True)
+    seconds = None if time is None else check_seconds(time, n_rows)
+    at_least = 2 if ids is None else 1
+    return assemble(codes, values, found, seconds, duplicates=duplicates, at_least=at_least)
 
 
 def assemble(
@@ -356,7 +351,7 @@ def _merged(
     raise groups.error("cell", lambda row: seen.decode([row])[0], place)
 
 
-def check_duplicates(duplicates: str) -> None:
+def check_repeats(duplicates: str) -> None:
     """Raise unless the choice is one there is."""
     if duplicates not in ("error", "last", "mean"):
         raise ValueError(f"duplicates must be 'error', 'last' or 'mean'; got {duplicates!r}.")

@@ -12,7 +12,7 @@ import numpy as np
 from noisewise import registry
 from noisewise.data.files import read
 from noisewise.data.ids import Ids
-from noisewise.data.observations import Duplicates, Observations, check_duplicates
+from noisewise.data.observations import Duplicates, Observations, check_repeats
 from noisewise.data.timestamps import Floats, checked_stamps
 from noisewise.errors import DataError, brief, listed
 
@@ -80,7 +80,7 @@ def _check_modes(observations: Observations) -> None:
 def read_panel(path: str | PathLike[str], *, repeats: Repeats = "first") -> Panel:
     """Read sensors in a format that an installed package knows, each cell once (``repeats``)."""
     if repeats != "first":
-        check_duplicates(repeats)
+        check_repeats(repeats)
     path = Path(path)
     found = registry.recognised("sensors", path)
     if found is None:

@@ -34,14 +34,9 @@ POPULARITY = 0.8  # the larger, the more items differ in how many users rate the
 FEWEST = 3  # ratings of a user, if there are so many items
 
 RULES = {
-    "n_users": whole(1),
-    "n_items": whole(1),
-    "density": number(above=0.0, most=0.99),
-    "rank": whole(0),
-    "deviation_rank": whole(0),
-    "noise": number(above=0.0),
-    "seed": whole(0),
-}
+    "n_users": whole(1), "n_items": whole(1), "density": number(above=0.0, most=0.99),
+    "rank": whole(0), "deviation_rank": whole(0), "noise": number(above=0.0), "seed": whole(0),
+}  # fmt: skip
 
 
 @dataclass(frozen=True, eq=False)

@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from noisewise.data.binary import Archive, Layout, Mode, check_integers, open_npz
-from noisewise.data.observations import Duplicates, Observations, check_duplicates
+from noisewise.data.observations import Duplicates, Observations, check_repeats
 from noisewise.data.panel import Coordinates, Panel, Repeats
 from noisewise.data.reader import named_errors
 from noisewise.data.timestamps import to_seconds
@@ -62,7 +62,7 @@ def read(path: str | PathLike[str], *, repeats: Repeats = "first") -> Panel:
     """Read an archive. It should have no cell twice, so that "first" raises like "error"."""
     path = Path(path)
     duplicates: Duplicates = "error" if repeats == "first" else repeats
-    check_duplicates(duplicates)
+    check_repeats(duplicates)
     with named_errors(path), open_npz(path) as archive:
         steps = _steps(archive)
         seen = _layout(steps).read(archive, None, duplicates)

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from noisewise.data.ids import Codes, Ids, check_values, group_cells
-from noisewise.data.observations import Observations, assemble, check_duplicates
+from noisewise.data.observations import Observations, assemble, check_repeats
 from noisewise.data.panel import Repeats
 from noisewise.data.reader import to_float
 from noisewise.errors import DataError
@@ -47,7 +47,7 @@ def gather(
         No cell twice, and how many readings went for that.
     """
     if repeats != "first":
-        check_duplicates(repeats)
+        check_repeats(repeats)
     if not len(value):
         raise DataError("Found no reading; at least 2 are needed.")
     coded = [location, sensor, Ids.encode(time, "time")]
