@@ -74,8 +74,8 @@ def drawings() -> dict[str, figures.Drawing]:
     mean, std = rng.normal(3, 1, 500), rng.uniform(0.5, 2, 500)
     truth = rng.normal(mean, std)
     low, high = mean - 1.645 * std, mean + 1.645 * std
-    one = figures.Forecast(truth, mean, std)
-    two = figures.Forecast(truth, mean, np.full(500, 1.3))
+    one = (truth, mean, std)
+    two = (truth, mean, np.full(500, 1.3))
     return {
         "curves": figures.learning_curves({"one": curve(), "two": curve(9)}),
         "recovery": figures.noise_recovery(std, std * rng.uniform(0.9, 1.1, 500)),

@@ -101,11 +101,10 @@ def fill_file(
     say: Callable[[str], object] = lambda line: None,
     **layout: Any,
 ) -> dict[str, Any]:
-    """Fill the gaps of a file and write it in the same layout, with the std beside.
+    """Fill the gaps of a file, write it in the same layout with the std beside; return a report.
 
-    Columns are given as for ``read_gapped``; method, settings and duplicates as for
-    ``DeviationImputer``. A page draws the ``most`` noisiest series. ``say`` is called with a line
-    of text when a step begins. Returns a report that is ready for JSON.
+    Columns are given as for ``read_gapped``, all else as for ``DeviationImputer``. A page draws the
+    ``most`` noisiest series. ``say`` is called with a line of text when a step begins.
     """
     path, out = Path(path), Path(out)
     _check(path, out, page, most)
@@ -145,10 +144,7 @@ def fill_file(
 def read_readings(
     path: str | Path, duplicates: Duplicates = "error", **layout: Any
 ) -> tuple[Observations, int | None]:
-    """Read what a file with gaps has, as ``fill_file`` does, with time as the last mode.
-
-    The second part is the mode that is the sensor, None if all measure the same.
-    """
+    """Read what a file with gaps has, time as the last mode, and which mode is the sensor."""
     gapped = read_gapped(path, **layout)
     check_sensors(path, gapped.names)
     cells = _cells(gapped.table, Roles(**gapped.options, duplicates=duplicates))
@@ -187,25 +183,17 @@ def _cells(table: Any, roles: Roles) -> LabelledArray:
 def _noise(
     cells: LabelledArray, seen: Observations, seed: int
 ) -> dict[tuple[Any, ...], tuple[float, ...]]:
-    """Noise of every series that was read, by its ids, as a ``NoisySeries`` has it.
-
-    Readings are judged in units of their sensor, as a model computes in float32.
-    """
-    sensors: Any = np.zeros(len(seen), np.int64)
-    many = 1
-    if cells.sensor is not None:
-        sensors, many = seen.codes[cells.sensor], len(seen.ids[cells.sensor])
-    mean, variance = Units.of(seen.values, sensors, many)
+    """Noise of every series that was read, by its ids, as a ``NoisySeries`` has it."""
+    # Readings are judged in units of their sensor, as a model computes in float32.
+    mode = cells.sensor
+    sensors: Any = np.zeros(len(seen), np.int64) if mode is None else seen.codes[mode]
+    mean, variance = Units.of(seen.values, sensors, 1 if mode is None else len(seen.ids[mode]))
     scale = np.sqrt(variance)
     scores = (seen.values - mean[sensors]) / scale[sensors]
     known = Observations(seen.codes, scores.astype(np.float32), seen.ids)
-    table = noisy_series(noise_model(known, sensor=cells.sensor, random_state=seed), n=None)
+    table = noisy_series(noise_model(known, sensor=mode, random_state=seed), n=None)
     ids = [table[name] for name in cells.names[:-1]]
-    own = (
-        scale[0]
-        if cells.sensor is None
-        else scale[seen.ids[cells.sensor].lookup(ids[cells.sensor])]
-    )
+    own = scale[0] if mode is None else scale[seen.ids[mode].lookup(ids[mode])]
     columns = [table[name] for name in ("noise", "white", "drift")]
     columns += [own * table[name] for name in ("white_std", "drift_std")]
     return dict(zip(zip(*ids, strict=True), zip(*columns, strict=True), strict=True))

@@ -10,7 +10,7 @@ import numpy as np
 import typer
 
 from noisewise import noise as rank
-from noisewise import storage
+from noisewise import registry, storage
 from noisewise.cli import options
 from noisewise.cli.impute import check_sensors, read_readings
 from noisewise.cli.options import Columns, Layout, check_file, option, refuse
@@ -18,7 +18,7 @@ from noisewise.cli.output import aligned, records, say, tell
 from noisewise.data import Observations
 from noisewise.data.files import FORMATS
 from noisewise.data.gapped import KINDS
-from noisewise.data.panel import is_panel, named_panel
+from noisewise.data.panel import named_panel
 from noisewise.data.reader import suffix_of
 from noisewise.errors import SettingError
 from noisewise.models import load
@@ -76,7 +76,7 @@ class Readings(Layout):
         if self.dataset is not None:
             refuse("is not for a named dataset, whose columns are known", **self.layout)
             return named_panel(self.dataset, path).observations, "auto"
-        published = path.is_dir() or (path.is_file() and is_panel(path))
+        published = path.is_dir() or (path.is_file() and registry.recognised("sensors", path))
         if self.id or self.format is not None or published or suffix_of(path) not in KINDS:
             words = "is not for readings with --id, nor for files whose columns are known"
             refuse(words, **self.layout)

@@ -20,7 +20,7 @@ import typer
 from noisewise import registry, storage
 from noisewise.cli.output import Stopped, say
 from noisewise.data import Observations, files
-from noisewise.data.panel import Panel, is_panel, named_panel, read_panel
+from noisewise.data.panel import Panel, named_panel, read_panel
 from noisewise.errors import SettingError
 from noisewise.evaluation.tuning import best_settings
 
@@ -155,7 +155,7 @@ class Columns:
         if dataset is not None:
             return named_panel(dataset, path)
         named = self.id or self.value is not None
-        if not named and (path.suffix == ".npz" or is_panel(path)):
+        if not named and (path.suffix == ".npz" or registry.recognised("sensors", path)):
             return read_panel(path)
         return Panel.of(self.read(path))
 

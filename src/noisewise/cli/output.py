@@ -49,14 +49,11 @@ def say(line: str) -> None:
 
 
 def tell(text: str, report: Any, path: Path | None, *, is_data: bool = False) -> None:
-    """Print the text, or write the report where --json says; - prints the report instead.
-
-    Text that is data goes into a file or a pipe as it is.
-    """
+    """Print the text, and write the report where --json says; - prints the report instead."""
     if str(path) == "-":
         print(as_json(report), end="")
         return
-    as_it_is = is_data and not sys.stdout.isatty()
+    as_it_is = is_data and not sys.stdout.isatty()  # into a file or a pipe
     print(text if as_it_is else printable(text, keep="\n"))
     if path is not None:
         storage.write_bytes(path, as_json(report).encode())
@@ -69,8 +66,6 @@ def in_options(message: str) -> str:
     --------
     >>> in_options("Say so with ids= and value=, such as ids=['user', 'item'], value='rating'.")
     'Say so with --id and --value, such as --id user --id item --value rating.'
-    >>> in_options("pass duplicates='last' or duplicates='mean'.")
-    'pass --duplicates last or --duplicates mean.'
     """
     for words, option in WHOLE.items():
         message = message.replace(words, option)

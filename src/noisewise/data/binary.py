@@ -164,12 +164,7 @@ _RATINGS = Layout(
 
 
 def read_npz(
-    path: Path,
-    *,
-    ids: Sequence[str | int] | None = None,
-    value: str | int | None = None,
-    time: str | int | None = None,
-    duplicates: Duplicates = "error",
+    path: Path, *, ids: Sequence[str | int] | None, value: Any, time: Any, duplicates: Duplicates
 ) -> Observations:
     """Read an npz file of ratings as above, or arrays named by ids, value and time."""
     with open_npz(path) as archive:

@@ -102,7 +102,7 @@ def read(
         if published is None and format == "npz":
             return read_npz(path, **columns, duplicates=duplicates)
         if published is None:
-            return read_text(path, delimiters=DELIMITERS[format], **columns, duplicates=duplicates)
+            return _read_text(path, DELIMITERS[format], columns, duplicates)
     return published()
 
 
@@ -163,14 +163,8 @@ def _read_parquet(path: Path, columns: dict[str, Any], duplicates: Duplicates) -
     return observe(table.select(chosen), duplicates=duplicates, time=time)
 
 
-def read_text(
-    path: Path,
-    *,
-    delimiters: Sequence[str],
-    ids: Sequence[str | int] | None = None,
-    value: str | int | None = None,
-    time: str | int | None = None,
-    duplicates: Duplicates = "error",
+def _read_text(
+    path: Path, delimiters: Sequence[str], chosen: dict[str, Any], duplicates: Duplicates
 ) -> Observations:
     """Read a text file with one observation a line, maybe below a line without a number, of names.
 
@@ -181,8 +175,8 @@ def read_text(
         wanted = " or ".join(map(repr, delimiters))
         raise DataError(f"line 1: found no {wanted} between fields, but {table.first[:60]!r}.")
     named = not any(map(_is_number, table.fields))
-    names = table.fields if named else _usual_names(path, table, ids, value)
-    columns = TextColumns(names, *choose_columns(names, ids=ids, value=value, time=time))
+    names = table.fields if named else _usual_names(path, table, chosen["ids"], chosen["value"])
+    columns = TextColumns(names, *choose_columns(names, **chosen))
     bar = progress(desc=path.name, unit=" lines", unit_scale=True, delay=0.5, leave=False)
     with bar:
         for block in table.blocks(names, below=named):

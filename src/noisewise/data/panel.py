@@ -93,15 +93,9 @@ def read_panel(path: str | PathLike[str], *, repeats: Repeats = "first") -> Pane
     return panel
 
 
-def is_panel(path: Path) -> bool:
-    """Tell whether a file or a folder holds readings that an installed package knows."""
-    return registry.recognised("sensors", path) is not None
-
-
 def named_panel(name: str, path: str | PathLike[str], *, exact: bool = True) -> Panel:
     """Make one of ``registry.tensors()``, which results are reported on, from a copy of its data.
 
-    Every id of its shape is there, observed or not; rows are sorted by location, sensor and time.
     If ``exact``, a copy must have as many observed cells as the tensor is known to have.
     """
     package, known = registry.tensor(name)

@@ -7,7 +7,7 @@ matrix. In a frame or a file the names of its columns decide, in a table without
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Any, NamedTuple, NoReturn
+from typing import Any, NamedTuple, NoReturn, TypeAlias
 
 import narwhals as nw
 import numpy as np
@@ -30,6 +30,9 @@ _APART = (
 )
 # Unix seconds from 1985 to 2096, and milliseconds of the same years.
 _SECONDS, _MILLISECONDS = (5e8, 4e9), (5e11, 4e12)
+
+
+At: TypeAlias = int | None  # the position of a column
 
 
 class Column(NamedTuple):
@@ -56,12 +59,7 @@ class Parts(NamedTuple):
 
     @classmethod
     def of(
-        cls,
-        names: list[str] | None,
-        entries: list[Any],
-        ids: tuple[int, ...],
-        value: int | None,
-        time: int | None,
+        cls, names: list[str] | None, entries: list[Any], ids: tuple[int, ...], value: At, time: At
     ) -> Parts:
         """Take columns by their positions."""
         modes = default_names(len(ids)) if names is None else [names[k] for k in ids]
@@ -130,7 +128,7 @@ def parts_of(X: Any, *, with_value: bool = False, time: str | int | None = None)
         if time_at is None:
             found = ", ".join(names) if names else f"{len(entries)} columns without names"
             raise DataError(f"X has no column {time!r} with times; it has {found}.")
-    value_at: int | None = None
+    value_at: At = None
     if names is None:
         ids_at, value_at = _in_order(len(entries), time_at, with_value)
     elif with_value:
@@ -152,8 +150,8 @@ def known_parts(
     without names it is the last of one column more than there are ids.
     """
     names, entries = take_apart(X, with_value=with_value)
-    time_at: int | None = None
-    value_at: int | None = None
+    time_at: At = None
+    value_at: At = None
     if names is None:
         if time is not None and len(entries) == len(wanted) + with_value + 1:
             time_at = _place(time, None, len(entries))

@@ -246,11 +246,9 @@ def _wide(frame: nw.DataFrame[Any], roles: Roles) -> LabelledArray:
         modes, sensor = column_modes(labels, roles, axis=1)
 
     def put(new: Floats, where: Mask) -> Any:
-        changed = np.flatnonzero(where.any(axis=0)).tolist()
-        return _replaced(
-            frame,
-            {chosen[k]: _filled(columns[chosen[k]], new[:, k], where[:, k]) for k in changed},
-        )
+        changed = [(chosen[k], k) for k in np.flatnonzero(where.any(axis=0)).tolist()]
+        filled = {at: _filled(columns[at], new[:, k], where[:, k]) for at, k in changed}
+        return _replaced(frame, filled)
 
     values = np.column_stack([_numbers(columns[k]) for k in chosen])
     return LabelledArray(values, (*modes, rows), sensor, clock, put)

@@ -231,7 +231,7 @@ def _drawings(
     true_noise = np.sqrt(np.bincount(users, ratings.true_std**2) / np.bincount(users))
     noisiest = noisy_ids(models[DMF], n=NOISIEST, fewest=FEWEST)
     listed = true_noise[models[DMF].ids_[0].lookup(noisiest["id"])]
-    forecasts = {name: figures.Forecast(truth, o.mean, o.std) for name, o in predicted.items()}
+    forecasts = {name: (truth, o.mean, o.std) for name, o in predicted.items()}
     intervals = {name: (one.low, one.high) for name, one in predicted.items()}
     curves = {name: models[name].learning_curve_ for name in (BIASED_MF, DMF)}
     return {

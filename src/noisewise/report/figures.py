@@ -13,7 +13,7 @@ import warnings
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -70,10 +70,7 @@ class Drawing:
         return figure
 
     def svg(self) -> str:
-        """Return an ``<svg>`` element for a page, without links: its text is text.
-
-        It takes the text colour of the page, and the page's ``--blue`` and ``--orange`` if set.
-        """
+        """Return an ``<svg>`` element in the colours of a page, without links: its text is text."""
         svg = render(self, "svg").decode()
         svg = re.sub(r"<metadata>.*?</metadata>\s*", "", svg[svg.index("<svg") :], flags=re.DOTALL)
         svg = re.sub(r'\s+xmlns(:xlink)?="[^"]*"', "", svg)
@@ -131,20 +128,8 @@ def require_matplotlib() -> None:
         raise MissingExtraError("Drawing figures", "plot") from error
 
 
-class Forecast(NamedTuple):
-    """What happened, and what a model had said of it: columns of one length."""
-
-    truth: ArrayLike
-    mean: ArrayLike
-    std: ArrayLike
-
-
 def learning_curves(curves: Mapping[str, Mapping[str, Sequence[Any]]]) -> Drawing:
-    """Draw error and NLL by epoch; dots mark the lowest points of held-out data.
-
-    Curves are the ``learning_curve_`` of each model. Where a model had no held-out data, all are
-    those of training.
-    """
+    """Draw error and NLL by epoch, of held-out data if all have some; dots mark lowest points."""
     looks = _looks(curves)
     held_out = all(curve["validation_rmse"][0] is not None for curve in curves.values())
     part, words = ("validation", "held-out") if held_out else ("train", "training")
@@ -203,8 +188,8 @@ def noise_recovery(true_std: ArrayLike, learned_std: ArrayLike) -> Drawing:
     return Drawing(draw, f"Learned against true std of {len(true):,} cells: {words}.", 4.4)
 
 
-def calibration(forecasts: Mapping[str, Forecast]) -> Drawing:
-    """Draw how often the truth fell below each predicted quantile: the diagonal, if honest."""
+def calibration(forecasts: Mapping[str, tuple[ArrayLike, ArrayLike, ArrayLike]]) -> Drawing:
+    """Draw how often the truth fell below quantiles, by truth, mean and std: honest if as often."""
     looks = _looks(forecasts)
     levels = np.linspace(0.0, 1.0, 101)
     curves = {name: calibration_curve(*columns, levels) for name, columns in forecasts.items()}
@@ -238,8 +223,7 @@ def coverage_by_noise(
 ) -> Drawing:
     """Draw how often intervals hold the truth where there is little noise, and where there is much.
 
-    Cells are sorted by their noise into groups of one size. Intervals are low and high ends for
-    each name of a model, and ``coverage`` the share that they should hold.
+    Cells are in groups of one size, by noise. Intervals, low and high, should hold ``coverage``.
     """
     looks = _looks(intervals)
     truth, noise = _same_length(truth=truth, noise=noise)
@@ -275,11 +259,7 @@ def coverage_by_noise(
 def noisy_ids(
     table: Mapping[str, NDArray[Any]], *, true_std: ArrayLike | None = None, unit: str = "ratings"
 ) -> Drawing:
-    """Draw the noise of ids as bars, the noisiest on top, with how often each was observed.
-
-    The table is as from ``noisewise.noisy_ids``; the true noise of its ids is drawn as marks, and
-    ``unit`` is what observations are called.
-    """
+    """Draw a table of ``noisewise.noisy_ids`` as bars; the true noise, if known, as marks."""
     labels = [short(str(label), LONGEST_ID) for label in table["id"]]
     if not labels:
         raise DataError("The table of noisy ids needs a row or more; got 0.")

@@ -91,17 +91,16 @@ def _blocks(blocks: Sequence[str | Table | Picture]) -> list[str]:
 def _block(block: str | Table | Picture) -> str:
     if isinstance(block, str):
         return _paragraph(block)
-    inside = _svg(block) if isinstance(block, Picture) else _table(block)
+    if isinstance(block, Picture):
+        inside = block.svg.replace("<svg", f'<svg role="img" aria-label="{_safe(block.alt)}"', 1)
+    else:
+        inside = _table(block)
     caption = f"<figcaption>{_safe(block.caption)}</figcaption>\n" if block.caption else ""
     return f"<figure>\n{inside}\n{caption}</figure>\n"
 
 
 def _paragraph(text: str, attributes: str = "") -> str:
     return f"<p{attributes}>{_safe(text)}</p>\n" if text else ""
-
-
-def _svg(picture: Picture) -> str:
-    return picture.svg.replace("<svg", f'<svg role="img" aria-label="{_safe(picture.alt)}"', 1)
 
 
 def _table(table: Table) -> str:

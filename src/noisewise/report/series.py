@@ -59,10 +59,7 @@ class Trace:
 
 
 class Steps(NamedTuple):
-    """A series in columns of a picture: edges, and per column what was read and what was filled.
-
-    NaN where a column has nothing of a kind.
-    """
+    """A series in columns of a picture: what was read and filled between edges, NaN if nothing."""
 
     edges: Floats
     lowest: Floats
@@ -77,14 +74,6 @@ def in_columns(trace: Trace, columns: int = COLUMNS, coverage: float = COVERAGE)
 
     Readings are summed up by the lowest and the highest, so that no outlier gets lost; what was
     filled in by its mean, and the lowest and the highest end of its intervals.
-
-    Examples
-    --------
-    >>> gap = np.array([np.nan, 3.0, np.nan, np.nan])
-    >>> read = np.array([1.0, np.nan, 5.0, 9.0])
-    >>> steps = in_columns(Trace("hall", np.arange(4.0), read, gap, gap / 3), columns=2)
-    >>> steps.lowest.tolist(), steps.highest.tolist(), steps.mean.tolist()
-    ([1.0, 5.0], [1.0, 9.0], [3.0, nan])
     """
     time = trace.time
     if not len(time) or len({len(part) for part in (time, trace.value, trace.mean, trace.std)}) > 1:
@@ -107,14 +96,9 @@ def in_columns(trace: Trace, columns: int = COLUMNS, coverage: float = COVERAGE)
     many = summed(trace.filled.astype(float), np.add)
     total = summed(np.where(trace.filled, trace.mean, 0.0), np.add)
     mean = np.divide(total, many, out=np.full(n, np.nan), where=many > 0)
-    return Steps(
-        edges,
-        summed(trace.value, np.fmin),
-        summed(trace.value, np.fmax),
-        mean,
-        summed(trace.mean - reach, np.fmin),
-        summed(trace.mean + reach, np.fmax),
-    )
+    read = summed(trace.value, np.fmin), summed(trace.value, np.fmax)
+    band = summed(trace.mean - reach, np.fmin), summed(trace.mean + reach, np.fmax)
+    return Steps(edges, *read, mean, *band)
 
 
 def filled_series(trace: Trace, *, coverage: float = COVERAGE) -> Drawing:
@@ -150,10 +134,7 @@ def filled_series(trace: Trace, *, coverage: float = COVERAGE) -> Drawing:
 
 
 def noise_parts(table: Mapping[str, Any]) -> Drawing:
-    """Draw white noise and drift of series as pairs of bars, the noisiest on top.
-
-    The table has names of series, white and drift, as from ``noisewise.noisy_series``.
-    """
+    """Draw white and drift of ``noisewise.noisy_series``, and names of series, as pairs of bars."""
     names = [short(str(name), LONGEST_LABEL) for name in table["series"]]
     if not names:
         raise DataError("The table of noisy series needs a row or more; got 0.")
@@ -178,11 +159,7 @@ def noise_parts(table: Mapping[str, Any]) -> Drawing:
 
 @dataclass(frozen=True, eq=False)
 class NoisySeries:
-    """A series of the page: what was read and filled, and how noisy it is.
-
-    Noise, and what it is made of, is as from ``noisewise.noisy_series``: standard deviations above
-    what is usual for its sensor, NaN if it was never read.
-    """
+    """A series, and how noisy it is by ``noisewise.noisy_series``: NaN if it was never read."""
 
     trace: Trace
     sensor: str  # what it measures, and so the unit that it is in
@@ -202,10 +179,9 @@ def series_page(
     most: int = 24,
     foot: str = "",
 ) -> str:
-    """Return a page with all series, the noisiest first.
+    """Return a page of series, the noisiest first; ``method`` says how gaps were filled.
 
-    ``method`` says how gaps were filled. At most so many series are drawn, and the page says how
-    many it leaves out.
+    At most so many series are drawn, and the page says how many it leaves out.
     """
     check_most(most)
     ranked = sorted(series, key=lambda one: (np.isnan(one.noise), -one.noise))
@@ -222,12 +198,10 @@ def series_page(
         f"Dots are readings. Gaps are filled with the line; {100 * COVERAGE:g} % of the readings "
         f"that are missing should lie in the band.{limited}"
     )
+    picture_of_bars = Picture(bars.svg(), bars.alt)
     sections = [
         Section("What was filled", [_by_sensor(ranked), *method]),
-        Section(
-            "Which sensors are noisy",
-            [TWO_WAYS, Picture(bars.svg(), bars.alt), _noisiest(drawn, limited)],
-        ),
+        Section("Which sensors are noisy", [TWO_WAYS, picture_of_bars, _noisiest(drawn, limited)]),
         Section("Series, the noisiest first", [readings, *pictures]),
     ]
     return page(title, sections, lead=lead, foot=foot)
