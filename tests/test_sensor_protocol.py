@@ -188,8 +188,9 @@ def test_two_models_are_compared_by_both_tests(data, result):
 
 @pytest.mark.parametrize(("share", "outage"), [(0.1, None), (0.4, None), (0.2, 1200.0)])
 def test_the_ratio_of_a_split_is_that_of_its_parts(data, share, outage):
-    split = split_of(data, share, outage, seed=0)
-    protocol = protocol_of("cells" if outage is None else "blocks", share, outage)
+    kind = "cells" if outage is None else "blocks"
+    split = split_of(data, kind, share, outage, seed=0)
+    protocol = protocol_of(kind, share, outage)
     ratio = split_ratio(protocol, data_of(data.observations))
     assert ratio == pytest.approx(len(split.test) / len(split.fit), rel=0.05)
 

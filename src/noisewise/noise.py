@@ -19,7 +19,8 @@ from noisewise.models.base import as_it_is
 from noisewise.models.rows import Rows
 from noisewise.models.temporal import TemporalFactorizer
 
-Table = dict[str, npt.NDArray[Any]]
+Column = npt.NDArray[Any]
+Table = dict[str, Column]
 
 JUDGE: dict[str, Any] = {"rank": 4, "sweeps": 60, "tolerance": None}  # enough to rank sensors
 BORROWED = 10  # series that what all sensors have in common is worth
@@ -163,7 +164,7 @@ def noisy_places(
         ids.lookup(table[ids.name]), return_index=True, return_inverse=True, return_counts=True
     )
 
-    def together(name: str) -> npt.NDArray[Any]:
+    def together(name: str) -> Column:
         return np.sqrt(np.bincount(which, np.maximum(table[name], 0.0) ** 2) / many)
 
     noise = together("noise")
@@ -176,9 +177,7 @@ def noisy_places(
     return _first(columns, by=noise, n=n)
 
 
-def unusual(
-    stds: npt.NDArray[Any], sensors: npt.NDArray[Any], counts: npt.NDArray[Any]
-) -> npt.NDArray[np.float64]:
+def unusual(stds: Column, sensors: Column, counts: Column) -> Column:
     """Tell how far stds lie above the median of their sensor, in stds of their logarithms.
 
     Sensors borrow some of that std from all; those of very few series, all of it and the median
@@ -200,7 +199,7 @@ def unusual(
     return out
 
 
-def _first(columns: Table, *, by: npt.NDArray[Any], n: int | None) -> Table:
+def _first(columns: Table, *, by: Column, n: int | None) -> Table:
     """Return the `n` rows of a table with the largest numbers, those first; None gives all."""
     if n is not None and n < 1:
         raise SettingError(f"n must be 1 or more, or None for all; got {n!r}.")
@@ -208,6 +207,6 @@ def _first(columns: Table, *, by: npt.NDArray[Any], n: int | None) -> Table:
     return {name: column[order] for name, column in columns.items()}
 
 
-def _spread(away: npt.NDArray[Any]) -> float:
+def _spread(away: Column) -> float:
     """Return the standard deviation of distances from a median, as their own median tells it."""
     return float(np.median(np.abs(away)) / stats.norm.ppf(0.75))

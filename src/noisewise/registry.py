@@ -153,8 +153,6 @@ def build(
     --------
     >>> build("ratings", "biased-mf", {"rank": 16}).deviation_rank
     0
-    >>> build("sensors", "ou", time="day", n_jobs=1)
-    OUSmoother(n_jobs=1, time='day')
     >>> build("sensors", "ptf", {"rank": 8}).factorizer.rank
     8
     """

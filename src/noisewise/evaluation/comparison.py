@@ -21,10 +21,7 @@ Result = dict[str, Any]
 
 
 def split_ratio(protocol: Any, data: dict[str, Any]) -> float:
-    """Return the size of a test part over that of its training part, validation included.
-
-    Protocol and data are as a result has them. 0 where there is a single split, or none.
-    """
+    """Return the size of a test part over that of the rest; 0 of a single split, or of none."""
     if protocol in ("random", "paper", "user"):
         return 1 / 9
     if not isinstance(protocol, dict):
@@ -81,12 +78,6 @@ def paired_test(a: ArrayLike, b: ArrayLike, test_ratio: float = 0.0) -> PairedTe
     in `summarise`; Wilcoxon's test takes splits as independent, and cannot go below
     ``2 ** (1 - n)``: .0625 for five splits. Differences of rounding size count as 0. Where nothing
     varies p-values are those of the limit; that of the t-test is nan with one split.
-
-    Examples
-    --------
-    >>> result = paired_test([0.835, 0.833, 0.838], [0.838, 0.837, 0.840])
-    >>> round(result.difference, 4), round(result.t_pvalue, 3), result.wilcoxon_pvalue, result.wins
-    (-0.003, 0.035, 0.25, 3)
     """
     a, b = metrics.columns(a=a, b=b)
     rounding = 64 * np.finfo(np.float64).eps * max(np.abs(a).max(), np.abs(b).max())

@@ -112,21 +112,17 @@ def score(model: Any, test: Observations, levels: Any = None) -> dict[str, float
         one = metrics.sharpness(std)
     measured["constant_std"] = one
     measured["constant_nll"] = metrics.constant_nll(test.values, mean, [one])
-    if levels is not None:
-        measured["log_loss"] = _log_loss(model, test, mean, std, levels)
+    own = getattr(model, "levels_", ())
+    if levels is not None and len(own):
+        chances = model.predict_proba(test)
+        place = np.searchsorted(own, test.values).clip(max=len(own) - 1)
+        right = np.where(own[place] == test.values, chances[np.arange(len(test)), place], 0.0)
+        measured["log_loss"] = float(-np.mean(np.log(np.maximum(right, 1e-12))))
+    elif levels is not None:
+        measured["log_loss"] = metrics.rating_log_loss(test.values, mean, std, levels)
     measured |= {"epochs": model.n_epochs_, "seconds": model.seconds_}
     measured["seconds_per_epoch"] = statistics.median(model.learning_curve_["seconds"])
     return measured
-
-
-def _log_loss(model: Any, test: Observations, mean: Any, std: Any, levels: Any) -> float:
-    own = getattr(model, "levels_", ())
-    if len(own) == 0:
-        return metrics.rating_log_loss(test.values, mean, std, levels)
-    chances = model.predict_proba(test)
-    place = np.searchsorted(own, test.values).clip(max=len(own) - 1)
-    right = np.where(own[place] == test.values, chances[np.arange(len(test)), place], 0.0)
-    return float(-np.mean(np.log(np.maximum(right, 1e-12))))
 
 
 def split_of(observations: Observations, seed: int, protocol: str) -> Split:

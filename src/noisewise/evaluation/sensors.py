@@ -30,7 +30,6 @@ PROTOCOLS = ("cells", "blocks")
 METRICS = ("mse", "trimmed_mse", "median_se", "nll")  # of tuning, the usual one first
 FIT_SHARE = 0.9  # of what was observed that is not test, where nobody says
 OUTAGE_SHARE = 0.2  # of stretches that are hidden
-TRIM = 0.01
 
 Floats = NDArray[np.float64]
 
@@ -58,11 +57,10 @@ def evaluate(
     """
     if repeats < 1:
         raise SettingError(f"repeats must be 1 or more; got {repeats}.")
-    check_protocol(protocol, outage)
     observations, units = data.observations, sensor_units(data)
 
     def measured(model: Any, k: int) -> dict[str, Any]:
-        split = split_of(data, share, outage, k)
+        split = split_of(data, protocol, share, outage, k)
         watches = "validation" in inspect.signature(model.fit).parameters
         train = observations.take(split.train if watches else split.fit)
         shown = {"validation": observations.take(split.validation)} if watches else {}
@@ -95,8 +93,7 @@ def sensor_task(
         cells = FIT_SHARE * len(seen) / np.prod(seen.shape, dtype=np.float64)
         share = OUTAGE_SHARE if protocol == "blocks" else float(cells)
     chosen = protocol_of(protocol, share, outage)
-    check_protocol(protocol, outage)
-    split = split_of(data, share, outage, seed)
+    split = split_of(data, protocol, share, outage, seed)
     train, held_out = seen.take(split.train), seen.take(split.validation)
     errors = partial(score, units=sensor_units(dataclasses.replace(data, observations=train)))
     about = about_task("sensors", seen, chosen, seed)
@@ -137,25 +134,21 @@ def score(model: Any, test: Observations, units: tuple[Floats, Floats]) -> dict[
     }
 
 
-def trimmed_mean(values: Floats, share: float = TRIM) -> float:
-    """Mean without the largest values; as many as `share` of them, rounded down, are left out."""
-    return float(np.sort(values)[: len(values) - int(share * len(values) + 1e-6)].mean())
+def trimmed_mean(values: Floats) -> float:
+    """Mean without the largest hundredth, rounded down."""
+    return float(np.sort(values)[: len(values) - len(values) // 100].mean())
 
 
-def split_of(data: Panel, share: float, outage: float | None, seed: int) -> Split:
-    """Return a split into cells, or into blocks where there is an outage."""
-    seen = data.observations
-    if outage is None:
-        return share_split(seen.shape, seen.codes, share, seed)
-    seconds = data.elapsed()[seen.codes[TIME]]
-    return block_split(seen.codes[:TIME], seconds, outage, share, seed)
-
-
-def check_protocol(protocol: str, outage: float | None) -> None:
-    """Raise unless a protocol is one there is, and has an outage if it needs one."""
+def split_of(data: Panel, protocol: str, share: float, outage: float | None, seed: int) -> Split:
+    """Return a split of a protocol."""
     if protocol not in PROTOCOLS:
         raise SettingError(f"protocol must be one of {', '.join(PROTOCOLS)}; got {protocol!r}.")
-    if protocol == "blocks" and outage is None:
-        raise SettingError("The protocol 'blocks' needs outage=, in seconds, such as 2 * 3600.")
     if protocol == "cells" and outage is not None:
         raise SettingError(f"The protocol 'cells' has no outages; leave out outage={outage}.")
+    seen = data.observations
+    if protocol == "cells":
+        return share_split(seen.shape, seen.codes, share, seed)
+    if outage is None:
+        raise SettingError("The protocol 'blocks' needs outage=, in seconds, such as 2 * 3600.")
+    seconds = data.elapsed()[seen.codes[TIME]]
+    return block_split(seen.codes[:TIME], seconds, outage, share, seed)

@@ -2,8 +2,7 @@
 
 A range is ``{low = 0.001, high = 0.1, log = true}``, ``{low = 1, high = 6, int = true}`` or
 ``{choices = [8, 16]}`` in ``ranges.toml``; in words ``l2=0.001:0.1:log``, ``n=1:6``, ``rank=8,16``.
-A trial trains on one part of a split that ``noisewise evaluate`` runs and is judged by another; the
-test part is never looked at.
+A trial trains on one part of a split and is judged by another; the test part is never looked at.
 """
 
 from __future__ import annotations
