@@ -18,8 +18,7 @@ from test_cli import QUICK, run
 
 from noisewise import DeviationFactorizer, errors
 from noisewise.cli import app, main
-from noisewise.cli.options import check_file, grouped, parsed
-from noisewise.cli.output import aligned, in_options
+from noisewise.cli.options import aligned, check_file, grouped, in_options, parsed
 from noisewise.errors import DataError
 from noisewise.models import bayesian, load
 

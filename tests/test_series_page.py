@@ -1,6 +1,7 @@
 """Figures and page of series: what was read, what was filled, the noisiest first."""
 
 import re
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -9,7 +10,6 @@ from test_report import NASTY, Elements
 from noisewise.errors import DataError, SettingError
 from noisewise.report.series import (
     COLUMNS,
-    NoisySeries,
     Trace,
     filled_series,
     in_columns,
@@ -28,7 +28,8 @@ def trace(name="hall heat", n=50, gap=slice(10, 20), dates=False):
 
 
 def sensor(name, noise, kind="heat", **options):
-    return NoisySeries(trace(name, **options), kind, noise, noise, 0.0, 0.25, 0.5)
+    parts = {"white": noise, "drift": 0.0, "white_std": 0.25, "drift_std": 0.5}
+    return replace(trace(name, **options), sensor=kind, noise=noise, **parts)
 
 
 def test_every_reading_of_a_short_series_has_a_column_of_its_own():
@@ -109,7 +110,7 @@ def test_what_cannot_be_drawn_is_refused():
 @pytest.fixture(scope="module")
 def html():
     sensors = [sensor("calm", 0.1), sensor("bad", 9.0), sensor("odd", 4.0, kind=NASTY)]
-    unread = NoisySeries(trace("unread"), "heat", *[np.nan] * 5)
+    unread = replace(trace("unread"), sensor="heat")
     return series_page("A page", [unread, *sensors], lead="Lead.", foot="Foot.", most=3)
 
 
@@ -139,7 +140,7 @@ def test_the_page_of_series_needs_nothing_else(html):
 
 
 def test_a_series_that_was_never_read_comes_last_without_a_number():
-    unread = NoisySeries(trace("unread"), "heat", *[np.nan] * 5)
+    unread = replace(trace("unread"), sensor="heat")
     html = series_page("A page", [unread, sensor("calm", 0.1)])
     assert '<th scope="row">unread</th><td>\N{EN DASH}</td>' in html
     drawn = [svg["aria-label"].split(":")[0] for svg in Elements(html).named("svg")]

@@ -6,8 +6,7 @@ from pathlib import Path
 
 import typer
 
-from noisewise.cli.options import check_file, check_folder, option
-from noisewise.cli.output import Stopped
+from noisewise.cli.options import Stopped, check_file, check_folder, option
 from noisewise_reproduction.page import evidence
 from noisewise_reproduction.runs import command
 

@@ -18,8 +18,7 @@ from noisewise.cli import options
 from noisewise.cli.evaluate import compare, evaluate, tune
 from noisewise.cli.impute import impute
 from noisewise.cli.noise import noise
-from noisewise.cli.options import check_folder, grouped, option
-from noisewise.cli.output import aligned, in_options, say, tell
+from noisewise.cli.options import aligned, check_folder, grouped, in_options, option, say, tell
 from noisewise.cli.ratings import demo, fit, predict, recommend
 from noisewise.data import fetch as fetching
 from noisewise.errors import NoisewiseError, SettingError

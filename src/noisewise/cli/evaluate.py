@@ -14,8 +14,7 @@ import typer
 
 from noisewise import registry
 from noisewise.cli import options
-from noisewise.cli.options import TimedColumns, check_file, chosen, option, parsed, refuse, time_of
-from noisewise.cli.output import Stopped, aligned, say, tell
+from noisewise.cli.options import Stopped, aligned, check_file, chosen, option, refuse, say
 from noisewise.data import Observations
 from noisewise.data.panel import Panel
 from noisewise.errors import DataError, SettingError
@@ -116,7 +115,7 @@ class ValidationOptions(TensorOptions):
     )
 
     def task(
-        self, data: Path, models: list[str], columns: TimedColumns, how: SearchOptions
+        self, data: Path, models: list[str], columns: options.TimedColumns, how: SearchOptions
     ) -> Task:
         """Read what settings are judged on: sensors where anything says so, else ratings."""
         only_sensors = any(
@@ -134,7 +133,7 @@ class ValidationOptions(TensorOptions):
                outage=self.outage)  # fmt: skip
         protocol = self.validation or "random"
         usual = "timestamp" if protocol == "time" else None
-        time = columns.time or time_of(parsed(how.settings)) or usual
+        time = columns.time or options.time_of(options.parsed(how.settings)) or usual
         return ratings.rating_task(columns.read(data, time), protocol=protocol, seed=how.seed)
 
 
@@ -149,7 +148,7 @@ def evaluate(
     tuned: Path | None = options.TUNED,
     *,
     over: SplitOptions,
-    columns: TimedColumns,
+    columns: options.TimedColumns,
     report: Path | None = options.JSON,
 ) -> None:
     """Measure a model, as `fit` makes it, on ratings or readings that it has not seen.
@@ -175,7 +174,7 @@ def evaluate(
         refuse("is for sensors: add --dataset, or --protocol cells or blocks", share=over.share,
                outage=over.outage)  # fmt: skip
         name, own = chosen("ratings", model, "dmf", settings, tuned)
-        time = columns.time or ("timestamp" if over.protocol == "time" else time_of(own))
+        time = columns.time or ("timestamp" if over.protocol == "time" else options.time_of(own))
         observations = columns.read(data, time)
         record = _record(name, observations, report)
         measured = partial(_on_ratings, observations)
@@ -184,7 +183,7 @@ def evaluate(
     except KeyboardInterrupt:
         splits = f"{_count(record)} finished splits"
         raise _stopped("result", splits, record.path) from None
-    tell(text, record.content, report)
+    options.tell(text, record.content, report)
 
 
 def compare(
@@ -201,7 +200,7 @@ def compare(
     Example: `noisewise compare dtf.json ptf.json --metric nll`
     """
     rows = _compared(read_results(first), read_results(second), metric)
-    tell(_in_columns(rows), rows, report)
+    options.tell(_in_columns(rows), rows, report)
 
 
 def tune(
@@ -218,7 +217,7 @@ def tune(
     *,
     how: SearchOptions,
     judged: ValidationOptions,
-    columns: TimedColumns,
+    columns: options.TimedColumns,
     jobs: int = option("Threads; -1 uses all cores.", default=-1),
     report: Path | None = options.JSON,
 ) -> None:
@@ -232,7 +231,7 @@ def tune(
     Example: `noisewise tune intel.npz --dataset intel-2epoch --model fast --validation blocks`
     """
     trials = tuning.DEFAULT.trials if how.minutes is None and how.trials is None else how.trials
-    fixed, budget = parsed(how.settings), tuning.Budget(trials, how.minutes)
+    fixed, budget = options.parsed(how.settings), tuning.Budget(trials, how.minutes)
     task = judged.task(data, model, columns, how)
     try:
         result = tuning.tune(
@@ -241,7 +240,7 @@ def tune(
         )  # fmt: skip
     except KeyboardInterrupt:
         raise _stopped("trial", "finished trials", out) from None
-    tell(_told(result, out), result, report)
+    options.tell(_told(result, out), result, report)
 
 
 def _on_ratings(

@@ -13,8 +13,7 @@ import numpy as np
 import typer
 
 from noisewise.cli import options
-from noisewise.cli.options import Layout, check_file, option, parsed
-from noisewise.cli.output import say, tell
+from noisewise.cli.options import Layout, check_file, option, parsed, say, tell
 from noisewise.data import Observations
 from noisewise.data.arrays import read_xarray
 from noisewise.data.gapped import kind_of, read_gapped
@@ -30,11 +29,10 @@ from noisewise.models.base import Factorizer
 from noisewise.noise import noise_model, noisy_series
 from noisewise.report.figures import require_matplotlib
 from noisewise.report.page import Table
-from noisewise.report.series import NoisySeries, Trace, check_most, series_page
+from noisewise.report.series import Trace, check_most, series_page
 from noisewise.storage import write_bytes
 
 METHODS = methods()
-UNREAD = (np.nan,) * 5  # the noise of a series that was never read
 
 
 def impute(
@@ -183,7 +181,7 @@ def _cells(table: Any, roles: Roles) -> LabelledArray:
 def _noise(
     cells: LabelledArray, seen: Observations, seed: int
 ) -> dict[tuple[Any, ...], tuple[float, ...]]:
-    """Noise of every series that was read, by its ids, as a ``NoisySeries`` has it."""
+    """Noise of every series that was read, by its ids, as a ``Trace`` has it."""
     # Readings are judged in units of their sensor, as a model computes in float32.
     mode = cells.sensor
     sensors: Any = np.zeros(len(seen), np.int64) if mode is None else seen.codes[mode]
@@ -201,7 +199,7 @@ def _noise(
 
 def _entries(
     cells: LabelledArray, filled: Floats, std: Floats, duplicates: Duplicates, seed: int
-) -> list[NoisySeries]:
+) -> list[Trace]:
     """Take a table apart into its series."""
     noise = _noise(cells, cells.observed(duplicates), seed)
     whole = cells.cells(np.arange(cells.values.size))
@@ -217,13 +215,13 @@ def _entries(
         mean, spread = (np.where(hole, part.ravel()[rows], np.nan) for part in (filled, std))
         name, is_dated = " ".join(map(str, ids)), cells.clock == "dates"
         sensor = "readings" if cells.sensor is None else str(ids[cells.sensor])
-        trace = Trace(name, when[rows], value, mean, spread, is_dated)
-        found.append(NoisySeries(trace, sensor, *noise.get(ids, UNREAD)))
+        known = noise.get(ids, ())
+        found.append(Trace(name, when[rows], value, mean, spread, is_dated, sensor, *known))
     return found
 
 
 def _page(
-    name: str, entries: Sequence[NoisySeries], imputer: DeviationImputer, report: Any, most: int
+    name: str, entries: Sequence[Trace], imputer: DeviationImputer, report: Any, most: int
 ) -> str:
     left = f" {report['left']:,} could not be filled." if report["left"] else ""
     lead = (

@@ -13,8 +13,7 @@ from noisewise import noise as rank
 from noisewise import registry, storage
 from noisewise.cli import options
 from noisewise.cli.impute import check_sensors, read_readings
-from noisewise.cli.options import Columns, Layout, check_file, option, refuse
-from noisewise.cli.output import aligned, records, say, tell
+from noisewise.cli.options import Columns, Layout, check_file, option, refuse, tell
 from noisewise.data import Observations
 from noisewise.data.files import FORMATS
 from noisewise.data.gapped import KINDS
@@ -117,7 +116,7 @@ def noise(
     is_data = named or source.is_dir() or suffix_of(source) in {*FORMATS, *KINDS}
     if data is None and is_data:
         seen, sensor = readings.read(source)
-        say(f"Judging {seen!r}")
+        options.say(f"Judging {seen!r}")
         judge = rank.noise_model(seen, sensor=sensor, random_state=seed)
         if save is not None:
             judge.save(save)
@@ -142,7 +141,7 @@ def noise(
         if ranking.plot is not None:
             ranking.draw(figures.noisy_ids(table))
     plain = _plain(table)
-    return tell(aligned(plain), records(plain), report)
+    return tell(options.aligned(plain), options.records(plain), report)
 
 
 def _tell_sensors(model: TemporalFactorizer, ranking: Ranking, report: Path | None) -> None:
@@ -153,8 +152,8 @@ def _tell_sensors(model: TemporalFactorizer, ranking: Ranking, report: Path | No
         names = [" ".join(map(str, row)) for row in zip(*ids, strict=True)]
         ranking.draw(noise_parts({**series, "series": np.array(names, dtype=object)}))
     tables = {"places": _plain(places), "series": _plain(series)}
-    text = "\n\n".join(aligned(table) for table in tables.values())
-    tell(text, {what: records(table) for what, table in tables.items()}, report)
+    text = "\n\n".join(options.aligned(table) for table in tables.values())
+    tell(text, {what: options.records(table) for what, table in tables.items()}, report)
 
 
 def _plain(table: rank.Table) -> dict[str, list[Any]]:

@@ -9,8 +9,7 @@ import typer
 
 from noisewise import registry
 from noisewise.cli import options
-from noisewise.cli.options import Columns, check_file, check_folder, chosen, option, time_of
-from noisewise.cli.output import Stopped, records, say, table_ending, tell, write_table
+from noisewise.cli.options import Columns, Stopped, check_file, check_folder, chosen, option, tell
 from noisewise.data.files import read_cells, typed
 from noisewise.data.gapped import as_text
 from noisewise.errors import FitInterrupted, SettingError, printable
@@ -32,7 +31,7 @@ def demo(
 
     Example: `noisewise demo --out demo`
     """
-    result = run_demo(seed=seed, directory=out, progress=say)
+    result = run_demo(seed=seed, directory=out, progress=options.say)
     tell(result.text, result.report, report)
 
 
@@ -63,7 +62,7 @@ def fit(
     """
     name, own = chosen("ratings", model, "bayes", settings, tuned)
     own = {"random_state": seed, **own}
-    observations = columns.read(data, time_of(own))
+    observations = columns.read(data, options.time_of(own))
     fitted = registry.build("ratings", name, own)
     kept = {} if checkpoint is None else {"checkpoint": checkpoint}
     if not kept.keys() <= signature(fitted.fit).parameters.keys():
@@ -93,7 +92,7 @@ def fit(
 
 
 def _check_table(path: Path) -> None:
-    table_ending(path)
+    options.table_ending(path)
     check_file(path)
 
 
@@ -114,7 +113,7 @@ def predict(
     Example: `noisewise predict movies.nw pairs.parquet --coverage 0.8 --out predicted.parquet`
     """
     fitted = load(model)
-    columns, seconds = read_cells(cells, fitted.ids_, time_of(fitted.get_params()))
+    columns, seconds = read_cells(cells, fitted.ids_, options.time_of(fitted.get_params()))
     rows = list(zip(*columns, *([] if seconds is None else [seconds.tolist()]), strict=True))
     if not rows:
         raise SettingError(f"{cells} has no cells to predict.")
@@ -124,10 +123,10 @@ def predict(
     table = {ids.name: column for ids, column in zip(fitted.ids_, columns, strict=True)}
     table |= {name: numbers.tolist() for name, numbers in found.items()}
     if out is not None:
-        write_table(out, table)
-        tell(f"{len(rows):,} predictions are in {out}.", records(table), report)
+        options.write_table(out, table)
+        tell(f"{len(rows):,} predictions are in {out}.", options.records(table), report)
     else:
-        tell(as_text(table).rstrip("\n"), records(table), report, is_data=True)
+        tell(as_text(table).rstrip("\n"), options.records(table), report, is_data=True)
 
 
 def recommend(

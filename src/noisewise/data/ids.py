@@ -320,10 +320,6 @@ class Groups(NamedTuple):
     starts: NDArray[np.intp]
     counts: NDArray[np.intp]
 
-    def firsts(self) -> NDArray[np.intp]:
-        """Return the first observation of every cell."""
-        return self.order[self.starts]
-
     def error(
         self, what: str, entry: Callable[[int], Any], place: Callable[[int, int], str]
     ) -> DataError:

@@ -343,7 +343,7 @@ def _merged(
     if duplicates == "last":
         return seen.take(np.sort(groups.order[groups.starts + groups.counts - 1]))
     if duplicates == "mean":
-        firsts = groups.firsts()
+        firsts = groups.order[groups.starts]
         sums = np.add.reduceat(seen.values[groups.order].astype(np.float64), groups.starts)
         merged = seen.take(np.sort(firsts))
         merged.values[:] = (sums / groups.counts)[np.argsort(firsts)]

@@ -38,18 +38,11 @@ _FIELDS = 2**18  # in a block of rows
 _TEXT, _GZIP, _PARQUET = "text", "a gzip file", "Parquet"
 _ZIP = "a zip archive, as .npz and .xlsx are"
 _MAGIC = {
-    b"PAR1": _PARQUET,
-    b"PK\x03\x04": _ZIP,
-    b"\x1f\x8b": _GZIP,
-    b"\xff\xfe": "UTF-16 text",
-    b"\xfe\xff": "UTF-16 text",
-    b"\x93NUMPY": "a single numpy array, as .npy is",
-    b"ARROW1": "Arrow (Feather)",
-    b"\x89HDF": "HDF5",
-    b"SQLite": "an SQLite database",
-    b"<!": "a web page",
-    b"<html": "a web page",
-}
+    b"PAR1": _PARQUET, b"PK\x03\x04": _ZIP, b"\x1f\x8b": _GZIP, b"\x89HDF": "HDF5",
+    b"\xff\xfe": "UTF-16 text", b"\xfe\xff": "UTF-16 text", b"ARROW1": "Arrow (Feather)",
+    b"\x93NUMPY": "a single numpy array, as .npy is", b"SQLite": "an SQLite database",
+    b"<!": "a web page", b"<html": "a web page",
+}  # fmt: skip
 _DAMAGED = (EOFError, zlib.error, gzip.BadGzipFile)  # what unpacking raises
 
 

@@ -222,13 +222,6 @@ def choose_columns(
     """Choose the columns of a table by the names or positions that were asked for, else by names.
 
     These are found as `noisewise.read` says; a doubt is an error, with ``advice`` how to choose.
-
-    Examples
-    --------
-    >>> choose_columns(["movieId", "userId", "rating", "timestamp"])
-    Choice(ids=(1, 0), value=2, time=None)
-    >>> choose_columns(["site", "species", "day", "level"])
-    Choice(ids=(0, 1, 2), value=3, time=None)
     """
     time_at = None if time is None else _position(time, names)
     ids_at = None if ids is None else tuple(_position(column, names) for column in ids)

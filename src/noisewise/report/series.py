@@ -46,6 +46,12 @@ class Trace:
     mean: Floats  # what was filled in, and its std; NaN where there was a reading
     std: Floats
     dates: bool = False
+    sensor: str = "readings"  # what it measures, and so the unit that it is in
+    noise: float = np.nan  # by ``noisewise.noisy_series``; NaN if it was never read
+    white: float = np.nan
+    drift: float = np.nan
+    white_std: float = np.nan  # in units of the readings, as is the next
+    drift_std: float = np.nan
 
     @property
     def filled(self) -> NDArray[np.bool_]:
@@ -157,22 +163,9 @@ def noise_parts(table: Mapping[str, Any]) -> Drawing:
     return Drawing(draw, f"White noise and drift of the noisiest: {words}.", 1.3 + 0.3 * len(names))
 
 
-@dataclass(frozen=True, eq=False)
-class NoisySeries:
-    """A series, and how noisy it is by ``noisewise.noisy_series``: NaN if it was never read."""
-
-    trace: Trace
-    sensor: str  # what it measures, and so the unit that it is in
-    noise: float
-    white: float
-    drift: float
-    white_std: float  # in units of the readings, as is the next
-    drift_std: float
-
-
 def series_page(
     title: str,
-    series: Sequence[NoisySeries],
+    series: Sequence[Trace],
     *,
     lead: str = "",
     method: Sequence[str | Table] = (),
@@ -189,11 +182,11 @@ def series_page(
     limited = f" {left_out:,} less noisy series are left out." if left_out > 0 else ""
     pictures = []
     for one in progress(drawn, desc="draw", unit="series"):
-        picture = filled_series(one.trace)
+        picture = filled_series(one)
         pictures.append(Picture(picture.svg(), picture.alt, _in_words(one)))
     known = [one for one in ranked if not np.isnan(one.noise)][:BARS]
     parts = {part: [getattr(one, part) for one in known] for part in ("white", "drift")}
-    bars = noise_parts({"series": [one.trace.name for one in known], **parts})
+    bars = noise_parts({"series": [one.name for one in known], **parts})
     readings = (
         f"Dots are readings. Gaps are filled with the line; {100 * COVERAGE:g} % of the readings "
         f"that are missing should lie in the band.{limited}"
@@ -222,14 +215,14 @@ def _by_date(axes: Axes) -> None:
     axes.xaxis.set_major_formatter(formatter)
 
 
-def _by_sensor(series: Sequence[NoisySeries]) -> Table:
+def _by_sensor(series: Sequence[Trace]) -> Table:
     sensors: dict[str, list[tuple[int, int]]] = {}
     for one in series:
-        sensors.setdefault(one.sensor, []).append(one.trace.counts)
+        sensors.setdefault(one.sensor, []).append(one.counts)
     if len(sensors) > MOST_SENSORS:
         sensors = {}
     if len(sensors) != 1:
-        sensors["all"] = [one.trace.counts for one in series]
+        sensors["all"] = [one.counts for one in series]
     rows = []
     for sensor, counts in sensors.items():
         read, filled = map(sum, zip(*counts, strict=True))
@@ -239,10 +232,10 @@ def _by_sensor(series: Sequence[NoisySeries]) -> Table:
     return Table(["sensor", "series", "readings", "gaps filled", "share filled"], rows)
 
 
-def _noisiest(series: Sequence[NoisySeries], limited: str) -> Table:
+def _noisiest(series: Sequence[Trace], limited: str) -> Table:
     rows = [
         [
-            short(one.trace.name, LONGEST_NAME),
+            short(one.name, LONGEST_NAME),
             *(_told(part, ".1f") for part in (one.noise, one.white, one.drift)),
             *(_told(part, ".3g") for part in (one.white_std, one.drift_std)),
         ]
@@ -253,8 +246,8 @@ def _noisiest(series: Sequence[NoisySeries], limited: str) -> Table:
     return Table(head, rows, words + limited)
 
 
-def _in_words(one: NoisySeries) -> str:
-    read, gaps = one.trace.counts
+def _in_words(one: Trace) -> str:
+    read, gaps = one.counts
     words = f"{read:,} readings, {gaps:,} gaps filled."
     if np.isnan(one.noise):
         return words

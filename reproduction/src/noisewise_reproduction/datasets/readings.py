@@ -56,7 +56,7 @@ def gather(
     if repeats == "first":
         groups = group_cells(codes, [len(mode) for mode in ids])
         if groups is not None:
-            firsts = np.sort(groups.firsts())
+            firsts = np.sort(groups.order[groups.starts])
             codes, values = [column[firsts] for column in codes], values[firsts]
         seen = assemble(codes, values, ids)
     else:
