@@ -22,7 +22,7 @@ from noisewise.data import reader
 from noisewise.data.binary import read_npz, read_parquet
 from noisewise.data.ids import Codes, Ids, Index, fitting
 from noisewise.data.observations import Duplicates, Observations, assemble, check_repeats, observe
-from noisewise.data.tables import choose_columns, find_ids
+from noisewise.data.tables import At, choose_columns, find_ids
 from noisewise.data.timestamps import check_seconds, to_seconds
 from noisewise.errors import DataError, SettingError, listed, progress
 
@@ -206,9 +206,7 @@ def _usual_names(path: Path, table: reader.TextTable, ids: Any, value: Any) -> l
 class TextColumns:
     """The columns that are read, growing block by block."""
 
-    def __init__(
-        self, names: list[str], ids: tuple[int, ...], value: int | None, time: int | None
-    ) -> None:
+    def __init__(self, names: list[str], ids: tuple[int, ...], value: At, time: At) -> None:
         self.names = names
         self.ids, self.value, self.time = ids, value, time
         self.indexes = [_TextIndex() for _ in ids]

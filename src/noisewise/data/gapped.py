@@ -1,9 +1,8 @@
 """Files with gaps: read whole, and written back in the same layout with the gaps filled.
 
 Text and Parquet hold tables, which are tables of pyarrow (extra: parquet); all columns of text are
-text, letter for letter. NetCDF holds arrays (extra: xarray). NetCDF 4 is read by the HDF5 library,
-which a file that was made to do so can crash or keep busy for ever: take such files only from those
-you trust.
+text, letter for letter. NetCDF (extra: xarray) is read by the HDF5 library, which a file that was
+made to do so can crash or keep busy for ever: take such files only from those you trust.
 """
 
 from __future__ import annotations

@@ -1,9 +1,8 @@
 """Tables with holes, whatever they came from: values in an array, and the ids of every cell.
 
-A mode lies along one axis of the array. Frames of pandas, polars and pyarrow are read here. A wide
-one has a column for each series, an axis that may carry two modes, location and sensor; the rows of
-a long one carry all modes. What is written back is of the same library, with the same labels and
-types; a column of whole numbers becomes one of floats only where something in it was missing.
+A mode lies along one axis. Of frames (pandas, polars, pyarrow), a wide one has a column for each
+series, an axis that may carry two modes, location and sensor; the rows of a long one carry all.
+What is written back is alike, but whole numbers become floats where one of them was missing.
 """
 
 from __future__ import annotations

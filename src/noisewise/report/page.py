@@ -57,12 +57,6 @@ def page(
 
     Pictures that follow one another stand side by side where there is room. ``lead`` and ``foot``
     are a paragraph below the heading and one at the end; ``style`` is CSS of this page alone.
-
-    Examples
-    --------
-    >>> table = Table(["model", "RMSE"], [["<b>mine</b>", "0.82"]])
-    >>> "&lt;b&gt;mine&lt;/b&gt;" in page("Results", [Section("All", [table])])
-    True
     """
     style = files("noisewise.report").joinpath("page.css").read_text("utf-8") + style
     parts = [HEAD.format(title=_safe(title), style=style), "<body>\n<main>\n"]
