@@ -29,7 +29,7 @@ from noisewise import (
 from noisewise.data.tables import choose_columns, choose_ids
 from noisewise.errors import DataWarning, UnknownIdsWarning
 from noisewise.models.deviation import DTF
-from noisewise.models.iterative import joined
+from noisewise.models.learner import joined
 
 pytestmark = pytest.mark.filterwarnings("ignore:Predictions have not settled")
 

@@ -12,9 +12,9 @@ from noisewise import BayesianFactorizer, observe, storage
 from noisewise.engine.sgd.layout import Layout, State
 from noisewise.engine.training import EpochInfo, train
 from noisewise.errors import DataError, DivergedError, FitInterrupted, ModelFileError
-from noisewise.models import checkpoints
-from noisewise.models.checkpoints import Checkpoint
+from noisewise.models import learner
 from noisewise.models.deviation import DeviationFactorizer
+from noisewise.models.learner import Checkpoint
 
 
 def make_state() -> State:
@@ -431,7 +431,7 @@ def test_a_checkpoint_of_another_version_is_refused(small_world, tmp_path, monke
     model, path = quick(), tmp_path / "checkpoint"
     with pytest.raises(FitInterrupted):
         model.fit(small_world.X, small_world.y, callbacks=[interrupt_at(3)], checkpoint=path)
-    monkeypatch.setattr(checkpoints, "VERSION", "0.0.9")
+    monkeypatch.setattr(learner, "VERSION", "0.0.9")
     with pytest.raises(ModelFileError, match="another version of noisewise"):
         model.fit(small_world.X, small_world.y, checkpoint=path)
 

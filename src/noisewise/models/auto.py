@@ -19,7 +19,7 @@ from noisewise.engine.arrays import Array, Ints
 from noisewise.engine.data import Series
 from noisewise.errors import SettingError, unsaid
 from noisewise.models.base import Cells, Factorizer, Seeded, Threads, clone_with, shown
-from noisewise.models.iterative import FEWEST_HELD_OUT, fixed_seed
+from noisewise.models.learner import FEWEST_HELD_OUT, fixed_seed
 from noisewise.models.model_file import Part
 from noisewise.models.residual import fast
 from noisewise.models.sensors import InTime, Readings
@@ -48,34 +48,26 @@ log = logging.getLogger("noisewise")
 
 
 class Gaps(NamedTuple):
-    """What is missing between the first and the last reading of every series.
+    """What is missing between the first and the last reading of every series."""
 
-    ``single`` is the share of missing cells between two readings; ``length`` is the length of the
-    longer gap that the typical missing cell is in.
-    """
-
-    single: float
-    length: float
+    single: float  # share of missing cells that are between two readings
+    length: float  # of the longer gap that the typical missing cell is in
 
 
 @settings
 class AutoFactorizer(Readings, InTime, Seeded, Threads):
     """Choose among models of sensors by what they predict of readings that were held out.
 
-    Half of the held-out cells are single ones, half are stretches of single series. How long a
-    stretch lasts is read off the gaps in the data: as long as the gap that the typical missing cell
-    is in, of those longer than one cell; ten steps of time if there are none, and never more than a
-    tenth of all time.
+    Half of the held-out cells are single ones, half are stretches of single series, as long as the
+    gap that the typical missing cell is in: ten steps of time if there is none, at most a tenth of
+    all time.
 
     Every candidate is fitted once on the rest, a ``TemporalFactorizer`` for 60 sweeps only. Its
-    score is its mean squared error on either kind, over that of the best candidate there, averaged
-    with weights: single cells weigh as much as the share of the missing cells that lie between two
-    readings, stretches the rest; both the same if nothing is missing. Errors are in units of the
-    std of a type of sensor, and the largest hundredth does not count, as a few broken readings must
-    not decide. The candidate with the lowest score is fitted again on everything; std and intervals
-    are calibrated on what it was judged by, cells and stretches in the shares of these weights.
-
-    With too few observations to judge by, the first candidate is taken.
+    score is its mean squared error on either kind, over that of the best candidate there, weighted
+    as single cells and stretches are among what is missing. Errors are in units of the std of a
+    type of sensor, without the largest hundredth. The best is fitted again on everything; std and
+    intervals are calibrated on what it was judged by. With too few observations to judge by, the
+    first candidate is taken.
 
     Examples
     --------
@@ -176,10 +168,7 @@ class AutoFactorizer(Readings, InTime, Seeded, Threads):
         return gaps, part
 
     def _judge(self, model: Any, seen: Observations, part: Ints, alike: Ints) -> Judged:
-        """Fit a candidate on one part of the observations, and look at its errors on the others.
-
-        Those ``alike`` what is missing calibrate it.
-        """
+        """Fit a candidate on one part, judge it by the others; those alike gaps calibrate it."""
         started = clock.perf_counter()
         with unsaid("Predictions have not settled"):  # a chain is judged as it is
             model.fit(seen.take(part == TRAIN))
@@ -227,14 +216,7 @@ class Judged(NamedTuple):
 
 
 def find_gaps(series: Series) -> Gaps:
-    """Measure what is missing between the first and the last reading of every series.
-
-    Examples
-    --------
-    >>> times = np.array([0.0, 1, 3, 4, 5, 6, 7, 8, 9, 10, 20])  # 2 is missing, and 11 to 19
-    >>> find_gaps(Series.group(np.zeros(11, int), times, times, 1))
-    Gaps(single=0.1, length=2.0)
-    """
+    """Measure what is missing between the first and the last reading of every series."""
     step, span = series.usual_step(), float(np.ptp(series.time))
     inside = np.diff(series.which) == 0
     missing = np.rint(np.diff(series.time)[inside] / step) - 1
@@ -249,14 +231,7 @@ def find_gaps(series: Series) -> Gaps:
 
 
 def like_gaps(part: Ints, single: float, seed: int) -> Ints:
-    """Return as many held-out observations as can be with the mix that what is missing has.
-
-    Examples
-    --------
-    >>> part = np.array([TRAIN, CELLS, CELLS, CELLS, CELLS, BLOCKS, BLOCKS, BLOCKS, BLOCKS])
-    >>> like_gaps(part, 1.0, seed=0), len(like_gaps(part, 0.2, seed=0))
-    (array([1, 2, 3, 4]), 5)
-    """
+    """Return as many held-out observations as can be with the mix that what is missing has."""
     rng = np.random.default_rng([seed, 6])
     shares = {CELLS: single, BLOCKS: 1.0 - single}
     rows = {kind: np.flatnonzero(part == kind) for kind in shares}

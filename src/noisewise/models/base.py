@@ -12,7 +12,7 @@ import functools
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, ClassVar, Literal, NamedTuple, NoReturn, Self, TypeVar, cast
+from typing import Any, ClassVar, Literal, NamedTuple, Self, TypeVar, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -47,17 +47,7 @@ Method = TypeVar("Method", bound=Callable[..., Any])
 
 
 def as_it_is(model: M) -> M:
-    """Return a twin: another object with the attributes that a model has at this moment.
-
-    Examples
-    --------
-    >>> from noisewise.models.residual import TypeMean
-    >>> model = TypeMean().fit([("hall", 8, 1.0), ("attic", 8, 3.0)])
-    >>> twin = as_it_is(model)
-    >>> model = model.fit([("hall", 8, 5.0), ("attic", 8, 7.0)])
-    >>> twin.predict([("hall", 9)]).item(), model.predict([("hall", 9)]).item()
-    (2.0, 6.0)
-    """
+    """Return a twin: another object with the attributes that a model has at this moment."""
     twin = object.__new__(type(model))
     twin.__dict__ = dict(vars(model))  # a copy in one step, whatever other threads do
     return twin
@@ -92,11 +82,6 @@ def in_one_step(method: Method) -> Method:
         return model
 
     return cast(Method, change)
-
-
-def interrupted(model: Any, worth: str) -> NoReturn:
-    """End a fit by Ctrl-C when all that is to be kept is in place; say what it is worth."""
-    raise FitInterrupted(worth, model)
 
 
 def _hand_over(model: Any, before: dict[str, Any], after: dict[str, Any]) -> None:
@@ -340,14 +325,7 @@ class Factorizer(RegressorMixin, BaseEstimator, ABC):  # type: ignore[misc]
 
 
 def clone_with(model: Factorizer, **settings: Any) -> Any:
-    """Return an unfitted copy of a model, with those of the settings that it knows.
-
-    Examples
-    --------
-    >>> from noisewise.models.series import OUSmoother
-    >>> clone_with(OUSmoother(time=0), n_jobs=1, random_state=7)
-    OUSmoother(n_jobs=1, time=0)
-    """
+    """Return an unfitted copy of a model, with those of the settings that it knows."""
     copy = clone(model)
     known = copy.get_params(deep=False)
     return copy.set_params(**{name: value for name, value in settings.items() if name in known})

@@ -26,8 +26,8 @@ from noisewise.engine.gibbs.sampler import RatingSampler, Schedule
 from noisewise.engine.training import Callback, standardised
 from noisewise.errors import DataError, SettingError
 from noisewise.models.base import Cells, at_one_moment
-from noisewise.models.checkpoints import Checkpoint
-from noisewise.models.iterative import (
+from noisewise.models.learner import (
+    Checkpoint,
     check_levels,
     count_rows,
     fixed_seed,

@@ -29,8 +29,10 @@ from noisewise.engine.sgd import strata
 from noisewise.engine.sgd.factors import Factors
 from noisewise.engine.sgd.layout import Params, State, aligned, initial_state
 from noisewise.engine.training import EpochInfo, mean_in_units, standardised
-from noisewise.models.base import in_one_step, interrupted
-from noisewise.models.iterative import Fit, Iterative, Plan, count_rows, judged, mean_and_std
+from noisewise.errors import FitInterrupted
+from noisewise.models.base import in_one_step
+from noisewise.models.iterative import Fit, Iterative, Plan, judged
+from noisewise.models.learner import count_rows, mean_and_std
 from noisewise.models.rows import FactorRows
 from noisewise.settings import check, number, one_of, setting, settings, whole
 
@@ -66,13 +68,11 @@ class DeviationFactorizer(Iterative, FactorRows):
     """Factorization of matrices and tensors that learns how noisy each observation is.
 
     With two id columns this is DMF, with three or more DTF; ``deviation_rank=0`` makes of them
-    Biased MF and PTF. Values are centred and divided by their standard deviation before training,
-    so that the settings below mean the same for stars, percents and volts.
+    Biased MF and PTF. Settings are for values over their std, be they stars, percents or volts.
 
-    The defaults are for two modes. A penalty that is right for a matrix drives all factors of a
-    tensor to zero: for three modes and more start from ``DeviationFactorizer(**DTF)`` or
-    ``(**PTF)``, which this module has beside the class. Only two modes can ``recommend`` and
-    ``fold_in``.
+    The defaults are for two modes, which alone can ``recommend`` and ``fold_in``; their penalty
+    drives all factors of a tensor to zero: with more modes, start from ``DTF`` or ``PTF`` of this
+    module, as in ``DeviationFactorizer(**DTF)``.
 
     Examples
     --------
@@ -167,10 +167,10 @@ class DeviationFactorizer(Iterative, FactorRows):
         self.seconds_ = time.perf_counter() - started
         if fitted.interrupted:
             run = fitted.epochs - plan.epochs + epochs
-            interrupted(
-                self,
+            raise FitInterrupted(
                 f"Learning from new observations was interrupted after epoch {run} of {epochs}: "
                 "the model is that of this epoch.",
+                self,
             )
         return self
 

@@ -11,22 +11,27 @@ from typing import Any, ClassVar, Literal, NamedTuple, Self
 
 import numpy as np
 import numpy.typing as npt
-from sklearn.utils import check_random_state
 
 from noisewise.data import Observations, observe
 from noisewise.engine import training
-from noisewise.engine.arrays import Counts, Floats
+from noisewise.engine.arrays import Floats
 from noisewise.engine.training import Callback, EpochInfo, S, Step, Training, Validate
-from noisewise.errors import DataError, DataWarning, SettingError, training_bar, warn
-from noisewise.models import base
-from noisewise.models.base import Factorizer, Seeded, Threads, in_one_step
-from noisewise.models.checkpoints import Checkpoint, Wanted, checkpoints_of
-from noisewise.schema import Entry, Schema, integer, real, record
-from noisewise.settings import check, either, learned, number, one_of, setting, settings, whole
-from noisewise.splits import random_split
+from noisewise.errors import DataError, FitInterrupted, SettingError, training_bar
+from noisewise.models.base import NOTHING_KEPT, in_one_step
+from noisewise.models.learner import (
+    Checkpoint,
+    Learner,
+    Wanted,
+    checkpoints_of,
+    fixed_seed,
+    hold_out,
+    joined,
+    range_of,
+    warn_if_alike,
+)
+from noisewise.schema import Schema
+from noisewise.settings import check, either, number, one_of, setting, settings, whole
 from noisewise.storage import Damaged
-
-FEWEST_HELD_OUT = 3  # fewer tell nothing: then all epochs are run, on all data
 
 
 class Plan(NamedTuple):
@@ -65,34 +70,8 @@ class Fit(NamedTuple):
 
 
 @settings
-class Learner(Factorizer, Seeded, Threads):
-    """Base class of models that learn in the one loop, and can be stopped and taken up again."""
-
-    learning_curve_: dict[str, list[Any]] = learned(
-        "Per epoch: epoch, train_rmse, train_nll, validation_rmse, validation_nll, seconds."
-    )
-    n_epochs_: int = learned("Epochs of the model that is kept.")
-    seconds_: float = learned("Time that fit took.")
-
-    def _describe(self, observations: Observations, curve: list[EpochInfo], epochs: int) -> None:
-        self.learning_curve_ = training.columns(curve)
-        self.n_epochs_ = epochs
-        self._remember(observations)
-
-    def schema(self) -> Schema:
-        """Declare what a file keeps: also the record of training."""
-        yield from super().schema()
-        yield Entry("record.learning_curve", "learning_curve_", record)
-        yield Entry("record.epochs", "n_epochs_", integer())
-        yield Entry("record.seconds", "seconds_", real())
-
-
-@settings
 class Iterative(Learner):
-    """Base class of models that are trained in epochs on one part of the data, watching another.
-
-    A model says how it learns once (``_learn``) and where it keeps what it learned (``_adopt``).
-    """
+    """Base class of models that are trained in epochs on one part of the data, watching another."""
 
     _any_modes: ClassVar[bool] = False  # two id columns only, else two or more
 
@@ -240,97 +219,18 @@ class Iterative(Learner):
         self._note_columns(X)
         self.seconds_ = time.perf_counter() - started
         if worth is not None:
-            base.interrupted(self, worth)
+            raise FitInterrupted(worth, self)
         for finished in checkpoints.values():
             finished.remove()
 
     def _worth(self, fitted: Fit, judged: bool) -> str:
         """Say what a model is worth whose training was interrupted."""
         if fitted.knowledge is None:
-            raise KeyboardInterrupt(base.NOTHING_KEPT)
+            raise KeyboardInterrupt(NOTHING_KEPT)
         best = ", the best so far on held-out data" if judged else ""
         return (
             f"Training was interrupted after epoch {fitted.curve[-1].epoch} of {self.epochs}: the "
             f"model is that of epoch {fitted.epochs}{best}."
-        )
-
-
-def hold_out(
-    observations: Observations, validation: Observations | None, fraction: float, seed: int
-) -> tuple[Observations, Observations | None]:
-    """Return what to train on at first, and what is held out: given, or a random share."""
-    if validation is not None:
-        validation = observe(validation, ids=observations.ids)
-        return with_ids(observations, validation), validation
-    if len(observations) * fraction < FEWEST_HELD_OUT:
-        return observations, None
-    rng = np.random.default_rng([seed, 3])
-    kept, held_out = random_split(len(observations), fraction, rng)
-    return observations.take(kept), observations.take(held_out)
-
-
-def warn_if_alike(observations: Observations) -> None:
-    """Warn of values that are all the same: there is nothing to learn from them."""
-    value = observations.values[0]
-    if (observations.values != value).any():
-        return
-    warn(
-        f"All {len(observations):,} values are {value:g}, so there is nothing to tell apart, and "
-        f"{value:g} is all that will be predicted. noisewise learns from values that differ, such "
-        "as ratings, and not from clicks or purchases; docs/limits.md says more.",
-        DataWarning,
-    )
-
-
-def with_ids(observations: Observations, other: Observations) -> Observations:
-    """Return observations with the longer ids of ``other``."""
-    return Observations(observations.codes, observations.values, other.ids, observations.time)
-
-
-def joined(first: Observations, second: Observations) -> Observations:
-    """Return all observations of both, which have the same ids."""
-    codes = tuple(map(np.append, first.codes, second.codes))
-    time = None
-    if first.time is not None and second.time is not None:
-        time = np.append(first.time, second.time)
-    return Observations(codes, np.append(first.values, second.values), second.ids, time)
-
-
-def range_of(chosen: Any, observations: Observations) -> tuple[float, float] | None:
-    """Return the range to clip predictions to, as a user chose it."""
-    if chosen is None:
-        return None
-    if chosen == "auto":
-        return float(observations.values.min()), float(observations.values.max())
-    return float(chosen[0]), float(chosen[1])
-
-
-def fixed_seed(random_state: Any) -> int:
-    """Return a number that all random streams of a fit start from."""
-    if isinstance(random_state, int | np.integer):
-        return int(random_state)
-    return int(check_random_state(random_state).randint(2**31 - 1))
-
-
-def count_rows(observations: Observations) -> tuple[Counts, ...]:
-    """Observations of every id of every mode."""
-    pairs = zip(observations.codes, observations.shape, strict=True)
-    return tuple(np.bincount(codes, minlength=n) for codes, n in pairs)
-
-
-def mean_and_std(values: npt.NDArray[np.floating]) -> tuple[float, float]:
-    """Mean and std of values, to standardise them by; a std of 1 where all are alike."""
-    alike = values.min() == values.max()
-    std = 1.0 if alike else float(values.std(dtype=np.float64))
-    return float(values.mean(dtype=np.float64)), std
-
-
-def check_levels(values: npt.NDArray[np.floating]) -> None:
-    """Raise for levels that single precision, in which they are kept, cannot tell apart."""
-    if values.dtype == np.float64 and values.min() < values.max():
-        raise DataError(
-            f"Levels from {values.min():.15g} to {values.max():.15g} are too much alike, too small "
-            "or too large for single precision: number them 1, 2, 3 and so on."
         )
 
 

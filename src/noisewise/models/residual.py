@@ -19,7 +19,8 @@ from noisewise.engine.arrays import Moments
 from noisewise.errors import unsaid
 from noisewise.models.base import Cells, Factorizer, Seeded, Threads, clone_with, in_one_step, shown
 from noisewise.models.bayesian import BayesianFactorizer
-from noisewise.models.iterative import Iterative, fixed_seed, hold_out, joined
+from noisewise.models.iterative import Iterative
+from noisewise.models.learner import fixed_seed, hold_out, joined
 from noisewise.models.model_file import Part
 from noisewise.models.sensors import InTime, Readings, index_of, units_schema
 from noisewise.models.series import OUSmoother
@@ -88,7 +89,7 @@ def fast() -> ResidualFactorizer:
 class Layer(NamedTuple):
     """A base, and the factorization of its errors over their std."""
 
-    base: OUSmoother | TypeMean
+    base: Any  # a TypeMean or an OUSmoother
     factorizer: Factorizer
 
     @classmethod
@@ -114,8 +115,7 @@ class Layer(NamedTuple):
     def cells(self, X: Any) -> Cells:
         """Return moments of cells, and which have an id that the base cannot do without.
 
-        The factorization says how much of the base's variance is left, and how little it knows
-        itself. Of what is left, as much is epistemic as of the base's variance.
+        Of the variance that is left, as much is epistemic as of the base's variance.
         """
         (mean, noise, epistemic), unseen = self.base.cells(X)
         z, left, lack = self.factorizer.finished(self.factorizer.cells(X))
@@ -130,14 +130,10 @@ class ResidualFactorizer(Readings, InTime, Seeded, Threads):
     """Factorize what a simple model of each series leaves unexplained.
 
     The base predicts every training cell from the others, with a std; a factorization is trained on
-    the errors over these stds. With ``base="ou"``, errors between frequent readings are small, and
-    say little of outages, in which a series may be anywhere. So a second factorization is trained
-    on the values themselves, with mean and std of the type of sensor as its base, and predictions
-    are mixed: the second counts by how much the smoother leaves open (its ``epistemic_share``).
-
-    A share of the cells is held out: a factorization that is trained in epochs stops by it, the
-    power of that share that mixes best is chosen on it, and std and intervals are calibrated on it.
-    Then all parts are trained again on everything.
+    the errors over these stds. With ``base="ou"`` they say little of outages, so that a second one
+    is trained on the values themselves, and counts by how much the smoother leaves open (its
+    ``epistemic_share``). A share of the cells is held out to stop by, to mix by and to calibrate
+    on; then all parts are trained again on everything.
 
     Examples
     --------
@@ -179,21 +175,10 @@ class ResidualFactorizer(Readings, InTime, Seeded, Threads):
 
     @in_one_step
     def fit(self, X: Any, y: Any = None, *, validation: Observations | None = None) -> Self:
-        """Learn from a table of ids and a value for each row.
+        """Learn from a table of ids, one of which is a time, and a value for each row.
 
-        Parameters
-        ----------
-        X : table of ids or Observations
-            One id column per mode.
-        y : sequence of float, optional
-            The values; without it, the last column of X.
-        validation : Observations, optional
-            Held-out values to use instead of a random share of X: outages, if those are to be
-            filled. They are trained on in the end, as a random share is.
-
-        Returns
-        -------
-        self
+        Held-out values to use instead of a random share of X can be given as ``validation``:
+        outages, if those are to be filled. They are trained on in the end, as a random share is.
         """
         self._fit(X, y, validation)
         return self
@@ -273,13 +258,12 @@ def _standardised(base: OUSmoother | TypeMean, seen: Observations) -> Observatio
 def _mixed(layers: list[Layer], power: float, X: Any) -> Cells:
     """Return moments of cells from one layer, or from two by how much the smoother knows.
 
-    Errors of both are taken to go together, so that stds add up. Readings nearby would leave but
-    the noise of the near layer; all else is epistemic.
+    Errors of both are taken to go together, so that stds add up; all but near noise is epistemic.
     """
     if len(layers) == 1:
         return layers[0].cells(X)
     far, (near, unseen) = layers[0].cells(X)[0], layers[1].cells(X)
-    weight = _smoother(layers).epistemic_share(X) ** np.float32(power)
+    weight = layers[1].base.epistemic_share(X) ** np.float32(power)
     mean = near.mean + weight * (far.mean - near.mean)
     stds = [np.sqrt(part.noise + part.epistemic) for part in (near, far)]
     variance = (stds[0] + weight * (stds[1] - stds[0])) ** 2
@@ -288,14 +272,11 @@ def _mixed(layers: list[Layer], power: float, X: Any) -> Cells:
 
 
 def _best_power(layers: list[Layer], held_out: Observations) -> float:
-    """Return the power of the epistemic share by which layers mix best on held-out cells.
-
-    Errors are taken in units of the variance of types, that none should count for its unit.
-    """
+    """Return the power of the epistemic share by which layers mix best on held-out cells."""
     if len(layers) == 1:
         return 1.0
     far, near = (layer.cells(held_out)[0].mean for layer in layers)
-    share = _smoother(layers).epistemic_share(held_out)
+    share = layers[1].base.epistemic_share(held_out)
     std = layers[0].base.predict(held_out, return_std=True)[1]
 
     def error(power: float) -> float:
@@ -303,10 +284,6 @@ def _best_power(layers: list[Layer], held_out: Observations) -> float:
         return float(np.mean(((held_out.values - mean) / std).astype(np.float64) ** 2))
 
     return min(POWERS, key=error)
-
-
-def _smoother(layers: list[Layer]) -> Any:
-    return layers[1].base
 
 
 def _stops_early(factorizer: Any) -> bool:

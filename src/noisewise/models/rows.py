@@ -52,10 +52,7 @@ class Row(NamedTuple):
 
 @settings
 class Rows(Factorizer, Threads):
-    """Base class of models that know a row for every id.
-
-    A model says how it learns the row of a new id (``_fold``).
-    """
+    """Base class of models that know a row for every id."""
 
     keep_seen: bool = setting(
         one_of(True, False),

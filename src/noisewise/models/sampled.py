@@ -20,10 +20,9 @@ from noisewise.engine.gibbs.sampler import Chain, Schedule
 from noisewise.engine.gibbs.series_sampler import PROCESS, SeriesPosterior
 from noisewise.engine.gibbs.sweep import EFFECTS, convergence
 from noisewise.engine.training import Callback, EpochInfo, Training, one_blas_thread, train
-from noisewise.errors import SettingError, training_bar, warn
-from noisewise.models.base import in_one_step, interrupted
-from noisewise.models.checkpoints import Checkpoint, Wanted, checkpoints_of
-from noisewise.models.iterative import Learner, with_ids
+from noisewise.errors import FitInterrupted, SettingError, training_bar, warn
+from noisewise.models.base import in_one_step
+from noisewise.models.learner import Checkpoint, Learner, Wanted, checkpoints_of, with_ids
 from noisewise.schema import Entry, Found, Schema, Tensor
 from noisewise.settings import check, either, learned, number, setting, settings, whole
 from noisewise.storage import Damaged
@@ -36,10 +35,7 @@ Sizes = dict[str, tuple[str, tuple[int, ...]]]  # type and size of every part of
 
 @settings
 class Sampled(Learner):
-    """Base class of models whose unknowns are drawn from their posterior.
-
-    A model says what it observes (``_observed``) and how it draws (``_draw``).
-    """
+    """Base class of models whose unknowns are drawn from their posterior (``_draw``)."""
 
     _std_is_honest: ClassVar[bool] = True
 
@@ -70,36 +66,17 @@ class Sampled(Learner):
     ) -> Self:
         """Draw from the posterior, given a table of ids and a value for each row.
 
+        Arguments are those of ``DeviationFactorizer.fit``, with sweeps for epochs; X also has the
+        column of times, if any. At Ctrl-C, the model has the draws that ``FitInterrupted`` tells
+        of; where there are none yet, it is as it was.
+
         Parameters
         ----------
-        X : table of ids, sparse matrix or Observations
-            One id column per mode (see ``noisewise.observe``), and the column of times, if any.
-        y : sequence of float, optional
-            The values; without it, the last column of X.
         validation : Observations, optional
             More values. A ``BayesianFactorizer`` watches the running mean by them, and does not
             train on them. For a ``TemporalFactorizer`` they should be like those to be predicted,
             single readings or whole outages: a chain without them says how far std and intervals
             must reach; then another learns from all.
-        callbacks : sequence of callables
-            Called with (EpochInfo, Chain) after each sweep; one that returns True ends sampling.
-        checkpoint : path or None
-            Keep the state of sampling in this file, and go on from it if it is there. The file is
-            removed when sampling has ended.
-        checkpoint_epochs, checkpoint_minutes : int, float or None
-            Write it after so many sweeps, or minutes, whichever comes first.
-
-        Returns
-        -------
-        self
-
-        Raises
-        ------
-        FitInterrupted
-            At Ctrl-C, after the sweep is finished: a ``KeyboardInterrupt`` that ends loops around
-            the fit. The model has the draws that its message tells of. Inside of burn-in, and in
-            the chain without the validation, there are none: it is a plain ``KeyboardInterrupt``
-            then, and the model is as it was.
         """
         wanted = Wanted.checked(checkpoint, checkpoint_epochs, checkpoint_minutes)
         self._sample(X, y, validation, callbacks, wanted)
@@ -128,7 +105,7 @@ class Sampled(Learner):
         self._note_columns(X)
         self.seconds_ = clock.perf_counter() - started
         if runs[-1].interrupted:
-            interrupted(self, self._worth(runs))
+            raise FitInterrupted(self._worth(runs), self)
         if told is not None:
             warn(f"Predictions have not settled {told}")
         for kept in checkpoints.values():
@@ -193,10 +170,7 @@ class Sampled(Learner):
             )
 
     def _chains(self, seen: Observations, sampler: Any, runs: list[Run]) -> list[Chain[Any]]:
-        """Return chains that have draws, and note what they are of and how they went.
-
-        Raises if they were cut short before there was a posterior to predict from.
-        """
+        """Return chains that have draws, of which there must be some; note how they went."""
         last = runs[-1]
         few = sum(run.state.n_kept for run in runs) < FEWEST_DRAWS
         if few and (last.interrupted or last.stopped):

@@ -30,7 +30,7 @@ from noisewise.data.timestamps import (
 from noisewise.engine.arrays import Array, Codes, Ints, Moments
 from noisewise.engine.data import Series
 from noisewise.models.base import Cells, Factorizer, Threads, at_one_moment, in_one_step
-from noisewise.models.iterative import range_of
+from noisewise.models.learner import range_of
 from noisewise.schema import Entry, Found, Schema, Tensor
 from noisewise.settings import Rule, check, either, learned, number, setting, settings
 from noisewise.splits import Calibration
@@ -86,18 +86,9 @@ class Readings(Typed):
 
     @in_one_step
     def fit(self, X: Any, y: Any = None) -> Self:
-        """Learn from a table of ids and a value for each row.
+        """Learn from a table of ids, one of which is a time (a number or a date), and values y.
 
-        Parameters
-        ----------
-        X : table of ids or Observations
-            One id column per mode, one of which holds the times: numbers or dates.
-        y : sequence of float, optional
-            The values; without it, the last column of X.
-
-        Returns
-        -------
-        self
+        Without y, the last column of X has the values.
         """
         self._fit(X, y, None)
         return self
@@ -120,11 +111,7 @@ class Readings(Typed):
 
 @settings
 class SeriesModel(Readings, InTime, Threads):
-    """Base class of models that look at one series at a time.
-
-    A model says what it learns of all series (``_learn_series``) and what it knows of them at some
-    times (``_at``).
-    """
+    """Base class of models that look at one series at a time."""
 
     _std_is_honest: ClassVar[bool] = True
 
@@ -158,10 +145,7 @@ class SeriesModel(Readings, InTime, Threads):
 
     @at_one_moment
     def leave_one_out(self, X: Any, return_std: bool = False) -> Any:
-        """Predict cells as if each had not been trained on; what it was is then a fair test.
-
-        Cells that were not trained on are predicted as ever.
-        """
+        """Predict cells as if each had not been trained on; what it was is then a fair test."""
         check_is_fitted(self)
         mean, noise, epistemic = self._known(*self._encoded(X), leave_out=True)[0]
         std = np.float32(self.std_scale_) * np.sqrt(noise + epistemic)
@@ -231,8 +215,7 @@ class SeriesModel(Readings, InTime, Threads):
 def series_units(series: Series, types: Ints, n_types: int) -> Units:
     """Mean and variance of every series, drawn to those of its type where it has few observations.
 
-    Means are shrunk by the share of their variance that is not chance; a variance counts what its
-    type has as ``PRIOR`` observations.
+    Means are shrunk by the share of their variance that is not chance.
     """
     which, counts = series.which, series.counts
     own = np.bincount(which, series.values) / counts

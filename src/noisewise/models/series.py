@@ -1,12 +1,8 @@
 """Models of single series: straight lines, and Ornstein-Uhlenbeck processes seen through noise.
 
-``LinearInterpolator`` is what people use when sensors miss single readings, and hard to beat then:
-the rival of every model of sensors. ``OUSmoother`` takes every series as
+A line is hard to beat where sensors miss single readings. ``OUSmoother`` takes every series as
 
     y = m_s + x(t) + e,   corr(x(s), x(t)) = exp(-|s - t| / length),   e ~ N(0, share of variance)
-
-It goes back to its mean in long gaps and does not follow single readings, as a line does; and what
-it does not know is exact.
 """
 
 from __future__ import annotations
@@ -41,13 +37,9 @@ SHARE = Rule("must be between 0 and 1", lambda a: 0 < a.min() <= a.max() < 1)
 class LinearInterpolator(SeriesModel):
     """Interpolate every series linearly in time; beyond its ends it stays as it was.
 
-    The std is that of errors when each training cell is left out in turn. Their variance is fitted,
-    per type of sensor, as that of a line through a random walk that is seen through noise:
-    ``walk * reach + noise * load``. The reach, ``(t - a)(b - t) / (b - a)`` between observations at
-    a and b, grows with the gap; its part of the variance stops at that of the type. Then each
-    series has a factor of its own, drawn to 1 where it has few observations.
-
-    A series that was never observed gets its type's mean and std.
+    The std is that of errors when each training cell is left out in turn: of a line through a
+    random walk that is seen through noise, fitted by type of sensor, times a factor of each series.
+    It grows with the gap. A series that was never observed gets its type's mean and std.
 
     Examples
     --------
@@ -108,15 +100,8 @@ class LinearInterpolator(SeriesModel):
 def fit_walk(reach: Array, load: Array, squared: Array, most: float) -> tuple[float, float]:
     """Fit the variance of squared errors as ``walk * reach + noise * load``, by likelihood.
 
-    Where there are no errors to learn from, an observation tells nothing of the next.
-
-    Examples
-    --------
-    >>> rng = np.random.default_rng(0)
-    >>> reach, load = rng.exponential(1.0, 10_000), np.full(10_000, 1.5)
-    >>> walk, noise = fit_walk(reach, load, rng.normal(0, np.sqrt(2 * reach + load)) ** 2, 10.0)
-    >>> bool(1.8 < walk < 2.2), bool(0.9 < noise < 1.1)
-    (True, True)
+    The reach is ``(t - a)(b - t) / (b - a)`` between observations at a and b. Where there are no
+    errors to learn from, an observation tells nothing of the next.
     """
     if not len(squared):
         return 0.0, most
@@ -151,11 +136,9 @@ class OUSmoother(SeriesModel):
     """Smooth every series as an Ornstein-Uhlenbeck process with noise.
 
     Series of one type have in common how long they remember and which share of their variance is
-    noise: the two that make all of them together most likely, on a grid that is refined. Each has
-    its own mean and variance, drawn to those of its type where it has few observations; given the
-    memory, the variance is the one that makes its steps likely. Given all these, mean and std of
-    every cell are exact (Kalman filter and smoother), at any distances in time. A series that was
-    never observed gets its type's mean and std.
+    noise: the two that make all of them together most likely. Each has its own mean and variance,
+    drawn to those of its type where it has few observations. Given all these, mean and std of every
+    cell are exact (Kalman filter and smoother). A series never observed gets those of its type.
 
     Examples
     --------
@@ -256,8 +239,7 @@ def fit_timescales(
 ) -> tuple[Array, Array]:
     """Return the timescale and the share of noise of every sensor, by likelihood.
 
-    A sensor without an observation, or of single ones, gets the first point of the grid, which
-    then makes no difference.
+    Where there is none, of a sensor of single observations, it is the first point of the grid.
     """
     span = float(np.ptp(series.time)) or unit
     lengths = np.linspace(np.log(0.25 * unit), np.log(4.0 * span), LENGTHS)

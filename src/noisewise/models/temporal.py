@@ -29,8 +29,14 @@ from noisewise.engine.gibbs.series_sampler import Asked, SeriesPosterior, Series
 from noisewise.engine.gibbs.steps.temporal import Timescales
 from noisewise.engine.training import Callback
 from noisewise.models.base import Cells, at_one_moment
-from noisewise.models.checkpoints import Checkpoint, Wanted, checkpoints_of
-from noisewise.models.iterative import fixed_seed, joined, range_of
+from noisewise.models.learner import (
+    Checkpoint,
+    Wanted,
+    checkpoints_of,
+    fixed_seed,
+    joined,
+    range_of,
+)
 from noisewise.models.sampled import Run, Sampled, restored_series, series_schema
 from noisewise.models.sensors import InTime, Typed, index_of, units_schema
 from noisewise.schema import Entry, Found, Schema, record
@@ -45,10 +51,9 @@ Table = dict[str, npt.NDArray[Any]]
 class TemporalFactorizer(Sampled, InTime, Typed):
     """Bayesian factorization of sensors, each of which also drifts on its own; nothing to tune.
 
-    What sensors share is a low-rank tensor of any number of modes, one of them time. What a series
-    does beyond that is an Ornstein-Uhlenbeck process over real elapsed time, however irregular, and
-    white noise of a size of its own. In an outage, the others tell; between frequent readings, its
-    own neighbours in time do. Values are standardised by type of sensor.
+    What sensors share is a low-rank tensor; what a series does beyond that is an Ornstein-Uhlenbeck
+    process over real time, however irregular, and white noise of a size of its own. In an outage,
+    the others tell; between frequent readings, its own neighbours in time do.
 
     Examples
     --------
@@ -199,15 +204,12 @@ def _time_last(grouping: SeriesIndex) -> list[int]:
 
 @dataclass(frozen=True)
 class SensorEncoder:
-    """How ids become rows of the sampler, where time is the last mode, and values become standard.
-
-    ``stamps`` has the times of the ids of time; ``are_dates`` tells whether they are dates.
-    """
+    """How ids become rows of the sampler, where time is the last mode, and values standard."""
 
     grouping: SeriesIndex  # which series there are, and of which sensor
     units: Units  # of every sensor
-    stamps: Array
-    are_dates: bool
+    stamps: Array  # of the ids of time
+    are_dates: bool  # and not numbers
 
     @classmethod
     def of(cls, seen: Observations, model: Any) -> SensorEncoder:

@@ -17,7 +17,7 @@ from noisewise.data import Observations
 from noisewise.engine.arrays import Counts
 from noisewise.engine.sgd.strata import LEAST_VARIANCE
 from noisewise.engine.training import EpochInfo, standardised
-from noisewise.models.iterative import mean_and_std
+from noisewise.models.learner import mean_and_std
 from noisewise_reproduction.rivals.torch_state import Cells, Tensor, TorchState
 
 START_STD = 0.003  # of the first weights: many inputs must not saturate a unit

@@ -20,7 +20,8 @@ from noisewise.engine.arrays import Codes, Floats
 from noisewise.engine.sgd.factors import Factors, Side
 from noisewise.engine.sgd.layout import BIAS, LINE, Params, State, aligned_zeros
 from noisewise.engine.sgd.strata import LEAST_VARIANCE
-from noisewise.models.iterative import Fit, Iterative, Plan, count_rows
+from noisewise.models.iterative import Fit, Iterative, Plan
+from noisewise.models.learner import count_rows
 from noisewise.models.rows import FactorRows
 from noisewise.settings import either, learned, number, one_of, setting, settings, whole
 from noisewise_reproduction.rivals.autoencoder import Network, balanced

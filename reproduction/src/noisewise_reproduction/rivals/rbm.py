@@ -16,7 +16,8 @@ from noisewise.data import Observations, encode_ids, warn_of_unknown
 from noisewise.engine.arrays import Codes, Floats
 from noisewise.errors import DataError
 from noisewise.models.base import Cells, at_one_moment
-from noisewise.models.iterative import Fit, Iterative, Plan, check_levels, count_rows
+from noisewise.models.iterative import Fit, Iterative, Plan
+from noisewise.models.learner import check_levels, count_rows
 from noisewise.schema import Found, Schema
 from noisewise.settings import either, learned, number, one_of, setting, settings, whole
 from noisewise_reproduction.rivals.boltzmann import Machine, Schedule

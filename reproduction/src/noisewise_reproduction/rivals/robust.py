@@ -14,7 +14,8 @@ from noisewise.engine.sgd import strata
 from noisewise.engine.sgd.factors import Factors
 from noisewise.engine.sgd.layout import Params, State, initial_state
 from noisewise.engine.training import Validate, mean_in_units, standardised, variance_in_units
-from noisewise.models.iterative import count_rows, judged, mean_and_std
+from noisewise.models.iterative import judged
+from noisewise.models.learner import count_rows, mean_and_std
 
 NORMAL = 1.4826  # std of a normal distribution over its median absolute deviation
 FARTHEST = 5.0  # stds from the median, as far as a value has a say in location and scale

@@ -18,7 +18,7 @@ from noisewise.data.timestamps import Units, key_places, mode_number, n_keys, se
 from noisewise.engine.arrays import Moments
 from noisewise.errors import DataError, SettingError
 from noisewise.models.base import Cells, Threads, in_one_step
-from noisewise.models.iterative import range_of
+from noisewise.models.learner import range_of
 from noisewise.models.model_file import pack_ids, unpack_ids
 from noisewise.models.sensors import PRIOR, InTime, units_schema
 from noisewise.schema import (

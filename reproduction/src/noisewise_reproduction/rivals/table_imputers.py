@@ -25,7 +25,7 @@ from noisewise.engine.data import Series
 from noisewise.engine.training import one_blas_thread
 from noisewise.errors import DataError
 from noisewise.models.base import Cells, in_one_step
-from noisewise.models.iterative import fixed_seed, hold_out, joined, range_of
+from noisewise.models.learner import fixed_seed, hold_out, joined, range_of
 from noisewise.models.sensors import PRIOR, InTime, Typed, index_of, series_units, units_schema
 from noisewise.schema import ANY, POSITIVE, Entry, Found, Schema, Tensor, keys, real
 from noisewise.settings import (

@@ -17,7 +17,8 @@ from noisewise.engine.arrays import Array, Codes, Floats, Ints, Moments
 from noisewise.engine.training import EpochInfo, train
 from noisewise.errors import SettingError, brief, training_bar
 from noisewise.models.base import Cells, at_one_moment
-from noisewise.models.iterative import Fit, Iterative, Plan, count_rows
+from noisewise.models.iterative import Fit, Iterative, Plan
+from noisewise.models.learner import count_rows
 from noisewise.models.sensors import MODE, PRIOR, Typed, units_schema
 from noisewise.schema import NOT_NEGATIVE, POSITIVE, Found, Schema, Tensor
 from noisewise.settings import Rule, learned, number, setting, settings, whole

@@ -1,4 +1,7 @@
-"""What a training has come to, in a file, and back; the file is not trusted."""
+"""What models that learn step by step share: settings, what is held out, checkpoints.
+
+A checkpoint is what a training has come to, in a file; the file is not trusted.
+"""
 
 from __future__ import annotations
 
@@ -12,13 +15,18 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
+import numpy.typing as npt
+from sklearn.utils import check_random_state
 
-from noisewise import storage
-from noisewise.data import Observations
+from noisewise import schema, storage
+from noisewise.data import Observations, observe
+from noisewise.engine.arrays import Counts
 from noisewise.engine.training import NAMES, BestEpoch, EpochInfo, S, Training, columns
-from noisewise.errors import ModelFileError, SettingError, warn
-from noisewise.schema import Source
-from noisewise.settings import PATH, either, number, whole
+from noisewise.errors import DataError, DataWarning, ModelFileError, SettingError, warn
+from noisewise.models.base import Factorizer, Seeded, Threads
+from noisewise.schema import Entry, Schema, Source
+from noisewise.settings import PATH, either, learned, number, settings, whole
+from noisewise.splits import random_split
 
 KIND = "checkpoint"
 VERSION = version("noisewise")  # of which a training is, that a checkpoint keeps
@@ -28,6 +36,30 @@ RULES = {
     "checkpoint_epochs": either(whole(1), None),
     "checkpoint_minutes": either(number(above=0.0), None),
 }
+FEWEST_HELD_OUT = 3  # fewer tell nothing: then all epochs are run, on all data
+
+
+@settings
+class Learner(Factorizer, Seeded, Threads):
+    """Base class of models that learn in the one loop, and can be stopped and taken up again."""
+
+    learning_curve_: dict[str, list[Any]] = learned(
+        "Per epoch: epoch, train_rmse, train_nll, validation_rmse, validation_nll, seconds."
+    )
+    n_epochs_: int = learned("Epochs of the model that is kept.")
+    seconds_: float = learned("Time that fit took.")
+
+    def _describe(self, observations: Observations, curve: list[EpochInfo], epochs: int) -> None:
+        self.learning_curve_ = columns(curve)
+        self.n_epochs_ = epochs
+        self._remember(observations)
+
+    def schema(self) -> Schema:
+        """Declare what a file keeps: also the record of training."""
+        yield from super().schema()
+        yield Entry("record.learning_curve", "learning_curve_", schema.record)
+        yield Entry("record.epochs", "n_epochs_", schema.integer())
+        yield Entry("record.seconds", "seconds_", schema.real())
 
 
 class Wanted(NamedTuple):
@@ -175,3 +207,82 @@ def _curve(kept: Any, watched: bool) -> list[EpochInfo]:
             else:
                 row[name] = Source(row, {}).real(name)
     return [EpochInfo(**row) for row in rows]
+
+
+def hold_out(
+    observations: Observations, validation: Observations | None, fraction: float, seed: int
+) -> tuple[Observations, Observations | None]:
+    """Return what to train on at first, and what is held out: given, or a random share."""
+    if validation is not None:
+        validation = observe(validation, ids=observations.ids)
+        return with_ids(observations, validation), validation
+    if len(observations) * fraction < FEWEST_HELD_OUT:
+        return observations, None
+    rng = np.random.default_rng([seed, 3])
+    kept, held_out = random_split(len(observations), fraction, rng)
+    return observations.take(kept), observations.take(held_out)
+
+
+def warn_if_alike(observations: Observations) -> None:
+    """Warn of values that are all the same: there is nothing to learn from them."""
+    value = observations.values[0]
+    if (observations.values != value).any():
+        return
+    warn(
+        f"All {len(observations):,} values are {value:g}, so there is nothing to tell apart, and "
+        f"{value:g} is all that will be predicted. noisewise learns from values that differ, such "
+        "as ratings, and not from clicks or purchases; docs/limits.md says more.",
+        DataWarning,
+    )
+
+
+def with_ids(observations: Observations, other: Observations) -> Observations:
+    """Return observations with the longer ids of ``other``."""
+    return Observations(observations.codes, observations.values, other.ids, observations.time)
+
+
+def joined(first: Observations, second: Observations) -> Observations:
+    """Return all observations of both, which have the same ids."""
+    codes = tuple(map(np.append, first.codes, second.codes))
+    time = None
+    if first.time is not None and second.time is not None:
+        time = np.append(first.time, second.time)
+    return Observations(codes, np.append(first.values, second.values), second.ids, time)
+
+
+def range_of(chosen: Any, observations: Observations) -> tuple[float, float] | None:
+    """Return the range to clip predictions to, as a user chose it."""
+    if chosen is None:
+        return None
+    if chosen == "auto":
+        return float(observations.values.min()), float(observations.values.max())
+    return float(chosen[0]), float(chosen[1])
+
+
+def fixed_seed(random_state: Any) -> int:
+    """Return a number that all random streams of a fit start from."""
+    if isinstance(random_state, int | np.integer):
+        return int(random_state)
+    return int(check_random_state(random_state).randint(2**31 - 1))
+
+
+def count_rows(observations: Observations) -> tuple[Counts, ...]:
+    """Observations of every id of every mode."""
+    pairs = zip(observations.codes, observations.shape, strict=True)
+    return tuple(np.bincount(codes, minlength=n) for codes, n in pairs)
+
+
+def mean_and_std(values: npt.NDArray[np.floating]) -> tuple[float, float]:
+    """Mean and std of values, to standardise them by; a std of 1 where all are alike."""
+    alike = values.min() == values.max()
+    std = 1.0 if alike else float(values.std(dtype=np.float64))
+    return float(values.mean(dtype=np.float64)), std
+
+
+def check_levels(values: npt.NDArray[np.floating]) -> None:
+    """Raise for levels that single precision, in which they are kept, cannot tell apart."""
+    if values.dtype == np.float64 and values.min() < values.max():
+        raise DataError(
+            f"Levels from {values.min():.15g} to {values.max():.15g} are too much alike, too small "
+            "or too large for single precision: number them 1, 2, 3 and so on."
+        )
