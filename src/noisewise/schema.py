@@ -34,8 +34,6 @@ LARGEST_REAL = 1e150  # of a number of a header: far beyond any value, and its s
 
 Values = npt.NDArray[Any]
 Place = str | Callable[[Any], Any]  # where an object has a value: attributes and keys, with dots
-
-
 Schema = Generator[Any, Any, Any]  # of fields; it is sent their values
 
 

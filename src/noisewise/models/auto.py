@@ -118,9 +118,9 @@ class AutoFactorizer(Readings, InTime, Seeded, Threads):
                 name: self._judge(_shortened(model), seen, part, alike)
                 for name, model in candidates.items()
             }
-            scores = _scores({name: one.record for name, one in judged.items()}, gaps.single)
+            scores = _scores({name: record for name, (record, _) in judged.items()}, gaps.single)
             choice = min(scores, key=lambda name: scores[name]["score"])
-            calibration = judged[choice].calibration
+            calibration = judged[choice][1]
             reason = _reason(choice, scores, gaps)
         self.model_ = clone_with(candidates[choice]).fit(seen)
         self.choice_, self.scores_, self.reason_ = choice, scores, reason
@@ -167,7 +167,9 @@ class AutoFactorizer(Readings, InTime, Seeded, Threads):
         part[rng.permutation(np.flatnonzero(part == TRAIN))[:size]] = CELLS
         return gaps, part
 
-    def _judge(self, model: Any, seen: Observations, part: Ints, alike: Ints) -> Judged:
+    def _judge(
+        self, model: Any, seen: Observations, part: Ints, alike: Ints
+    ) -> tuple[dict[str, float], Calibration]:
         """Fit a candidate on one part, judge it by the others; those alike gaps calibrate it."""
         started = clock.perf_counter()
         with unsaid("Predictions have not settled"):  # a chain is judged as it is
@@ -184,7 +186,7 @@ class AutoFactorizer(Readings, InTime, Seeded, Threads):
         calibration = Calibration.measure(error[kept], std[kept])
         squared = error.astype(np.float64) ** 2 / units.variance[types[held_out]]
         record = {name: _trimmed(squared[part[held_out] == kind]) for name, kind in KINDS.items()}
-        return Judged(record | {"seconds": seconds}, calibration)
+        return record | {"seconds": seconds}, calibration
 
     def cells(self, X: Any) -> Cells:
         """Return what is known of cells, before clipping and calibration."""
@@ -206,13 +208,6 @@ class AutoFactorizer(Readings, InTime, Seeded, Threads):
         """Make what was learned of what a file has."""
         if self.model_.ids_ != self.ids_:
             raise Damaged("its parts do not belong together")
-
-
-class Judged(NamedTuple):
-    """What a candidate came to on what was held out."""
-
-    record: dict[str, float]
-    calibration: Calibration
 
 
 def find_gaps(series: Series) -> Gaps:

@@ -140,8 +140,8 @@ class Factorizer(RegressorMixin, BaseEstimator, ABC):  # type: ignore[misc]
     )
     unknown: Literal["default"] | float = setting(
         either(number(), "default"),
-        "What to predict for a cell with an id never seen: what is known of the rest, or a "
-        "constant.",
+        "What to predict for a cell with an id never seen, or a time that is none: what is known "
+        "of the rest, or a constant.",
         default="default",
     )
     duplicates: Literal["error", "last", "mean"] = setting(

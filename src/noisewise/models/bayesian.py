@@ -38,7 +38,7 @@ from noisewise.models.learner import (
 from noisewise.models.rows import Rows
 from noisewise.models.sampled import FEWEST_DRAWS, Run, Sampled, rating_schema, restored_ratings
 from noisewise.schema import Entry, Found, Schema, record
-from noisewise.settings import SPAN, Rule, either, learned, number, one_of, setting, settings, whole
+from noisewise.settings import SPAN, Rule, either, learned, one_of, setting, settings, whole
 
 MOST_LEVELS = 50  # more distinct values are no levels
 NOISE_RANK = {"constant": 0, "rank1": 1}
@@ -115,16 +115,8 @@ class BayesianFactorizer(Sampled, Rows):
         "be followed. Observations bring their times along; then any name will do.",
         default=None,
     )
-    tolerance: float | None = setting(
-        either(number(above=0.0), None),
-        "Stop early once predictions are settled to this share of the noise's std. None runs all.",
-        default=None,
-    )
     chains: int = setting(
         whole(1), "Independent runs, one after another; their draws are pooled.", default=1
-    )
-    samples: int = setting(
-        whole(1), "Draws to keep for predictions, of all chains together.", default=100
     )
     value_range: Literal["auto"] | tuple[float, float] | None = setting(
         either(SPAN, "auto", None),

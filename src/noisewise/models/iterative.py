@@ -21,7 +21,6 @@ from noisewise.models.base import NOTHING_KEPT, in_one_step
 from noisewise.models.learner import (
     Checkpoint,
     Learner,
-    Wanted,
     checkpoints_of,
     fixed_seed,
     hold_out,
@@ -158,7 +157,7 @@ class Iterative(Learner):
             At Ctrl-C, after the epoch is finished: a ``KeyboardInterrupt`` that ends loops around
             the fit. The model has learned what its message says.
         """
-        wanted = Wanted.checked(checkpoint, checkpoint_epochs, checkpoint_minutes)
+        wanted = Checkpoint.wanted(checkpoint, checkpoint_epochs, checkpoint_minutes)
         self._run(X, y, validation, callbacks, wanted)
         return self
 
@@ -168,7 +167,7 @@ class Iterative(Learner):
         y: Any,
         validation: Observations | None,
         callbacks: Sequence[Callback],
-        wanted: Wanted,
+        wanted: Checkpoint | None,
     ) -> None:
         """Fit, as ``fit`` says; what was learned is in place when this returns or raises."""
         started = time.perf_counter()

@@ -9,10 +9,10 @@ import hashlib
 import json
 import os
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -62,21 +62,6 @@ class Learner(Factorizer, Seeded, Threads):
         yield Entry("record.seconds", "seconds_", schema.real())
 
 
-class Wanted(NamedTuple):
-    """What a user wants of checkpoints: a file, and how often it is written."""
-
-    path: Path | None
-    epochs: int | None
-    minutes: float | None
-
-    @classmethod
-    def checked(cls, checkpoint: Any, epochs: Any, minutes: Any) -> Wanted:
-        """Raise for what cannot be meant."""
-        for (name, rule), value in zip(RULES.items(), (checkpoint, epochs, minutes), strict=True):
-            rule.require(name, value)
-        return cls(None if checkpoint is None else Path(checkpoint), epochs, minutes)
-
-
 @dataclass(frozen=True)
 class Checkpoint:
     """Where and how often to keep the state of a training that may be killed."""
@@ -85,6 +70,13 @@ class Checkpoint:
     fingerprint: str  # of data, settings and version: a checkpoint of others is refused
     epochs: int | None = 1  # write after so many, or after so many minutes
     minutes: float | None = None
+
+    @classmethod
+    def wanted(cls, checkpoint: Any, epochs: Any, minutes: Any) -> Checkpoint | None:
+        """Return what a user wants, of no training yet; raise for what cannot be meant."""
+        for (name, rule), value in zip(RULES.items(), (checkpoint, epochs, minutes), strict=True):
+            rule.require(name, value)
+        return None if checkpoint is None else cls(Path(checkpoint), "", epochs, minutes)
 
     def check(self) -> None:
         """Raise, before any work is done, if the file cannot be written or is of others."""
@@ -160,17 +152,14 @@ class Checkpoint:
 
 def checkpoints_of(
     model: Any,
-    wanted: Wanted,
+    wanted: Checkpoint | None,
     stages: Sequence[str],
     observations: Observations,
     n_kept: int,
     validation: Observations | None = None,
 ) -> dict[str, Checkpoint]:
-    """Return where each stage of a model's training is kept; empty if it is not.
-
-    Raises, before any work is done, for a file that cannot be written or belongs to others.
-    """
-    if wanted.path is None:
+    """Return where each stage of a model's training is kept, once checked; empty if it is not."""
+    if wanted is None:
         return {}
     if not isinstance(model.random_state, int | np.integer):
         raise SettingError("checkpoint needs random_state to be an int, to go on with it.")
@@ -185,8 +174,7 @@ def checkpoints_of(
     path, kept = wanted.path, {}
     for stage in stages:
         own = path if stage == "fit" else path.with_name(f"{path.name}.{stage}")
-        name = f"{stage} {digest.hexdigest()}"
-        kept[stage] = Checkpoint(own, name, wanted.epochs, wanted.minutes)
+        kept[stage] = replace(wanted, path=own, fingerprint=f"{stage} {digest.hexdigest()}")
         kept[stage].check()
     return kept
 

@@ -11,6 +11,7 @@ import json
 import uuid
 from collections.abc import Callable
 from itertools import pairwise
+from operator import attrgetter, methodcaller
 from pathlib import Path
 from typing import Any, NamedTuple, NoReturn
 
@@ -126,10 +127,9 @@ class IdsOfModes(NamedTuple):
 
     def write(self, value: tuple[Ids, ...], header: dict[str, Any], tensors: Tensors) -> None:
         """Put what they are into the header, and the ids among the tensors."""
-        header[self.name] = []
-        for m, ids in enumerate(value):
-            entry, own = pack_ids(ids, f"mode{m}")
-            header[self.name].append(entry)
+        packed = [pack_ids(ids, f"mode{m}") for m, ids in enumerate(value)]
+        header[self.name] = [entry for entry, _ in packed]
+        for _, own in packed:
             tensors |= own
 
     def read(self, source: Source) -> tuple[Ids, ...]:
@@ -159,19 +159,17 @@ def _plain(value: Any) -> Any:
 
 def _made(kind: Any, settings: dict[str, Any]) -> Any:
     """Return a model with the settings of a file, which obey the same rules as those of a user."""
-    given = {name: _setting(v) for name, v in settings.items() if name not in OF_THE_MACHINE}
-    model = kind(**given)
+
+    def restored(value: Any) -> Any:
+        if isinstance(value, list):
+            return tuple(map(restored, value))
+        if isinstance(value, dict):
+            return _made(model_class(value["model"]), value["settings"])
+        return value
+
+    model = kind(**{k: restored(v) for k, v in settings.items() if k not in OF_THE_MACHINE})
     check(model)
     return model
-
-
-def _setting(value: Any) -> Any:
-    """Undo ``_plain``."""
-    if isinstance(value, list):
-        return tuple(map(_setting, value))
-    if isinstance(value, dict):
-        return _made(model_class(value["model"]), value["settings"])
-    return value
 
 
 def pack_ids(ids: Ids, prefix: str) -> tuple[dict[str, Any], Tensors]:
@@ -219,11 +217,9 @@ def unpack_ids(entry: Any, source: Source, prefix: str) -> Ids:
 
 def _pack_texts(texts: list[str], prefix: str) -> Tensors:
     encoded = [text.encode("utf-8", "surrogatepass") for text in texts]
+    letters = np.frombuffer(b"".join(encoded), dtype=np.uint8)
     ends = np.cumsum([len(text) for text in encoded], dtype=np.int64)
-    return {
-        f"{prefix}.ids": np.frombuffer(b"".join(encoded), dtype=np.uint8),
-        f"{prefix}.id_ends": ends,
-    }
+    return {f"{prefix}.ids": letters, f"{prefix}.id_ends": ends}
 
 
 def _unpack_texts(source: Source, prefix: str, length: int) -> list[str]:
@@ -242,23 +238,11 @@ def _tagged(label: object) -> Any:
         label = label.item()  # inside a tuple; elsewhere numpy's numbers are Python's by now
     if label is None or isinstance(label, bool | str):
         return label
-    if isinstance(label, int):
-        return {"int": str(label)}
-    if isinstance(label, float):
-        return {"float": label.hex()}
-    if isinstance(label, bytes):
-        return {"bytes": label.hex()}
     if isinstance(label, tuple):
         return {"tuple": [_tagged(part) for part in label]}
-    for kind in (datetime.datetime, datetime.date, datetime.time):
+    for tag, (kind, written, _) in ID_TYPES.items():
         if isinstance(label, kind):
-            return {kind.__name__: label.isoformat()}
-    if isinstance(label, np.datetime64):
-        return {"datetime64": str(label)}
-    if isinstance(label, uuid.UUID):
-        return {"uuid": label.hex}
-    if isinstance(label, decimal.Decimal):
-        return {"decimal": str(label)}
+            return {tag: written(label)}
     return _refuse_id(label)
 
 
@@ -275,18 +259,7 @@ def _untagged(value: Any) -> Any:
     ((tag, content),) = value.items()
     if tag == "tuple":
         return tuple(_untagged(part) for part in content)
-    readers: dict[str, Callable[[str], Any]] = {
-        "int": int,
-        "float": float.fromhex,
-        "bytes": bytes.fromhex,
-        "date": datetime.date.fromisoformat,
-        "datetime": datetime.datetime.fromisoformat,
-        "time": datetime.time.fromisoformat,
-        "datetime64": np.datetime64,
-        "uuid": uuid.UUID,
-        "decimal": _decimal,
-    }
-    return readers[tag](content)
+    return ID_TYPES[tag][2](content)
 
 
 def _decimal(text: str) -> decimal.Decimal:
@@ -294,3 +267,19 @@ def _decimal(text: str) -> decimal.Decimal:
         return decimal.Decimal(text)
     except ArithmeticError:
         raise ValueError(f"{text!r} is no decimal") from None
+
+
+_iso = methodcaller("isoformat")
+
+# By the tag that a file has: a type of ids, how one is written, and how it is read.
+ID_TYPES: dict[str, tuple[type, Callable[[Any], str], Callable[[str], Any]]] = {
+    "int": (int, str, int),
+    "float": (float, float.hex, float.fromhex),
+    "bytes": (bytes, bytes.hex, bytes.fromhex),
+    "datetime": (datetime.datetime, _iso, datetime.datetime.fromisoformat),
+    "date": (datetime.date, _iso, datetime.date.fromisoformat),
+    "time": (datetime.time, _iso, datetime.time.fromisoformat),
+    "datetime64": (np.datetime64, str, np.datetime64),
+    "uuid": (uuid.UUID, attrgetter("hex"), uuid.UUID),
+    "decimal": (decimal.Decimal, str, _decimal),
+}

@@ -222,13 +222,9 @@ class ResidualFactorizer(Readings, InTime, Seeded, Threads):
         with unsaid("Predictions have not settled"), unsaid("All "):
             return [Layer.learn(base, factorizer, seen, held_out) for base, factorizer in pairs]
 
-    @property
-    def _layers(self) -> list[Layer]:
-        return [self.far_] if self.near_ is None else [self.far_, self.near_]
-
     def cells(self, X: Any) -> Cells:
         """Return what is known of cells, before clipping and calibration."""
-        return _mixed(self._layers, self.power_, X)
+        return _mixed([self.far_, *([self.near_] if self.near_ else [])], self.power_, X)
 
     def schema(self) -> Schema:
         """Declare what a file keeps: the layers, and how they are mixed."""

@@ -192,15 +192,12 @@ class Rows(Factorizer, Threads):
         )  # fmt: skip
         lists = []
         for k, codes in enumerate(best):
-            mean, noise, epistemic = self._cells_of(side.part(slice(k, k + 1)), mode, codes)
+            found = self.factors_.cells(mode, side.part(slice(k, k + 1)), codes)
+            mean, noise, epistemic = self._calibrated(found)
             columns = ids.labels[codes], mean, np.sqrt(noise + epistemic)
             rows = zip(*(column.tolist() for column in columns), strict=True)
             lists.append([Recommendation(*row) for row in rows])
         return lists
-
-    def _cells_of(self, side: Side, mode: int, codes: Codes) -> Moments:
-        """Moments of one row with some columns, clipped and calibrated."""
-        return self._calibrated(self.factors_.cells(mode, side, codes))
 
     def _remember(self, observations: Observations) -> None:
         self.seen_ = None
@@ -378,7 +375,7 @@ class NewRow:
     def _cells(self, others: Sequence[Any]) -> Moments:
         other = 1 - self.mode
         codes = self.model.factors_.known_codes(other, self.model._codes(other, others))
-        return self.model._cells_of(self.side, self.mode, codes)
+        return self.model._calibrated(self.model.factors_.cells(self.mode, self.side, codes))
 
 
 def _check_n(n: int) -> None:

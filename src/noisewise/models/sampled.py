@@ -22,7 +22,7 @@ from noisewise.engine.gibbs.sweep import EFFECTS, convergence
 from noisewise.engine.training import Callback, EpochInfo, Training, one_blas_thread, train
 from noisewise.errors import FitInterrupted, SettingError, training_bar, warn
 from noisewise.models.base import in_one_step
-from noisewise.models.learner import Checkpoint, Learner, Wanted, checkpoints_of, with_ids
+from noisewise.models.learner import Checkpoint, Learner, checkpoints_of, with_ids
 from noisewise.schema import Entry, Found, Schema, Tensor
 from noisewise.settings import check, either, learned, number, setting, settings, whole
 from noisewise.storage import Damaged
@@ -41,10 +41,12 @@ class Sampled(Learner):
 
     sweeps: int = setting(whole(2), "How often to draw everything, at most.", default=300)
     burn_in: int = setting(whole(0), "Sweeps at the start that do not count.", default=50)
-    samples: int = setting(whole(1), "Draws to keep for predictions, at most.", default=100)
+    samples: int = setting(
+        whole(1), "Draws to keep for predictions, of all chains together, at most.", default=100
+    )
     tolerance: float | None = setting(
         either(number(above=0.0), None),
-        "Stop once predictions are settled to this share of a std. None runs all.",
+        "Stop early once predictions are settled to this share of the noise's std. None runs all.",
         default=None,
     )
 
@@ -78,19 +80,8 @@ class Sampled(Learner):
             single readings or whole outages: a chain without them says how far std and intervals
             must reach; then another learns from all.
         """
-        wanted = Wanted.checked(checkpoint, checkpoint_epochs, checkpoint_minutes)
-        self._sample(X, y, validation, callbacks, wanted)
-        return self
-
-    def _sample(
-        self,
-        X: Any,
-        y: Any,
-        validation: Observations | None,
-        callbacks: Sequence[Callback],
-        wanted: Wanted,
-    ) -> None:
         started = clock.perf_counter()
+        wanted = Checkpoint.wanted(checkpoint, checkpoint_epochs, checkpoint_minutes)
         check(self)
         if self.burn_in >= self.sweeps:
             raise SettingError(
@@ -110,6 +101,7 @@ class Sampled(Learner):
             warn(f"Predictions have not settled {told}")
         for kept in checkpoints.values():
             kept.remove()
+        return self
 
     @abstractmethod
     def _observed(self, X: Any, y: Any) -> Observations:
@@ -136,7 +128,7 @@ class Sampled(Learner):
         return ["fit"]
 
     def _checkpoints(
-        self, wanted: Wanted, seen: Observations, held_out: Observations | None
+        self, wanted: Checkpoint | None, seen: Observations, held_out: Observations | None
     ) -> dict[str, Checkpoint]:
         return checkpoints_of(self, wanted, self._stages, seen, len(seen), held_out)
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import time as clock
 from abc import abstractmethod
 from dataclasses import replace
-from typing import Any, ClassVar, Literal, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
@@ -32,7 +32,7 @@ from noisewise.engine.data import Series
 from noisewise.models.base import Cells, Factorizer, Threads, at_one_moment, in_one_step
 from noisewise.models.learner import range_of
 from noisewise.schema import Entry, Found, Schema, Tensor
-from noisewise.settings import Rule, check, either, learned, number, setting, settings
+from noisewise.settings import Rule, check, either, learned, setting, settings
 from noisewise.splits import Calibration
 from noisewise.storage import Damaged
 
@@ -66,12 +66,6 @@ class InTime(Factorizer):
         "The mode that holds the times, by number (-1 is the last) or name. Its ids are numbers or "
         "dates (also as ISO text), at any distances; times that were never seen can be asked for.",
         default=-1,
-    )
-    unknown: Literal["default"] | float = setting(
-        either(number(), "default"),
-        "What to predict for a cell with an id never seen, or a time that is none: what is known "
-        "of the rest, or a constant.",
-        default="default",
     )
 
     def _unbounded(self) -> tuple[int, ...]:

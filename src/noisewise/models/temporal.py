@@ -22,21 +22,14 @@ from sklearn.utils.validation import check_is_fitted
 from noisewise.data import Ids, Observations, observe
 from noisewise.data.observations import encode_in_time
 from noisewise.data.timestamps import SeriesIndex, Units, checked_stamps, series_keys
-from noisewise.engine.arrays import Array, Codes, Moments
+from noisewise.engine.arrays import Array, Moments
 from noisewise.engine.data import SeriesData, Spec
 from noisewise.engine.gibbs.sampler import LaterHalf
 from noisewise.engine.gibbs.series_sampler import Asked, SeriesPosterior, SeriesSampler
 from noisewise.engine.gibbs.steps.temporal import Timescales
 from noisewise.engine.training import Callback
 from noisewise.models.base import Cells, at_one_moment
-from noisewise.models.learner import (
-    Checkpoint,
-    Wanted,
-    checkpoints_of,
-    fixed_seed,
-    joined,
-    range_of,
-)
+from noisewise.models.learner import Checkpoint, checkpoints_of, fixed_seed, joined, range_of
 from noisewise.models.sampled import Run, Sampled, restored_series, series_schema
 from noisewise.models.sensors import InTime, Typed, index_of, units_schema
 from noisewise.schema import Entry, Found, Schema, record
@@ -132,7 +125,7 @@ class TemporalFactorizer(Sampled, InTime, Typed):
         return observe(X, y, duplicates=self.duplicates)
 
     def _checkpoints(
-        self, wanted: Wanted, seen: Observations, held_out: Observations | None
+        self, wanted: Checkpoint | None, seen: Observations, held_out: Observations | None
     ) -> dict[str, Checkpoint]:
         everything = seen if held_out is None else joined(seen, held_out)
         return checkpoints_of(self, wanted, self._stages, everything, len(seen))
@@ -175,8 +168,7 @@ class TemporalFactorizer(Sampled, InTime, Typed):
 
     def cells(self, X: Any) -> Cells:
         """Return what is known of cells, before clipping and calibration."""
-        codes, when = self.encoder_.encoded(X, self.ids_)
-        return Cells(*self.encoder_.predicted(self.posterior_, codes, when, self._threads()))
+        return self.encoder_.cells(X, self.ids_, self.posterior_, self._threads())
 
     def schema(self) -> Schema:
         """Declare what a file keeps: also the posterior, and the units of values."""
@@ -250,14 +242,9 @@ class SensorEncoder:
         span = float(np.ptp(data.series.time)) or step
         return Timescales(SHORTEST * step, LONGEST * span)
 
-    def encoded(self, X: Any, ids: tuple[Ids, ...]) -> tuple[tuple[Codes, ...], Array]:
-        """Row numbers and times of cells; a time need not be known, only understood."""
-        return encode_in_time(X, ids, self.grouping.time, self.stamps, self.are_dates)
-
-    def predicted(
-        self, posterior: SeriesPosterior, codes: tuple[Codes, ...], when: Array, n_jobs: int
-    ) -> tuple[Moments, npt.NDArray[np.bool_]]:
-        """Moments of cells in units of the values, and which have an id that was never observed."""
+    def cells(self, X: Any, ids: tuple[Ids, ...], posterior: SeriesPosterior, n_jobs: int) -> Cells:
+        """Return what is known of cells; their times need not be known, only understood."""
+        codes, when = encode_in_time(X, ids, self.grouping.time, self.stamps, self.are_dates)
         place = np.searchsorted(self.times, when).clip(max=len(self.times) - 1)
         row = np.where(self.times[place] == when, place, -1).astype(np.int32)
         own = [*(codes[mode] for mode in self.modes[:-1]), row]
@@ -269,7 +256,7 @@ class SensorEncoder:
         mean = self.units.mean[types] + np.sqrt(variance) * standard
         unseen = np.isnan(when) | (rows[:-1] == np.array(self.shape[:-1])[:, None]).any(axis=0)
         parts = (mean, variance * noise, variance * epistemic)
-        return Moments(*(part.astype(self.units.precision) for part in parts)), unseen
+        return Cells(Moments(*(part.astype(self.units.precision) for part in parts)), unseen)
 
     def with_series(self, posterior: SeriesPosterior) -> SensorEncoder:
         """Return the same, with the series that were observed."""
