@@ -1,9 +1,7 @@
 """What a file holds, declared once: names, types, shapes and bounds.
 
 A schema is a generator. It yields a field, gets its value back, and may declare with it what comes
-next. `packed` asks the object that is saved for the values, and returns header and tensors;
-`unpacked` takes them from a file, which is not trusted, and raises `Damaged` for the first that is
-not as declared. A field has a ``name`` in the file, a place ``of`` it in the object, and methods
+next. A field has a ``name`` in the file, a place ``of`` it in the object, and methods
 ``write(value, header, tensors)`` and ``read(source)``.
 
 >>> from types import SimpleNamespace
@@ -221,7 +219,7 @@ def packed(schema: Schema, owner: Any) -> tuple[dict[str, Any], Tensors]:
 
 
 def unpacked(schema: Schema, source: Source, owner: Any = None) -> Found:
-    """Return what a schema declares, from a file; plain attributes of an owner are set."""
+    """Return what a schema declares, from a file that is not trusted; set an owner's attributes."""
     found = Found()
 
     def read(field: Any) -> Any:

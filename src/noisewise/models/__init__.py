@@ -10,12 +10,9 @@ from noisewise.models.model_file import model_class
 
 
 def load(path: str | Path) -> Factorizer:
-    """Read a model of any kind that ``save`` wrote.
+    """Read a model of any kind that ``save`` wrote, if an installed package has it.
 
-    Raises
-    ------
-    ModelFileError
-        If the file is broken, foreign, or of a model that no installed package has.
+    A broken or foreign file is a ``ModelFileError``.
     """
     with storage.reading(path):
         kind = model_class(storage.read_header(path, "model").get("model"))

@@ -133,10 +133,11 @@ class AutoFactorizer(Readings, InTime, Seeded, Threads):
         found: dict[str, Any] = {}
         given: Sequence[Any] = [*CANDIDATES] if self.candidates is None else self.candidates
         for one in given:
+            pair = isinstance(one, tuple | list) and len(one) == 2
             if isinstance(one, str) and one in CANDIDATES:
                 name = one
                 model = clone_with(CANDIDATES[one], time=self.time, sensor=self.sensor, **shared)
-            elif _is_pair(one):
+            elif pair and isinstance(one[0], str) and isinstance(one[1], Factorizer):
                 name, model = one[0], clone_with(one[1], **shared)
             else:
                 raise SettingError(
@@ -271,8 +272,3 @@ def _reason(choice: str, scores: dict[str, dict[str, float]], gaps: Gaps) -> str
 
 def _trimmed(squared: Array) -> float:
     return float(np.sort(squared)[: len(squared) - int(TRIM * len(squared))].mean())
-
-
-def _is_pair(one: Any) -> bool:
-    pair = isinstance(one, tuple | list) and len(one) == 2
-    return pair and isinstance(one[0], str) and isinstance(one[1], Factorizer)

@@ -196,12 +196,9 @@ class Factorizer(RegressorMixin, BaseEstimator, ABC):  # type: ignore[misc]
         return (mean, np.sqrt(noise + epistemic)) if return_std else mean
 
     def predict_parts(self, X: Any) -> tuple[Floats, Floats, Floats]:
-        """Predict, and tell noise from epistemic uncertainty.
+        """Predict, and tell noise from epistemic uncertainty: mean, noise_std, epistemic_std.
 
-        Returns
-        -------
-        mean, noise_std, epistemic_std : ndarray
-            More data shrinks the epistemic part; the noise stays.
+        More data shrinks the epistemic part; the noise stays.
         """
         mean, noise, epistemic = self.moments(X)
         return mean, np.sqrt(noise), np.sqrt(epistemic)

@@ -18,23 +18,16 @@ from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
 from noisewise.data import Observations, encode_cells, encode_ids, observe, warn_of_unknown
-from noisewise.engine.arrays import Codes, Counts, Floats
+from noisewise.engine.arrays import Codes, Floats
 from noisewise.engine.data import Data, Scale, Spec, Timeline
 from noisewise.engine.gibbs.fold_in import fold_in
 from noisewise.engine.gibbs.posterior import RatingPosterior, Side
 from noisewise.engine.gibbs.sampler import RatingSampler, Schedule
 from noisewise.engine.training import Callback, standardised
 from noisewise.errors import DataError, SettingError
+from noisewise.models import learner
 from noisewise.models.base import Cells, at_one_moment
-from noisewise.models.learner import (
-    Checkpoint,
-    check_levels,
-    count_rows,
-    fixed_seed,
-    mean_and_std,
-    range_of,
-    warn_if_alike,
-)
+from noisewise.models.learner import Checkpoint
 from noisewise.models.rows import Rows
 from noisewise.models.sampled import FEWEST_DRAWS, Run, Sampled, rating_schema, restored_ratings
 from noisewise.schema import Entry, Found, Schema, record
@@ -133,10 +126,7 @@ class BayesianFactorizer(Sampled, Rows):
     def predict_proba(self, X: Any) -> npt.NDArray[np.float64]:
         """Predict the probability of every level; only of ``likelihood="ordinal"``.
 
-        Returns
-        -------
-        ndarray
-            A row per cell, a column for each of ``levels_``.
+        There is a row per cell, and a column for each of ``levels_``.
         """
         codes, time = self._encoded(X)
         warn_of_unknown(X, self.ids_, self._unseen(codes))
@@ -174,7 +164,7 @@ class BayesianFactorizer(Sampled, Rows):
                 raise DataError(f"time needs 2 id columns; got {n_modes}.")
         if self.implicit is True and n_modes != 2:
             raise DataError(f"implicit=True needs 2 id columns; got {n_modes}.")
-        warn_if_alike(observations)
+        learner.warn_if_alike(observations)
         return observations
 
     def _draw(
@@ -184,9 +174,10 @@ class BayesianFactorizer(Sampled, Rows):
         checkpoints: dict[str, Checkpoint],
         callbacks: Sequence[Callback],
     ) -> tuple[list[Run], str | None]:
-        seed, value_range = fixed_seed(self.random_state), None
-        if self.value_range != "auto" or is_scale(seen.values):
-            value_range = range_of(self.value_range, seen)
+        seed, value_range = learner.fixed_seed(self.random_state), None
+        ends = seen.values.min(), seen.values.max()
+        if self.value_range != "auto" or all((seen.values == end).sum() > 1 for end in ends):
+            value_range = learner.range_of(self.value_range, seen)
         runs: list[Run] = []
         for chain, stage in enumerate(self._stages):
             sampler = prepare(
@@ -280,23 +271,20 @@ def prepare(
     time = observations.time if spec.time else None
     data, order = Data.arrange(observations.codes, values, observations.shape, time)
     timeline = None if time is None else Timeline.of(data, time[order])
-    counts = count_rows(observations)
+    counts = learner.count_rows(observations)
     held_out = None
     if validation is not None:
-        pairs = zip(validation.codes, counts, strict=True)
-        codes = tuple(_known(code, count) for code, count in pairs)
+        codes = tuple(  # rows without an observation are the row after the last
+            np.where(count[code] > 0, code, len(count)).astype(np.int32)
+            for code, count in zip(validation.codes, counts, strict=True)
+        )
         held_out = codes, validation.time if spec.time else None, validation.values
     return RatingSampler(spec, data, scale, counts, timeline, schedule, held_out, n_jobs)
 
 
-def is_scale(values: Floats) -> bool:
-    """Whether both ends of the values were given more than once."""
-    return all(int((values == end).sum()) > 1 for end in (values.min(), values.max()))
-
-
 def _numbers(values: Floats, value_range: tuple[float, float] | None) -> tuple[Scale, Floats]:
     """Centre values and divide them by their std."""
-    location, spread = mean_and_std(values)
+    location, spread = learner.mean_and_std(values)
     low, high = value_range or (-math.inf, math.inf)
     scale = Scale(
         location, spread, (low - location) / spread, (high - location) / spread,
@@ -313,13 +301,8 @@ def _levels(values: Floats, value_range: Any) -> tuple[Scale, Floats]:
             f'likelihood="ordinal" needs 2 to {MOST_LEVELS} distinct values; got {len(levels)}. '
             'Use likelihood="gaussian".'
         )
-    check_levels(values)
+    learner.check_levels(values)
     below = np.cumsum(np.bincount(numbers)) / len(values)
     anchor = 1 + int(np.abs(below[:-1] - 0.5).argmin())
     scale = Scale(0.0, 1.0, -math.inf, math.inf, levels.astype(np.float32), anchor)
     return scale, numbers.astype(np.float32)
-
-
-def _known(codes: Codes, count: Counts) -> Codes:
-    """Send rows without an observation to the row after the last."""
-    return np.where(count[codes] > 0, codes, len(count)).astype(np.int32)

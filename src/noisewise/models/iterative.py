@@ -17,17 +17,9 @@ from noisewise.engine import training
 from noisewise.engine.arrays import Floats
 from noisewise.engine.training import Callback, EpochInfo, S, Step, Training, Validate
 from noisewise.errors import DataError, FitInterrupted, SettingError, training_bar
+from noisewise.models import learner
 from noisewise.models.base import NOTHING_KEPT, in_one_step
-from noisewise.models.learner import (
-    Checkpoint,
-    Learner,
-    checkpoints_of,
-    fixed_seed,
-    hold_out,
-    joined,
-    range_of,
-    warn_if_alike,
-)
+from noisewise.models.learner import Checkpoint, Learner
 from noisewise.schema import Schema
 from noisewise.settings import check, either, number, one_of, setting, settings, whole
 from noisewise.storage import Damaged
@@ -57,12 +49,9 @@ class Plan(NamedTuple):
 
 
 class Fit(NamedTuple):
-    """What training came to: what was learned, after how many epochs, and the way there.
+    """What training came to: what was learned, after how many epochs, and the way there."""
 
-    Of a training that was interrupted before there was anything to keep, the knowledge is None.
-    """
-
-    knowledge: Any
+    knowledge: Any  # None if training was interrupted before there was anything to keep
     epochs: int
     curve: list[EpochInfo]
     interrupted: bool
@@ -147,10 +136,6 @@ class Iterative(Learner):
         checkpoint_epochs, checkpoint_minutes : int, float or None
             Write it after so many epochs, or minutes, whichever comes first.
 
-        Returns
-        -------
-        self
-
         Raises
         ------
         FitInterrupted
@@ -173,21 +158,21 @@ class Iterative(Learner):
         started = time.perf_counter()
         check(self)
         observations = self._checked(observe(X, y, duplicates=self.duplicates))
-        warn_if_alike(observations)
-        seed = fixed_seed(self.random_state)
+        learner.warn_if_alike(observations)
+        seed = learner.fixed_seed(self.random_state)
         kept, held_out = observations, None
         if self.patience is not None:
             fraction = self.validation_fraction
-            kept, held_out = hold_out(observations, validation, fraction, seed)
+            kept, held_out = learner.hold_out(observations, validation, fraction, seed)
         elif validation is not None:
             raise SettingError("validation is only used with patience; got patience=None.")
         everything = observations
         if validation is not None and held_out is not None:
-            everything = joined(kept, held_out)
-        value_range = range_of(self.value_range, everything)
+            everything = learner.joined(kept, held_out)
+        value_range = learner.range_of(self.value_range, everything)
 
         stages = ["fit", "refit"] if held_out is not None and self.refit else ["fit"]
-        checkpoints = checkpoints_of(self, wanted, stages, everything, len(kept))
+        checkpoints = learner.checkpoints_of(self, wanted, stages, everything, len(kept))
         plan = Plan(
             self.epochs, self.patience, self.monitor, value_range, callbacks,
             checkpoints.get("fit"), "fit", self.verbose,

@@ -136,7 +136,7 @@ class Rows(Factorizer, Threads):
 
     @at_one_moment
     def fold_in(self, others: Sequence[Any], y: Any, *, mode: int | str = 0) -> NewRow:
-        """Learn a new id from its own values, all else fixed; the model is not changed.
+        """Learn a new id from its values, to predict and recommend for it; the model stays as is.
 
         Parameters
         ----------
@@ -146,11 +146,6 @@ class Rows(Factorizer, Threads):
             The values.
         mode : int or str
             The mode of the new id: 0 for a user, 1 for an item, or a column's name.
-
-        Returns
-        -------
-        NewRow
-            Predicts and recommends for the new id.
         """
         check_is_fitted(self)
         self._needs_two_modes("fold_in")

@@ -93,14 +93,12 @@ class TemporalFactorizer(Sampled, InTime, Typed):
     @property
     @at_one_moment
     def noise_by_series_(self) -> Table:
-        """What was learned of every series, as columns of a table.
+        """What was learned of every series, as columns of a table, with its ids.
 
-        A column of ids for each mode but time; ``noise_std`` and ``drift_std`` in units of the
-        values: how far single readings scatter, and how far the series wanders on its own;
-        ``timescale``, the time after which it has forgotten all but 1/e of that, in units of the
-        ids of time (seconds for dates); and ``observations``.
-
-        A sensor that fails slowly drifts, and scatters no more than before: look at both.
+        ``noise_std`` and ``drift_std``, in units of the values, tell how far single readings
+        scatter and how far the series wanders on its own, as a sensor does that fails slowly;
+        ``timescale`` is the time after which it has forgotten all but 1/e of that, in units of the
+        ids of time (seconds for dates).
         """
         check_is_fitted(self)
         posterior, encoder = self.posterior_, self.encoder_
@@ -143,10 +141,11 @@ class TemporalFactorizer(Sampled, InTime, Typed):
             seen = joined(seen, held_out)
         encoder = SensorEncoder.of(seen, self)
         data = encoder.series_data(seen)
-        sampler = SeriesSampler(
-            self._spec(fixed_seed(self.random_state)), data, encoder.timescales(data),
-            self._schedule, self._threads(),
-        )  # fmt: skip
+        step = data.series.usual_step()
+        span = float(np.ptp(data.series.time)) or step
+        timescales = Timescales(SHORTEST * step, LONGEST * span)
+        spec = self._spec(fixed_seed(self.random_state))
+        sampler = SeriesSampler(spec, data, timescales, self._schedule, self._threads())
         run = self._run(sampler, checkpoints.get("fit"), callbacks)
         (chain,) = self._chains(seen, sampler, [run])
         self.posterior_, self.encoder_ = sampler.posterior(chain), encoder
@@ -235,12 +234,6 @@ class SensorEncoder:
         types = self.grouping.sensors_of(seen.codes)
         values = (seen.values - self.units.mean[types]) / np.sqrt(self.units.variance[types])
         return SeriesData.of(tuple(codes), values.astype(np.float32), self.shape, self.times)
-
-    def timescales(self, data: SeriesData) -> Timescales:
-        """Return between which timescales a series may forget."""
-        step = data.series.usual_step()
-        span = float(np.ptp(data.series.time)) or step
-        return Timescales(SHORTEST * step, LONGEST * span)
 
     def cells(self, X: Any, ids: tuple[Ids, ...], posterior: SeriesPosterior, n_jobs: int) -> Cells:
         """Return what is known of cells; their times need not be known, only understood."""
