@@ -1,7 +1,7 @@
 """What can be counted from the tree: files, lines, functions, classes, names; and what is too much.
 
 ``python bench/house.py`` prints every measure, its limit and all that is over it;
-``tests/test_house.py`` holds the tree to the same limits.
+``tests/test_house.py`` holds files, functions and classes to the same limits.
 """
 
 import ast
