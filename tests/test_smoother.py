@@ -74,7 +74,7 @@ def test_mean_and_std_are_those_of_a_dense_gaussian_process(model, data):
     asked = asked[(asked[:, 0] == 3) & (asked[:, 1] == "long")]
     kinds = model.ids_[1].labels.tolist()
     codes = [3], [kinds.index("long")], [0]
-    place = model._grouping.series(tuple(np.array(code, np.int32) for code in codes))[0]
+    place = model._index.series(tuple(np.array(code, np.int32) for code in codes))[0]
     mean, variance, noise, timescale = (part[place] for part in model.process_)
 
     def kernel(a, b):
