@@ -14,7 +14,7 @@ ARTEFACTS = ", ".join(command.ARTEFACTS)
 
 
 def reproduce(
-    data: Path = option("Folder with copies of the data.", default=...),
+    data: Path = option("Folder with copies of the data.", default=..., envvar="NOISEWISE_DATA"),
     what: list[str] | None = typer.Argument(
         None, help=f"Artefacts: {ARTEFACTS}; or all.", show_default="all"
     ),
