@@ -78,7 +78,11 @@ class Host:
 
     def compiled(self, source, options):
         library = built(source, options)
-        return lambda name, workers: lambda *given: getattr(library, name)(*map(_as_c, given))
+
+        def kernel(name, workers, shared=0, threads=256):
+            return lambda *given: getattr(library, name)(*map(_as_c, given))
+
+        return kernel
 
     def workers(self, resident):
         return self.warps
@@ -107,5 +111,6 @@ def _as_c(given):
     if isinstance(given, np.ndarray):
         assert given.flags.c_contiguous or given.ndim == 2  # rows have room between them
         return ctypes.c_void_p(given.ctypes.data)
-    kinds = {np.float32: ctypes.c_float, np.int64: ctypes.c_longlong, np.int32: ctypes.c_int}
+    kinds = {np.float32: ctypes.c_float, np.float64: ctypes.c_double, np.int32: ctypes.c_int}
+    kinds |= {np.int64: ctypes.c_longlong, np.uint64: ctypes.c_ulonglong}
     return kinds[type(given)](given.item())

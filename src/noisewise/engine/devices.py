@@ -44,8 +44,11 @@ class Device(Protocol):
     def active(self) -> AbstractContextManager[Any]:
         """Make this the device on which arrays are made, for a while."""
 
-    def compiled(self, source: str, options: tuple[str, ...]) -> Callable[[str, int], Launch]:
-        """Compile CUDA; return a function of a kernel's name and its number of warps."""
+    def compiled(self, source: str, options: tuple[str, ...]) -> Callable[..., Launch]:
+        """Compile CUDA; return a function of a kernel's name and its number of warps.
+
+        It also takes the bytes of shared memory of a block, and its threads.
+        """
 
     def workers(self, resident: int) -> int:
         """Warps that run at the same time, with so many blocks on a multiprocessor."""
@@ -92,15 +95,17 @@ class Cuda:
         device: AbstractContextManager[Any] = self.xp.cuda.Device(self.number)
         return device
 
-    def compiled(self, source: str, options: tuple[str, ...]) -> Callable[[str, int], Launch]:
+    def compiled(self, source: str, options: tuple[str, ...]) -> Callable[..., Launch]:
         """Compile CUDA; return a function of a kernel's name and its number of warps."""
         fixed = ("--use_fast_math", "-std=c++17")
         module = self.xp.RawModule(code=source, options=(*fixed, *options), backend="nvrtc")
 
-        def kernel(name: str, workers: int) -> Launch:
+        def kernel(name: str, workers: int, shared: int = 0, threads: int = BLOCK) -> Launch:
             function = module.get_function(name)
-            blocks = -(-workers * WARP // BLOCK)
-            return lambda *given: function((blocks,), (BLOCK,), given)
+            if shared:
+                function.max_dynamic_shared_size_bytes = shared
+            blocks = max(1, -(-workers * WARP // threads))
+            return lambda *given: function((blocks,), (threads,), given, shared_mem=shared)
 
         return kernel
 

@@ -213,20 +213,8 @@ class DeviationFactorizer(Iterative, FactorRows, FactorsOnDevice):
     ) -> list[list[Recommendation]]:
         """Recommend to many ids, each as ``recommend`` would, in chunks."""
         check_is_fitted(self)
-        chosen: dict[str, Any] = {"risk": risk, "exclude_seen": exclude_seen}
-        chosen["candidates"] = allowed = None if candidates is None else list(candidates)
-        sound = n > 0 and np.isfinite(risk) and not (exclude_seen and self.seen_ is None)
-        here = partial(super().recommend_many, ids, n, **chosen)
-        if self.device == "cpu" or len(ids) < on_gpu.MANY_ROWS or len(self.ids_) != 2 or not sound:
-            return here()
-        ranking = {
-            "risk": risk, "std_scale": self.std_scale_,
-            "seen": self.seen_ if exclude_seen else None,
-            "candidates": None if allowed is None else self._codes(1, allowed),
-        }  # fmt: skip
-        rows = self.factors_.known_codes(0, self._codes(0, ids))
-        parts = rows, n, ranking, self._calibrated, self.ids_[1].labels
-        return self._on_device(lambda device: on_gpu.best(device, self.factors_, *parts), here)
+        chosen = {"risk": risk, "exclude_seen": exclude_seen, "candidates": candidates}
+        return on_gpu.recommend_many(self, super().recommend_many, on_gpu.best, ids, n, chosen)
 
     def _remember(self, observations: Observations) -> None:
         if not self.keep_seen or observations.n_modes != 2 or self.device == "cpu":

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import gc
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from itertools import pairwise, repeat
@@ -18,6 +18,8 @@ from noisewise.data.ids import Seen
 from noisewise.engine import devices
 from noisewise.engine.arrays import Codes, Moments
 from noisewise.engine.devices import Device
+from noisewise.engine.gibbs.gpu_posterior import GpuPosterior, Sought
+from noisewise.engine.gibbs.posterior import RatingPosterior
 from noisewise.engine.sgd import gpu, gpu_plan
 from noisewise.engine.sgd.factors import Factors
 from noisewise.engine.sgd.gpu_factors import OnGpu, finalize
@@ -30,6 +32,7 @@ from noisewise.models.rows import Recommendation
 from noisewise.settings import Rule, one_of, setting, settings
 
 MANY_CELLS = 5_000_000  # to predict, from which on it pays to send rows to a GPU
+MANY_DRAWN = 50_000_000  # the same where each is predicted by every draw: cells times draws
 MANY_ROWS = 5_000  # to recommend to
 
 T = TypeVar("T")
@@ -187,10 +190,66 @@ def best(
     """
     here = OnGpu(device, factors)
     codes = here.top(rows, n, **ranking)
-    found = codes >= 0
-    many, flat = found.sum(axis=1), codes[found]
-    mean, noise, epistemic = finished(here.moments((np.repeat(rows, many), flat)))
-    columns = labels[flat], mean, np.sqrt(noise + epistemic)
+    many = (codes >= 0).sum(axis=1)
+    found = here.moments((np.repeat(rows, many), codes[codes >= 0]))
+    return _lists(codes, finished(found), labels)
+
+
+def best_of_draws(
+    device: Device,
+    posterior: RatingPosterior,
+    rows: Codes,
+    n: int,
+    ranking: dict[str, Any],
+    finished: Callable[[Moments], Moments],
+    labels: npt.NDArray[Any],
+) -> list[list[Recommendation]]:
+    """Return the best n columns for many rows, by a posterior; see ``best``."""
+    codes, found = GpuPosterior(device, posterior).best(rows, Sought(n, **ranking))
+    return _lists(codes, finished(found), labels)
+
+
+def moments_of_draws(
+    device: Device, posterior: RatingPosterior, codes: tuple[Codes, ...], time: Any
+) -> Moments:
+    """Moments of many cells, by a posterior."""
+    return GpuPosterior(device, posterior).moments(codes, time)
+
+
+def recommend_many(
+    model: Any,
+    here: Callable[..., list[list[Recommendation]]],
+    there: Callable[..., list[list[Recommendation]]],
+    ids: Sequence[Any],
+    n: int,
+    chosen: dict[str, Any],
+) -> list[list[Recommendation]]:
+    """Recommend on the GPU of a model (``there``) where that pays, or else as it does ``here``."""
+    if chosen["candidates"] is not None:
+        chosen["candidates"] = list(chosen["candidates"])
+    sound = n > 0 and np.isfinite(chosen["risk"])
+    sound &= not (chosen["exclude_seen"] and model.seen_ is None) and len(model.ids_) == 2
+    if model.device == "cpu" or len(ids) < MANY_ROWS or not sound:
+        return here(ids, n, **chosen)
+    allowed = chosen["candidates"]
+    ranking = {
+        "risk": chosen["risk"], "std_scale": model.std_scale_,
+        "seen": model.seen_ if chosen["exclude_seen"] else None,
+        "candidates": None if allowed is None else model._codes(1, allowed),
+    }  # fmt: skip
+    rows = model.factors_.known_codes(0, model._codes(0, ids))
+    parts = rows, n, ranking, model._calibrated, model.ids_[1].labels
+    lists: list[list[Recommendation]] = model._on_device(
+        lambda device: there(device, model.factors_, *parts), lambda: here(ids, n, **chosen)
+    )
+    return lists
+
+
+def _lists(codes: Codes, moments: Moments, labels: npt.NDArray[Any]) -> list[list[Recommendation]]:
+    """Return columns, -1 where there is none, with their moments as lists of recommendations."""
+    mean, noise, epistemic = moments
+    many = (codes >= 0).sum(axis=1)
+    columns = labels[codes[codes >= 0]], mean, np.sqrt(noise + epistemic)
     with _nothing_collected():
         triples = zip(*(column.tolist() for column in columns), strict=True)
         # As _make does, but without a call of Python for each of millions.

@@ -195,26 +195,19 @@ class OnGpu:
         codes
             -1 where there are fewer than n.
         """
-        xp, device = self.device.xp, self.device
+        device = self.device
         counts = self.factors.counts[1]
         allowed = counts > 0
         if candidates is not None:
             allowed &= np.isin(np.arange(len(counts)), candidates)
         barred, chunk = device.on_device(np.flatnonzero(~allowed)), _chunk(len(counts))
-        kernel = device.compiled(files(__package__).joinpath("best.cu").read_text(), ())
         out = np.empty((len(rows), n), dtype=np.int32)
         columns = None if seen is None else device.on_device(seen[1])
         for start in range(0, len(rows), chunk):
             some = rows[start : start + chunk]
             scores = self._scores(device.on_device(some), risk * std_scale)
-            scores[:, barred] = -np.inf
-            if seen is not None and columns is not None:
-                places, taken = _taken(xp, device, some, seen[0])
-                scores[places, columns[taken]] = -np.inf
-            best = xp.empty((len(some), n), dtype=np.int32)
-            kernel("best", len(some))(
-                scores, np.int64(len(some)), np.int64(len(counts)), np.int32(n), best
-            )
+            left_out = None if seen is None else (seen[0], columns)
+            best = best_columns(device, scores, some, n, barred, left_out)
             out[start : start + chunk] = device.on_host(best)
         return out
 
@@ -234,6 +227,26 @@ class OnGpu:
         variance += self.shrink[0][rows][:, None] * self.spread[1][:-1]
         variance += self.spread[0][rows][:, None] * self.shrink[1][:-1]
         return mean - np.float32(risk) * xp.sqrt(variance)
+
+
+def best_columns(
+    device: Device, scores: Any, rows: Codes, n: int, barred: Any, seen: tuple[Any, Any] | None
+) -> Any:
+    """Return the columns of the best n scores of rows, -1 where there are fewer.
+
+    Columns that are ``barred``, and for each row those that were ``seen`` (starts by row, of numpy,
+    and columns), do not count: their scores are overwritten.
+    """
+    scores[:, barred] = -np.inf
+    if seen is not None:
+        starts, columns = seen
+        places, taken = _taken(device.xp, device, rows, starts)
+        scores[places, columns[taken]] = -np.inf
+    best = device.xp.empty((len(rows), n), dtype=np.int32)
+    kernel = device.compiled(files(__package__).joinpath("best.cu").read_text(), ())
+    given = np.int64(len(rows)), np.int64(scores.shape[1]), np.int32(n)
+    kernel("best", len(rows))(scores, *given, best)
+    return best
 
 
 def _chunk(columns: int) -> int:
