@@ -275,6 +275,14 @@ def test_verbose_shows_a_bar_or_none(small_world, capsys):
         assert ("fit" in capsys.readouterr().err) is verbose
 
 
+@checks("device", "precision", "deterministic")
+def test_settings_of_a_gpu_change_nothing_on_a_cpu(small_world):
+    X, y = small_world.X, small_world.y
+    expected = make_model(epochs=3).fit(X, y).predict(X)
+    model = make_model(epochs=3, device="cpu", precision="half", deterministic=True)
+    np.testing.assert_array_equal(model.fit(X, y).predict(X), expected)
+
+
 def test_every_setting_is_checked():
     assert set(NAMES) == CHECKED
 
@@ -298,6 +306,9 @@ INVALID = {
     "beta": [-0.1, 1.1, None],
     "warmup": [-1, 0.5, None],
     "adagrad": ["adam", None],
+    "device": ["gpu", "cuda:", "cuda:-1", "CUDA", 0, None],
+    "precision": ["double", 16, None],
+    "deterministic": ["yes", None, 2],
     "value_range": [(5, 1), (1, 1), (1,), (1, 2, 3), "stars", 5, (0, float("inf")), np.arange(2)],
     "unknown": ["mean", None, float("nan"), (3,)],
     "duplicates": ["first", None],

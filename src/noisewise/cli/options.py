@@ -155,6 +155,7 @@ def check_folder(path: Path) -> None:
 DATA = typer.Argument(..., help="CSV, TSV, Parquet, npz; MovieLens as it comes.")
 JSON = option("Write the report as JSON to this file; - prints it.", "--json", check=check_file)
 SEED = option("The same seed gives the same bits.", default=0)
+DEVICE = option("Where to train: cpu, auto, cuda, or a GPU by its number, e.g. cuda:1.")
 SETTINGS = option("A setting, e.g. rank=64; may be given often.", "--set", default=[])
 TUNED = option("What `tune` found: model, unless named, and settings, unless --set.", "--settings")
 IDS = option("An id column; give one per mode, in order.", "--id", default=[])

@@ -46,6 +46,7 @@ def fit(
     *,
     columns: Columns,
     seed: int = options.SEED,
+    device: str | None = options.DEVICE,
     checkpoint: Path | None = option(
         "Keep training in this file; go on from it if it is there.", check=check_file
     ),
@@ -61,7 +62,7 @@ def fit(
     Example: `noisewise fit ratings.tsv --id who --id film --value stars --model dmf --out fast.nw`
     """
     name, own = chosen("ratings", model, "bayes", settings, tuned)
-    own = {"random_state": seed, **own}
+    own = {"random_state": seed, **({} if device is None else {"device": device}), **own}
     observations = columns.read(data, options.time_of(own))
     fitted = registry.build("ratings", name, own)
     kept = {} if checkpoint is None else {"checkpoint": checkpoint}

@@ -9,7 +9,8 @@ averaged over the draws. Nothing is tuned: how much to shrink is drawn too.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from functools import partial
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
@@ -18,17 +19,20 @@ from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
 from noisewise.data import Observations, encode_cells, encode_ids, observe, warn_of_unknown
-from noisewise.engine.arrays import Codes, Floats
+from noisewise.engine.arrays import Codes, Floats, Moments
 from noisewise.engine.data import Data, Scale, Spec, Timeline
+from noisewise.engine.devices import Device
+from noisewise.engine.gibbs import gpu
 from noisewise.engine.gibbs.fold_in import fold_in
+from noisewise.engine.gibbs.gpu_sampler import GpuSampler
 from noisewise.engine.gibbs.posterior import RatingPosterior, Side
 from noisewise.engine.gibbs.sampler import RatingSampler, Schedule
 from noisewise.engine.training import Callback, standardised
 from noisewise.errors import DataError, SettingError
-from noisewise.models import learner
+from noisewise.models import learner, on_gpu
 from noisewise.models.base import Cells, at_one_moment
 from noisewise.models.learner import Checkpoint
-from noisewise.models.rows import Rows
+from noisewise.models.rows import Recommendation, Rows
 from noisewise.models.sampled import FEWEST_DRAWS, Run, Sampled, rating_schema, restored_ratings
 from noisewise.schema import Entry, Found, Schema, record
 from noisewise.settings import SPAN, Rule, either, learned, one_of, setting, settings, whole
@@ -54,7 +58,7 @@ class RowSummary(NamedTuple):
 
 
 @settings
-class BayesianFactorizer(Sampled, Rows):
+class BayesianFactorizer(Sampled, Rows, on_gpu.OnDevice):
     """Bayesian factorization that learns how noisy each observation is; no setting needs tuning.
 
     Examples
@@ -174,6 +178,19 @@ class BayesianFactorizer(Sampled, Rows):
         checkpoints: dict[str, Checkpoint],
         callbacks: Sequence[Callback],
     ) -> tuple[list[Run], str | None]:
+        given = seen, held_out, checkpoints, callbacks
+        return self._on_device(
+            lambda device: self._drawn(device, *given), lambda: self._drawn(None, *given)
+        )
+
+    def _drawn(
+        self,
+        device: Device | None,
+        seen: Observations,
+        held_out: Observations | None,
+        checkpoints: dict[str, Checkpoint],
+        callbacks: Sequence[Callback],
+    ) -> tuple[list[Run], str | None]:
         seed, value_range = learner.fixed_seed(self.random_state), None
         ends = seen.values.min(), seen.values.max()
         if self.value_range != "auto" or all((seen.values == end).sum() > 1 for end in ends):
@@ -182,7 +199,7 @@ class BayesianFactorizer(Sampled, Rows):
         for chain, stage in enumerate(self._stages):
             sampler = prepare(
                 self._spec(seen.n_modes, seed, chain), seen, held_out, value_range,
-                self._schedule, self._threads(),
+                self._schedule, self._threads(), device,
             )  # fmt: skip
             label = "sample" if self.chains == 1 else f"chain {chain + 1} of {self.chains}"
             kept = checkpoints.get(stage)
@@ -229,7 +246,32 @@ class BayesianFactorizer(Sampled, Rows):
     def cells(self, X: Any) -> Cells:
         """Return what is known of cells, before clipping and calibration."""
         codes, time = self._encoded(X)
-        return Cells(self.factors_.moments(codes, self._threads(), time), self._unseen(codes))
+        unseen, own = self._unseen(codes), self.factors_
+        few = len(codes) > 2 or len(unseen) * len(own) < on_gpu.MANY_DRAWN
+
+        def here() -> Moments:
+            return own.moments(codes, self._threads(), time)
+
+        if few or self.device == "cpu":
+            return Cells(here(), unseen)
+        there = partial(on_gpu.moments_of_draws, posterior=own, codes=codes, time=time)
+        return Cells(self._on_device(there, here), unseen)
+
+    @at_one_moment
+    def recommend_many(
+        self,
+        ids: Sequence[Any],
+        n: int = 10,
+        *,
+        risk: float = 0.0,
+        exclude_seen: bool = True,
+        candidates: Iterable[Any] | None = None,
+    ) -> list[list[Recommendation]]:
+        """Recommend to many ids, each as ``recommend`` would, in chunks."""
+        check_is_fitted(self)
+        here, there = super().recommend_many, on_gpu.best_of_draws
+        chosen = {"risk": risk, "exclude_seen": exclude_seen, "candidates": candidates}
+        return on_gpu.recommend_many(self, here, there, ids, n, chosen)
 
     def _fold(self, mode: int, codes: Codes, values: Floats) -> Side:
         scale = self.factors_.scale
@@ -264,12 +306,14 @@ def prepare(
     value_range: tuple[float, float] | None,
     schedule: Schedule,
     n_jobs: int,
+    device: Device | None = None,
 ) -> RatingSampler:
     """Arrange observations for a chain, and the held-out ones to watch."""
     standardise = _levels if spec.ordinal else _numbers
     scale, values = standardise(observations.values, value_range)
     time = observations.time if spec.time else None
-    data, order = Data.arrange(observations.codes, values, observations.shape, time)
+    parts = observations.codes, values, observations.shape, time
+    data, order = Data.arrange(*parts) if device is None else gpu.arrange(device, *parts)
     timeline = None if time is None else Timeline.of(data, time[order])
     counts = learner.count_rows(observations)
     held_out = None
@@ -279,7 +323,8 @@ def prepare(
             for code, count in zip(validation.codes, counts, strict=True)
         )
         held_out = codes, validation.time if spec.time else None, validation.values
-    return RatingSampler(spec, data, scale, counts, timeline, schedule, held_out, n_jobs)
+    given = spec, data, scale, counts, timeline, schedule, held_out, n_jobs
+    return RatingSampler(*given) if device is None else GpuSampler(device, *given)
 
 
 def _numbers(values: Floats, value_range: tuple[float, float] | None) -> tuple[Scale, Floats]:

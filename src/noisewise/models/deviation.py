@@ -15,14 +15,15 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import fields, replace
 from functools import partial
 from typing import Any, Literal, Self
 
 import numpy as np
+from sklearn.utils.validation import check_is_fitted
 
-from noisewise.data import Observations, observe
+from noisewise.data import Observations, encode_ids, observe
 from noisewise.data.ids import Seen
 from noisewise.engine.arrays import Counts
 from noisewise.engine.sgd import strata
@@ -30,10 +31,12 @@ from noisewise.engine.sgd.factors import Factors
 from noisewise.engine.sgd.layout import Params, State, aligned, initial_state
 from noisewise.engine.training import EpochInfo, mean_in_units, standardised
 from noisewise.errors import FitInterrupted
-from noisewise.models.base import in_one_step
+from noisewise.models import on_gpu
+from noisewise.models.base import Cells, at_one_moment, in_one_step
 from noisewise.models.iterative import Fit, Iterative, Plan, judged
 from noisewise.models.learner import count_rows, mean_and_std
-from noisewise.models.rows import FactorRows
+from noisewise.models.on_gpu import FactorsOnDevice
+from noisewise.models.rows import FactorRows, Recommendation
 from noisewise.settings import check, number, one_of, setting, settings, whole
 
 ADVICE = (
@@ -64,7 +67,7 @@ DTF: dict[str, Any] = PTF | {
 
 
 @settings
-class DeviationFactorizer(Iterative, FactorRows):
+class DeviationFactorizer(Iterative, FactorRows, FactorsOnDevice):
     """Factorization of matrices and tensors that learns how noisy each observation is.
 
     With two id columns this is DMF, with three or more DTF; ``deviation_rank=0`` makes of them
@@ -134,7 +137,13 @@ class DeviationFactorizer(Iterative, FactorRows):
     def _learn(
         self, observations: Observations, held_out: Observations | None, plan: Plan, seed: int
     ) -> Fit:
-        return fit_factors(self._params(seed), observations, held_out, plan, self._threads())
+        params, data = self._params(seed), (observations, held_out)
+        return self._on_device(
+            lambda device: on_gpu.fit_factors(
+                device, self._options(), params, *data, plan, ADVICE.format(params)
+            ),
+            lambda: fit_factors(params, *data, plan, self._threads()),
+        )
 
     def _adopt(self, knowledge: Factors) -> None:
         self.factors_ = knowledge
@@ -158,7 +167,13 @@ class DeviationFactorizer(Iterative, FactorRows):
         started = time.perf_counter()
         new = self._checked(observe(X, y, duplicates=self.duplicates, ids=self.ids_))
         plan = Plan(self.factors_.state.epoch + epochs, label="partial fit", verbose=self.verbose)
-        fitted = continue_factors(self.factors_, new, plan, self._threads())
+        advice = ADVICE.format(self.factors_.params)
+        fitted = self._on_device(
+            lambda device: on_gpu.continue_factors(
+                device, self._options(), self.factors_, new, plan, advice
+            ),
+            lambda: continue_factors(self.factors_, new, plan, self._threads()),
+        )
         self._adopt(fitted.knowledge)
         before, self.ids_ = self.seen_, new.ids
         self._describe(new, fitted.curve, fitted.epochs)
@@ -173,6 +188,42 @@ class DeviationFactorizer(Iterative, FactorRows):
                 self,
             )
         return self
+
+    def cells(self, X: Any) -> Cells:
+        """Return what is known of cells, before clipping and calibration."""
+        codes = encode_ids(X, self.ids_)
+        if len(codes) > 2 or len(codes[0]) < on_gpu.MANY_CELLS or self.device == "cpu":
+            return super().cells(X)
+        known = tuple(self.factors_.known_codes(m, code) for m, code in enumerate(codes))
+        moments = self._on_device(
+            lambda device: on_gpu.moments(device, self.factors_, known),
+            lambda: self.factors_.moments(known, self._threads()),
+        )
+        return Cells(moments, self._unseen(known))
+
+    @at_one_moment
+    def recommend_many(
+        self,
+        ids: Sequence[Any],
+        n: int = 10,
+        *,
+        risk: float = 0.0,
+        exclude_seen: bool = True,
+        candidates: Iterable[Any] | None = None,
+    ) -> list[list[Recommendation]]:
+        """Recommend to many ids, each as ``recommend`` would, in chunks."""
+        check_is_fitted(self)
+        chosen = {"risk": risk, "exclude_seen": exclude_seen, "candidates": candidates}
+        return on_gpu.recommend_many(self, super().recommend_many, on_gpu.best, ids, n, chosen)
+
+    def _remember(self, observations: Observations) -> None:
+        if not self.keep_seen or observations.n_modes != 2 or self.device == "cpu":
+            super()._remember(observations)
+            return
+        self.seen_ = self._on_device(
+            lambda device: on_gpu.seen(device, observations),
+            lambda: Seen.of(observations.codes, observations.shape),
+        )
 
     def _params(self, seed: int) -> Params:
         names = {field.name for field in fields(Params)} - {"seed"}

@@ -29,7 +29,8 @@ from noisewise.splits import Calibration
 from noisewise.storage import BROKEN, Damaged, Foreign, Tensors, cut, reading, shown
 
 LARGEST_SCALE = 1e18  # of a calibration, whose square float32 can hold
-OF_THE_MACHINE = ("verbose",)  # settings that no file keeps or decides
+# Settings that no file keeps or decides.
+OF_THE_MACHINE = ("verbose", "device", "precision", "deterministic")
 
 
 def pack(model: Any) -> tuple[dict[str, Any], Tensors]:

@@ -252,8 +252,7 @@ class RatingSampler(Sampler[RatingDraw]):
         held_out: tuple[tuple[Codes, ...], Any, Floats] | None,
         n_jobs: int,
     ) -> None:
-        work = Workspace(spec, data, n_jobs, schedule.burn_in)
-        super().__init__(Sweep(work, rating_steps(work, scale.anchor)), schedule)
+        super().__init__(self._sweep(spec, data, scale, n_jobs, schedule.burn_in), schedule)
         self.scale, self.counts, self.timeline = scale, counts, timeline
         rng = np.random.default_rng(0)  # the same probes for every chain, busy rows more often
         picks = rng.integers(len(data), size=(data.n_modes, PROBES))
@@ -264,6 +263,12 @@ class RatingSampler(Sampler[RatingDraw]):
         if held_out is not None:
             codes, time, self.truth = held_out
             self.query = self.nothing.query(codes, time)
+
+    def _sweep(
+        self, spec: Spec, data: Data, scale: Scale, n_jobs: int, burn_in: int
+    ) -> Sweep[RatingDraw]:
+        work = Workspace(spec, data, n_jobs, burn_in)
+        return Sweep(work, rating_steps(work, scale.anchor))
 
     def start(self) -> Chain[RatingDraw]:
         """Return a chain before its first sweep."""
@@ -299,8 +304,7 @@ class RatingSampler(Sampler[RatingDraw]):
 
     def summaries(self, draw: RatingDraw) -> dict[str, float]:
         """Return a few numbers by which to judge whether chains agree."""
-        log_root = np.log(self.sweep.work.root).mean(dtype=np.float64)
-        named = {"noise": -2.0 * float(log_root)} | super().summaries(draw)
+        named = {"noise": -2.0 * self._roots()[0]} | super().summaries(draw)
         for mode, strength in enumerate(draw.strengths):
             named[f"strength of implicit sets {mode}"] = math.log(strength)
         for number, (phi, variance) in enumerate(draw.temporal_settings.tolist()):
@@ -309,6 +313,11 @@ class RatingSampler(Sampler[RatingDraw]):
         for number, centre in enumerate(draw.width_centre.tolist()):
             named[f"width of level {number + 1}"] = centre
         return named
+
+    def _roots(self) -> tuple[float, float]:
+        """Return means over observations: of the log of the root of the precision, and of it."""
+        root = self.sweep.work.root
+        return float(np.log(root).mean(dtype=np.float64)), float(root.mean(dtype=np.float64))
 
     def as_posterior(self, draws: Snapshot) -> RatingPosterior:
         """Return kept draws as what predicts."""
@@ -332,7 +341,7 @@ class RatingSampler(Sampler[RatingDraw]):
         watched = self.query if chain.epoch > self.schedule.burn_in else None
         if not keep and watched is None:
             return
-        one = rating_snapshot(chain.draw, self.spec, self.data, self._precision(chain))
+        one = self._snapshot(chain.draw, self._precision(chain))
         if keep and not chain.n_kept:
             chain.kept = room_for(one, self.schedule.room)
         if keep:
@@ -345,18 +354,20 @@ class RatingSampler(Sampler[RatingDraw]):
         """Return the type of kept draws: half precision if that hardly moves predictions."""
         if chain.n_kept:
             return np.float16 if chain.kept["factors"].dtype == np.float16 else np.float32
-        draw, rounded = chain.draw, np.empty(PROBES, dtype=np.float32)
+        draw = chain.draw
         factors, biases = (
             array.astype(np.float16).astype(np.float32) for array in (draw.factors, draw.biases)
         )
-        rows.means(self.probes, factors, biases, rounded)
-        apart = (rounded - self._predicted(draw)[0]).astype(np.float64)
-        root = float(np.median(self.sweep.work.root))
-        enough = np.sqrt(np.mean(apart**2)) * root < MOST_ROUNDING
+        rounded = replace(draw, factors=factors, biases=biases)
+        apart = (self._predicted(rounded)[0] - self._predicted(draw)[0]).astype(np.float64)
+        enough = np.sqrt(np.mean(apart**2)) * self._typical_root() < MOST_ROUNDING
         return np.float16 if enough else np.float32
 
-    def _snapshot(self, draw: RatingDraw) -> Snapshot:
-        return rating_snapshot(draw, self.spec, self.data)
+    def _typical_root(self) -> float:
+        return float(np.median(self.sweep.work.root))
+
+    def _snapshot(self, draw: RatingDraw, half: type = np.float16) -> Snapshot:
+        return rating_snapshot(draw, self.spec, self.data, half)
 
     def _predicted(self, draw: RatingDraw) -> tuple[Floats, Any]:
         mean = np.empty(PROBES, dtype=np.float32)
@@ -364,5 +375,4 @@ class RatingSampler(Sampler[RatingDraw]):
         return mean, None
 
     def _share_of_std(self, chain: Chain[RatingDraw], seen: Array, apart: Array) -> float:
-        root = float(self.sweep.work.root.mean(dtype=np.float64))
-        return float(np.sqrt(np.mean(apart**2))) * root
+        return float(np.sqrt(np.mean(apart**2))) * self._roots()[1]

@@ -116,6 +116,10 @@ class RatingDraw(Draw):
         """Return all temporal effects together at every observation; 0 without any."""
         return self.temporal.sum(axis=0) if len(self.temporal) else np.float32(0.0)
 
+    def mean(self) -> Any:
+        """Return the mean of every observation; of levels, of its hidden value."""
+        return self.fitted + self.temporal_sum()
+
 
 @dataclass
 class SeriesDraw(Draw):
@@ -278,10 +282,14 @@ class Sweep(Generic[D]):
         for step in self.steps:
             step(draw)
         draw.epoch += 1
-        n = len(self.work.residual)
-        square, weighted, log_root = _sums(self.work.residual, self.work.root)
+        n, (square, weighted, log_root) = len(self.work.residual), self._sums()
         nll = 0.5 * (math.log(2.0 * math.pi) + weighted / n) - log_root / n
         return EpochInfo(draw.epoch, math.sqrt(square / n), nll)
+
+    def _sums(self) -> tuple[float, float, float]:
+        """Sum squares of residuals, squares over variances, and logs of roots of precisions."""
+        square, weighted, log_root = _sums(self.work.residual, self.work.root)
+        return square, weighted, log_root
 
 
 def rows_of(draw: Draw, part: Any, rank: int) -> Array:

@@ -105,7 +105,7 @@ class Factors:
     def moments(self, codes: tuple[Codes, ...], n_jobs: int = 1) -> Moments:
         """Moments of cells in units of the values; codes as from ``known_codes``."""
         mean, noise = strata.predict(self.state, codes, self.params, n_jobs)
-        return self._in_units(mean, noise, self._epistemic(codes, n_jobs))
+        return self.in_units(mean, noise, self._epistemic(codes, n_jobs))
 
     def side(self, mode: int, codes: Codes) -> Side:
         """Rows of a mode by their codes."""
@@ -128,7 +128,7 @@ class Factors:
             noise = np.full_like(mean, self.state.variance)
         epistemic = np.outer(side.shrink, self.spread[other][:-1])
         epistemic += np.outer(side.spread, self.shrink[other][:-1])
-        return self._in_units(mean, noise, epistemic)
+        return self.in_units(mean, noise, epistemic)
 
     def cells(self, mode: int, side: Side, codes: Codes) -> Moments:
         """Moments of a single row of ``mode`` with some of the other, as ``moments`` has them.
@@ -145,7 +145,7 @@ class Factors:
         epistemic = (
             side.shrink * self.spread[other][codes] + self.shrink[other][codes] * side.spread
         )
-        return self._in_units(mean, noise, epistemic)
+        return self.in_units(mean, noise, epistemic)
 
     def similarity(self, mode: int, code: int) -> Floats:
         """Cosine of a row's mean factors with those of all rows of its mode."""
@@ -222,7 +222,8 @@ class Factors:
         strata.in_chunks(work, len(variance), strata.MANY_CHUNK, n_jobs)
         return variance
 
-    def _in_units(self, mean: Floats, noise: Floats, epistemic: Floats) -> Moments:
+    def in_units(self, mean: Floats, noise: Floats, epistemic: Floats) -> Moments:
+        """Return moments that are standardised in units of the values."""
         units = self.location, self.scale
         parts = (variance_in_units(part, *units) for part in (noise, epistemic))
         return Moments(mean_in_units(mean, *units), *parts)

@@ -75,7 +75,7 @@ def _spread_and_shrink(
         spread[part] = parts.sum(axis=1)
         typical += weight[part] @ parts
     unseen = np.append(spread, spread[other_counts > 0].mean())
-    return unseen.astype(np.float32), _shrink(counts, typical, strength)
+    return unseen.astype(np.float32), shrink_of(counts, typical, strength)
 
 
 def of_modes(
@@ -96,7 +96,7 @@ def of_modes(
         root = np.linalg.cholesky(covariance)
         seen = np.prod(typical[:m] + typical[m + 1 :], axis=0)
         strength = eigvalsh(root.T @ seen @ root / noise)
-        shrink.append(_shrink(counts[m], noise * strength, strength))
+        shrink.append(shrink_of(counts[m], noise * strength, strength))
     pairs = zip(covariances, unseen, strict=True)
     return tuple(np.stack(pair).astype(np.float32) for pair in pairs), tuple(shrink)
 
@@ -141,12 +141,16 @@ def _laid_out(form: Floats, n_mean: int) -> Floats:
 
 def _covariance(rows: Floats, counts: Counts) -> Array:
     """Covariance of rows that were observed; it can be inverted."""
-    covariance = _moments(rows, _shares(counts > 0), centred=True)
-    covariance += np.eye(len(covariance)) * max(1e-9 * np.trace(covariance), 1e-12)
-    return covariance
+    return stabilised(_moments(rows, _shares(counts > 0), centred=True))
 
 
-def _shrink(counts: Counts, typical: Array, strength: Array) -> Floats:
+def stabilised(covariance: Array) -> Array:
+    """Return a covariance that can be inverted."""
+    ridge = max(1e-9 * np.trace(covariance), 1e-12)
+    return np.asarray(covariance + np.eye(len(covariance)) * ridge)
+
+
+def shrink_of(counts: Counts, typical: Array, strength: Array) -> Floats:
     """Share of the variance that is left after so many observations, and of one never seen."""
     kinds, where = np.unique(counts, return_inverse=True)
     left = typical / (1.0 + kinds[:, None] * np.maximum(strength, 0.0))

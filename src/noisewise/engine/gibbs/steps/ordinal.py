@@ -47,18 +47,21 @@ class Levels(sweep.Step[sweep.RatingDraw]):
         self.anchor, self.levels = anchor, self.data.values.astype(np.int32)
 
     def _draw(self, draw: sweep.RatingDraw) -> None:
-        work = self.work
-        accepted = np.zeros(self.data.shape[0], dtype=np.bool_)
-        mean = np.asarray(draw.fitted + draw.temporal_sum())
-        step = float(draw.proposals[0]) if draw.epoch >= sweep.ALL_FROM else 0.0
-        work.over(
-            self.data.tasks[0], draw_levels, self.data.starts[0], self.levels, mean, work.root,
-            draw.widths, draw.width_centre, draw.width_spread, self.anchor, step,
-            work.key(draw, sweep.LEVELS), draw.latent, accepted,
-        )  # fmt: skip
+        work, step = self.work, float(draw.proposals[0]) if draw.epoch >= sweep.ALL_FROM else 0.0
+        accepted = self._draw_hidden(draw, step, work.key(draw, sweep.LEVELS))
         if draw.epoch >= sweep.ALL_FROM and draw.widths.size:
-            work.tune(draw, 0, float(accepted.mean()))
-            self._draw_prior(draw)
+            work.tune(draw, 0, accepted)
+            self._draw_prior(draw, draw.widths)
+
+    def _draw_hidden(self, draw: sweep.RatingDraw, step: float, key: np.uint64) -> float:
+        """Move cut-points, then draw hidden values; return the share of moves accepted."""
+        accepted = np.zeros(self.data.shape[0], dtype=np.bool_)
+        self.work.over(
+            self.data.tasks[0], draw_levels, self.data.starts[0], self.levels, draw.mean(),
+            self.work.root, draw.widths, draw.width_centre, draw.width_spread, self.anchor, step,
+            key, draw.latent, accepted,
+        )  # fmt: skip
+        return float(accepted.mean())
 
     def scaled_likelihood(self, draw: sweep.RatingDraw, mean: Any, log_scale: float) -> Array:
         """Log-likelihood, slope and curvature by the log of a scale on means and cut-points."""
@@ -69,15 +72,15 @@ class Levels(sweep.Step[sweep.RatingDraw]):
         )  # fmt: skip
         return np.asarray(sums.sum(axis=0))
 
-    def _draw_prior(self, draw: sweep.RatingDraw) -> None:
+    def _draw_prior(self, draw: sweep.RatingDraw, widths: Array) -> None:
         """Draw mean and variance of the logs of widths."""
-        rng, n = self.work.rng(draw, sweep.LEVELS), len(draw.widths)
+        rng, n = self.work.rng(draw, sweep.LEVELS), len(widths)
         precision = n / draw.width_spread**2 + 1.0 / CENTRE_SPREAD**2
-        pull = draw.widths.sum(axis=0) / draw.width_spread**2
+        pull = widths.sum(axis=0) / draw.width_spread**2
         pull += math.log(sweep.CUT_WIDTH) / CENTRE_SPREAD**2
         many = len(draw.width_centre)
         draw.width_centre[:] = pull / precision + rng.standard_normal(many) / np.sqrt(precision)
-        square = ((draw.widths - draw.width_centre) ** 2).sum(axis=0)
+        square = ((widths - draw.width_centre) ** 2).sum(axis=0)
         gamma = rng.gamma(SPREAD_SHAPE + 0.5 * n, size=many)
         draw.width_spread[:] = np.sqrt((SPREAD_RATE + 0.5 * square) / gamma)
 
@@ -93,8 +96,7 @@ class Rescaling(sweep.Step[sweep.RatingDraw]):
 
     def _draw(self, draw: sweep.RatingDraw) -> None:
         spec, data, work = self.spec, self.data, self.work
-        mean = np.asarray(draw.fitted + draw.temporal_sum())
-        likelihood = partial(self.levels.scaled_likelihood, draw, mean)
+        likelihood = partial(self.levels.scaled_likelihood, draw, draw.mean())
         move_signal(draw, spec, data, likelihood, work.rng(draw, sweep.RESCALING, 0))
         if spec.noise_rank:
             move_all(draw, spec, data, work.rng(draw, sweep.RESCALING, 1))
@@ -181,12 +183,14 @@ def _scale(draw: sweep.RatingDraw, spec: Spec, data: Data, log_scale: float) -> 
     factor = math.exp(log_scale)
     for mode in range(data.n_modes):
         part, by = data.part(mode), _by(spec, data, mode, factor)
-        draw.factors[part, : spec.rank] *= by[:-1].astype(np.float32)
+        own, bias = np.float32(factor if mode == data.n_modes - 1 else 1.0), np.float32(factor)
+        draw.factors[part, : spec.rank] *= own
         draw.centres[mode] *= by
         draw.precisions[mode] /= np.outer(by, by)
         if spec.implicit:
-            draw.effects[part] *= by.astype(np.float32)
-            draw.features[feature_part(data, mode)] *= by.astype(np.float32)
+            for rows in (draw.effects[part], draw.features[feature_part(data, mode)]):
+                rows[:, : spec.rank] *= own
+                rows[:, spec.rank] *= bias
     for array in (draw.biases, draw.fitted, draw.temporal):
         array *= np.float32(factor)
     draw.temporal_settings[:, 1] += 2.0 * log_scale

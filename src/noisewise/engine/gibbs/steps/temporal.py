@@ -48,37 +48,49 @@ class TemporalEffect(sweep.Step[sweep.RatingDraw]):
         self.number = number
 
     def _draw(self, draw: sweep.RatingDraw) -> None:
-        data, work, mode = self.data, self.work, self.mode
         if draw.epoch >= SETTINGS_FROM:
             self._draw_settings(draw)
-        phi, variance = _phi_and_variance(draw.temporal_settings[[self.number]])
-        work.over(
-            data.tasks[mode], state_space.draw_ar1, data.starts[mode], data.index[mode],
-            work.residual, draw.temporal[self.number], work.root, phi[0], variance[0],
-            work.key(draw, sweep.TEMPORAL, self.number),
-        )  # fmt: skip
+        phi, variance = phi_and_variance(draw.temporal_settings[[self.number]])
+        self._draw_effect(
+            draw, phi[0], variance[0], self.work.key(draw, sweep.TEMPORAL, self.number)
+        )
 
     def _draw_settings(self, draw: sweep.RatingDraw) -> None:
         """Move phi and variance by one Metropolis step."""
-        data, work, mode, number = self.data, self.work, self.mode, self.number
+        work, number = self.work, self.number
         rng = work.rng(draw, sweep.TEMPORAL_SETTINGS, number)
         old = draw.temporal_settings[number]
         new = old + draw.proposals[1 + number] * rng.standard_normal(2)
-        phi, variance = _phi_and_variance(np.array([old, new]))
-        scores = np.zeros((data.shape[mode], 2))
-        work.over(
-            data.tasks[mode], state_space.ar1_log_likelihood, data.starts[mode], data.index[mode],
-            work.residual, draw.temporal[number], work.root, phi, variance, scores,
-        )  # fmt: skip
-        before, after = scores.sum(axis=0)
+        before, after = self._scores(draw, *phi_and_variance(np.array([old, new])))
         ratio = after - before + settings_prior(number, new) - settings_prior(number, old)
         accepted = math.log(rng.uniform()) < ratio
         if accepted:
             draw.temporal_settings[number] = new
         work.tune(draw, 1 + number, float(accepted))
 
+    def _draw_effect(
+        self, draw: sweep.RatingDraw, phi: float, variance: float, key: np.uint64
+    ) -> None:
+        """Draw the values at observations."""
+        data, work, mode = self.data, self.work, self.mode
+        work.over(
+            data.tasks[mode], state_space.draw_ar1, data.starts[mode], data.index[mode],
+            work.residual, draw.temporal[self.number], work.root, phi, variance, key,
+        )  # fmt: skip
 
-def _phi_and_variance(settings: Values) -> tuple[Values, Values]:
+    def _scores(self, draw: sweep.RatingDraw, phi: Values, variance: Values) -> Values:
+        """Log-likelihood of the residuals for each pair of phi and variance."""
+        data, work, mode = self.data, self.work, self.mode
+        scores = np.zeros((data.shape[mode], 2))
+        work.over(
+            data.tasks[mode], state_space.ar1_log_likelihood, data.starts[mode], data.index[mode],
+            work.residual, draw.temporal[self.number], work.root, phi, variance, scores,
+        )  # fmt: skip
+        return np.asarray(scores.sum(axis=0))
+
+
+def phi_and_variance(settings: Values) -> tuple[Values, Values]:
+    """Return phi and stationary variance of settings: a logit, and a logarithm."""
     return 1.0 / (1.0 + np.exp(-settings[:, 0])), np.exp(settings[:, 1])
 
 
@@ -95,7 +107,7 @@ def gaps(draw: sweep.RatingDraw, data: Data, mode: int) -> Floats:
     rows = np.repeat(np.arange(data.shape[mode]), np.diff(starts))
     after = np.arange(len(index)) + rows  # the gap before each observation; the next one is after
     total = np.zeros(len(index) + data.shape[mode], dtype=np.float32)
-    phis, _ = _phi_and_variance(draw.temporal_settings)
+    phis, _ = phi_and_variance(draw.temporal_settings)
     for (own, _), phi, effect in zip(sweep.EFFECTS, phis, draw.temporal, strict=True):
         if own != mode:
             continue
@@ -111,7 +123,7 @@ def gaps(draw: sweep.RatingDraw, data: Data, mode: int) -> Floats:
 
 def effect_variances(settings: Floats, mode: int) -> tuple[float, float]:
     """Variance of the effect of time where nothing is known of it, and given both neighbours."""
-    both = zip(sweep.EFFECTS, *(part.tolist() for part in _phi_and_variance(settings)), strict=True)
+    both = zip(sweep.EFFECTS, *(part.tolist() for part in phi_and_variance(settings)), strict=True)
     own = [(phi, variance) for (own_mode, _), phi, variance in both if own_mode == mode]
     return sum(v for _, v in own), sum(v * (1.0 - phi) / (1.0 + phi) for phi, v in own)
 

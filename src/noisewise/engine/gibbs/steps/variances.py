@@ -91,21 +91,15 @@ class NormalWishart(Step[Any]):
         self.freedom, self.scales_from = freedom, scales_from
 
     def _draw(self, draw: Any) -> None:
-        mode, part = self.mode, self.data.part(self.mode)
-        rows = sweep.rows_of(draw, part, self.spec.rank)
-        rng = self.work.rng(draw, sweep.NORMAL_WISHART, mode)
+        mode, rng = self.mode, self.work.rng(draw, sweep.NORMAL_WISHART, self.mode)
         implicit = self.spec.implicit and draw.epoch >= Implicit.joins
-        if implicit:
-            rows -= draw.effects[part]
-        n, D = rows.shape
-        many, average = n, rows.mean(axis=0)
-        centred = rows - average
-        scatter = centred.T @ centred
+        average, scatter, of_features = self._scatter(draw, implicit)
+        n, D = self.data.shape[mode], len(average)
+        many = n
         scatter += MEAN_WEIGHT * n / (MEAN_WEIGHT + n) * np.outer(average, average)
         if implicit:
-            features = draw.features[feature_part(self.data, mode)].astype(np.float64)
-            scatter += float(draw.strengths[mode]) * (features.T @ features)
-            many += len(features)
+            scatter += float(draw.strengths[mode]) * of_features
+            many += self.data.shape[1 - mode]
         if draw.epoch >= self.scales_from:
             draw.scales[mode] = draw_scales(scatter, draw.scales[mode], self.freedom, many, rng)
         scatter[np.diag_indices(D)] += draw.scales[mode]
@@ -113,6 +107,19 @@ class NormalWishart(Step[Any]):
         root = np.linalg.cholesky((MEAN_WEIGHT + n) * precision)
         noise = solve_triangular(root, rng.standard_normal(D), lower=True, trans="T")
         draw.centres[mode] = n * average / (MEAN_WEIGHT + n) + noise
+
+    def _scatter(self, draw: Any, implicit: bool) -> tuple[Any, Any, Any]:
+        """Average of the rows, less what sets add; their scatter around it, and of features."""
+        part = self.data.part(self.mode)
+        rows = sweep.rows_of(draw, part, self.spec.rank)
+        of_features = None
+        if implicit:
+            rows -= draw.effects[part]
+            features = draw.features[feature_part(self.data, self.mode)].astype(np.float64)
+            of_features = features.T @ features
+        average = rows.mean(axis=0)
+        centred = rows - average
+        return average, centred.T @ centred, of_features
 
 
 def freedom(D: int, rows: int) -> float:
@@ -203,11 +210,14 @@ class ConstantNoise(Step[Draw]):
     """
 
     def _draw(self, draw: Draw) -> None:
-        residual, rng = self.work.residual, self.work.rng(draw, sweep.NOISE)
-        square = float(np.einsum("i,i->", residual, residual, dtype=np.float64))
+        rng, square = self.work.rng(draw, sweep.NOISE), self._square()
         rate = rng.gamma(2.0) / (1.0 + 1.0 / float(draw.level[0]))
-        variance = (rate + 0.5 * square) / rng.gamma(1.0 + 0.5 * len(residual))
+        variance = (rate + 0.5 * square) / rng.gamma(1.0 + 0.5 * len(self.data))
         draw.level[0] = max(float(variance), FLOOR)
+
+    def _square(self) -> float:
+        residual = self.work.residual
+        return float(np.einsum("i,i->", residual, residual, dtype=np.float64))
 
 
 class LowRankNoise(Step[Draw]):
@@ -221,16 +231,23 @@ class LowRankNoise(Step[Draw]):
         data, work = self.data, self.work
         last = data.n_modes - 1
         for mode in range(data.n_modes):
-            work.over(
-                data.tasks[mode], draw_noise, data.starts[mode], data.others[mode], draw.noise,
-                data.firsts[mode], work.visited(mode, work.residual),
-                draw.level if mode == last else np.ones_like(draw.level),
-                work.key(draw, sweep.NOISE, mode),
-            )  # fmt: skip
-        if not self.spec.ordinal:  # whose levels have no scale of their own
-            own, rng = draw.noise[data.part(last)].astype(np.float64), work.rng(draw, sweep.NOISE)
-            rate = 1.0 + (SHAPE - 1.0) * (1.0 / own).sum(axis=0)
-            draw.level[:] = rng.gamma(1.0 + SHAPE * len(own), 1.0 / rate)
+            level = draw.level if mode == last else np.ones_like(draw.level)
+            self._draw_mode(draw, mode, level, work.key(draw, sweep.NOISE, mode))
+        if not self.spec.ordinal:
+            rng, rate = work.rng(draw, sweep.NOISE), 1.0 + (SHAPE - 1.0) * self._inverse(draw, last)
+            draw.level[:] = rng.gamma(1.0 + SHAPE * data.shape[last], 1.0 / rate)
+
+    def _draw_mode(self, draw: Draw, mode: int, level: Array, key: np.uint64) -> None:
+        data, work = self.data, self.work
+        work.over(
+            data.tasks[mode], draw_noise, data.starts[mode], data.others[mode], draw.noise,
+            data.firsts[mode], work.visited(mode, work.residual), level, key,
+        )  # fmt: skip
+
+    def _inverse(self, draw: Draw, mode: int) -> Array:
+        """Sum of one over the noise of a mode's rows."""
+        own = draw.noise[self.data.part(mode)].astype(np.float64)
+        return np.asarray((1.0 / own).sum(axis=0))
 
 
 @njit(nogil=True, fastmath=True, error_model="numpy", cache=True)
