@@ -136,8 +136,8 @@ class DeviationFactorizer(Iterative, FactorRows):
     ) -> Fit:
         return fit_factors(self._params(seed), observations, held_out, plan, self._threads())
 
-    def _adopt(self, knowledge: Factors) -> None:
-        self.factors_ = knowledge
+    def _adopt(self, outcome: Factors) -> None:
+        self.factors_ = outcome
 
     @in_one_step
     def partial_fit(self, X: Any, y: Any = None, *, epochs: int = 10) -> Self:
@@ -159,7 +159,7 @@ class DeviationFactorizer(Iterative, FactorRows):
         new = self._checked(observe(X, y, duplicates=self.duplicates, ids=self.ids_))
         plan = Plan(self.factors_.state.epoch + epochs, label="partial fit", verbose=self.verbose)
         fitted = continue_factors(self.factors_, new, plan, self._threads())
-        self._adopt(fitted.knowledge)
+        self._adopt(fitted.outcome)
         before, self.ids_ = self.seen_, new.ids
         self._describe(new, fitted.curve, fitted.epochs)
         if before is not None:
