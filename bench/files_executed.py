@@ -152,6 +152,20 @@ def watched(name: str, source: Path) -> list[str]:
     return list(watch.files)
 
 
+def executed(name: str, source: Path) -> list[str]:
+    """Return the files of a way, from a process of its own."""
+    command = [sys.executable, __file__, "--source", str(source), "--way", name]
+    environment = {**os.environ, "PYTHONPATH": str(source)}
+    done = subprocess.run(command, env=environment, stdout=subprocess.PIPE, text=True, check=True)
+    files: list[str] = json.loads(done.stdout)
+    return files
+
+
+def counts(source: Path) -> dict[str, int]:
+    """Return how many files every way passes."""
+    return {name: len(executed(name, source)) for name in WAYS}
+
+
 def main() -> int:
     """Print the files of every way; the exit status says whether one has too many."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
@@ -164,12 +178,7 @@ def main() -> int:
         return 0
     too_many = False
     for name in WAYS:
-        command = [sys.executable, __file__, "--source", str(source), "--way", name]
-        environment = {**os.environ, "PYTHONPATH": str(source)}
-        done = subprocess.run(
-            command, env=environment, stdout=subprocess.PIPE, text=True, check=True
-        )
-        files, limit = json.loads(done.stdout), LIMITS[name.split(":")[0]]
+        files, limit = executed(name, source), LIMITS[name.split(":")[0]]
         too_many |= len(files) > limit
         print(f"{name}: {len(files)} files (at most {limit})")
         print("".join(f"  {file}\n" for file in files))

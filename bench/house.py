@@ -1,9 +1,11 @@
 """What can be counted from the tree: files, lines, functions, classes, names; and what is too much.
 
-``python bench/house.py`` prints every measure, its limit and all that is over it;
+``python bench/house.py`` prints every measure, its limit and all that is over it, and with
+``--json FILE`` writes them, and the files that ``bench/files_executed.py`` counts, to a file;
 ``tests/test_house.py`` holds files, functions and classes to the same limits.
 """
 
+import argparse
 import ast
 import sys
 from collections import Counter
@@ -160,8 +162,27 @@ def _bases(path: Path, tree: ast.Module) -> dict[str, list[str]]:
     return bases
 
 
+def write(file: Path) -> None:
+    """Write all measures, with the machine and the day."""
+    from files_executed import LIMITS, counts
+
+    from noisewise.evaluation.records import as_json, where_and_when
+    from noisewise.storage import write_bytes
+
+    parts = {part: measure(source) for part, source in PARTS.items() if source.is_dir()}
+    measured = {part: {name: m.most for name, m in found.items()} for part, found in parts.items()}
+    executed = {"files_executed": counts(LIBRARY), "files_executed_at_most": LIMITS}
+    report = {"measures": measured, "at_most": MOST, **executed, **where_and_when()}
+    write_bytes(file, (as_json(report) + "\n").encode())
+
+
 def main() -> int:
     """Print all measures; the exit status says whether one is over its limit."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--json", type=Path, help="write all measures to this file")
+    file = parser.parse_args().json
+    if file is not None:
+        write(file)
     too_much = False
     for part, source in PARTS.items():
         if not source.is_dir():

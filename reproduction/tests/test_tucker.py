@@ -256,9 +256,9 @@ def test_times_are_not_taken_for_types_even_if_they_are_few():
     rows = [(i, j, k, 100.0 * j + i * k) for i in range(6) for j in range(4) for k in range(3)]
     settings = {"rank": 2, "epochs": 2, "random_state": 0, "n_jobs": 1}
     model = TuckerFactorizer(**settings).fit(rows)
-    assert len(model.knowledge_.units.mean) == 4 + 1
+    assert len(model.decomposition_.units.mean) == 4 + 1
     first = TuckerFactorizer(time=0, **settings).fit([(k, j, i, y) for i, j, k, y in rows])
-    assert len(first.knowledge_.units.mean) == 4 + 1
+    assert len(first.decomposition_.units.mean) == 4 + 1
 
 
 def test_the_search_tries_settings_on_two_shares_and_goes_on_where_it_was(

@@ -145,8 +145,8 @@ class DeviationFactorizer(Iterative, FactorRows, FactorsOnDevice):
             lambda: fit_factors(params, *data, plan, self._threads()),
         )
 
-    def _adopt(self, knowledge: Factors) -> None:
-        self.factors_ = knowledge
+    def _adopt(self, outcome: Factors) -> None:
+        self.factors_ = outcome
 
     @in_one_step
     def partial_fit(self, X: Any, y: Any = None, *, epochs: int = 10) -> Self:
@@ -174,7 +174,7 @@ class DeviationFactorizer(Iterative, FactorRows, FactorsOnDevice):
             ),
             lambda: continue_factors(self.factors_, new, plan, self._threads()),
         )
-        self._adopt(fitted.knowledge)
+        self._adopt(fitted.outcome)
         before, self.ids_ = self.seen_, new.ids
         self._describe(new, fitted.curve, fitted.epochs)
         if before is not None:

@@ -51,7 +51,7 @@ class Plan(NamedTuple):
 class Fit(NamedTuple):
     """What training came to: what was learned, after how many epochs, and the way there."""
 
-    knowledge: Any  # None if training was interrupted before there was anything to keep
+    outcome: Any  # None if training was interrupted before there was anything to keep
     epochs: int
     curve: list[EpochInfo]
     interrupted: bool
@@ -96,8 +96,8 @@ class Iterative(Learner):
         """Train once, watching held-out observations if there are any."""
 
     @abstractmethod
-    def _adopt(self, knowledge: Any) -> None:
-        """Keep what was learned, for ``_moments`` to use."""
+    def _adopt(self, outcome: Any) -> None:
+        """Keep what training has come to, for ``cells`` to use."""
 
     def _checked(self, observations: Observations) -> Observations:
         """Raise for observations that this model cannot learn from."""
@@ -180,7 +180,7 @@ class Iterative(Learner):
         fitted = self._learn(kept, held_out, plan, seed)
         curve, epochs = fitted.curve, fitted.epochs
         worth = self._worth(fitted, held_out is not None) if fitted.interrupted else None
-        self._adopt(fitted.knowledge)
+        self._adopt(fitted.outcome)
         self.ids_ = everything.ids
         self.value_range_, self.calibration_ = value_range, None
         if held_out is not None:
@@ -198,7 +198,7 @@ class Iterative(Learner):
                     "is that of the first training, which has not learned from what was held out."
                 )
             else:
-                self._adopt(fitted.knowledge)
+                self._adopt(fitted.outcome)
         self._describe(everything, curve, epochs)
         self._note_columns(X)
         self.seconds_ = time.perf_counter() - started
@@ -209,7 +209,7 @@ class Iterative(Learner):
 
     def _worth(self, fitted: Fit, judged: bool) -> str:
         """Say what a model is worth whose training was interrupted."""
-        if fitted.knowledge is None:
+        if fitted.outcome is None:
             raise KeyboardInterrupt(NOTHING_KEPT)
         best = ", the best so far on held-out data" if judged else ""
         return (

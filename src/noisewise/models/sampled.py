@@ -68,17 +68,30 @@ class Sampled(Learner):
     ) -> Self:
         """Draw from the posterior, given a table of ids and a value for each row.
 
-        Arguments are those of ``DeviationFactorizer.fit``, with sweeps for epochs; X also has the
-        column of times, if any. At Ctrl-C, the model has the draws that ``FitInterrupted`` tells
-        of; where there are none yet, it is as it was.
-
         Parameters
         ----------
+        X : table of ids, sparse matrix or Observations
+            One id column per mode (see ``noisewise.observe``), and the column of times, if any.
+        y : sequence of float, optional
+            The values; without it, the last column of X.
         validation : Observations, optional
             More values. A ``BayesianFactorizer`` watches the running mean by them, and does not
             train on them. For a ``TemporalFactorizer`` they should be like those to be predicted,
             single readings or whole outages: a chain without them says how far std and intervals
             must reach; then another learns from all.
+        callbacks : sequence of callables
+            Called with (EpochInfo, Chain) after each sweep; one that returns True ends sampling.
+        checkpoint : path or None
+            Keep the state of sampling in this file, and go on from it if it is there. The file is
+            removed when sampling has ended.
+        checkpoint_epochs, checkpoint_minutes : int, float or None
+            Write it after so many sweeps, or minutes, whichever comes first.
+
+        Raises
+        ------
+        FitInterrupted
+            At Ctrl-C, after the sweep is finished. The model has the draws that its message tells
+            of; where there are none, it is a ``KeyboardInterrupt``, and the model is as it was.
         """
         started = clock.perf_counter()
         wanted = Checkpoint.wanted(checkpoint, checkpoint_epochs, checkpoint_minutes)

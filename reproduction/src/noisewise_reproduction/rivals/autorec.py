@@ -156,8 +156,8 @@ class AutoRec(Iterative, FactorRows):
             validate = network.validate if held_out is not None else None
             training = plan.train(state, network.step, validate, advice=ADVICE.format(self.l2))
             chosen = training.chosen
-            knowledge = self._finalized(network, chosen, observations, seed)
-        return Fit(knowledge, chosen.epoch, training.curve, training.interrupted)
+            outcome = self._finalized(network, chosen, observations, seed)
+        return Fit(outcome, chosen.epoch, training.curve, training.interrupted)
 
     def _optimizer(self, weights: dict[str, Tensor]) -> Optimizer:
         optim = torch_for("AutoRec").optim
@@ -196,8 +196,8 @@ class AutoRec(Iterative, FactorRows):
             beta=1.0, warmup=0, adagrad="row", seed=seed,
         )  # fmt: skip
 
-    def _adopt(self, knowledge: Autoencoder) -> None:
-        self.factors_, self.encoder_, self.shift_ = knowledge
+    def _adopt(self, outcome: Autoencoder) -> None:
+        self.factors_, self.encoder_, self.shift_ = outcome
 
     def schema(self) -> schema.Schema:
         """Declare what a file keeps: also the encoder."""

@@ -164,10 +164,10 @@ class TrimmedFactorizer(Iterative, FactorRows):
     def _params(self, seed: int) -> Params:
         return biased_mf(self.rank, self.learning_rate, self.l2, self.bias_l2, seed)
 
-    def _adopt(self, knowledge: Learned) -> None:
-        self.factors_, self.threshold_ = knowledge.factors, knowledge.threshold
-        if knowledge.rounds is not None:
-            self.rounds_ = knowledge.rounds
+    def _adopt(self, outcome: Learned) -> None:
+        self.factors_, self.threshold_ = outcome.factors, outcome.threshold
+        if outcome.rounds is not None:
+            self.rounds_ = outcome.rounds
 
     def schema(self) -> Schema:
         """Declare what a file keeps: also the rounds, and where outliers begin."""

@@ -107,14 +107,14 @@ class Levels:
 
     @classmethod
     def schema(cls, shape: tuple[int, int], hidden: int) -> Schema:
-        """Declare what a file keeps of ``knowledge_``; averages are made again."""
-        values = yield Tensor("levels", "float32", (ANY,), "knowledge_.values", RISING)
+        """Declare what a file keeps of ``distribution_``; averages are made again."""
+        values = yield Tensor("levels", "float32", (ANY,), "distribution_.values", RISING)
         n, m = shape
         of_rows = {"hidden": (n, hidden), "weights": (m, len(values), hidden)}
         for name, size in (of_rows | {"bias": (m, len(values))}).items():
             yield Tensor(name, "float32", size, partial(_without_average, name))
         for side, length in enumerate(shape):
-            of, size = f"knowledge_.{{}}.{side}", (length + 1,)
+            of, size = f"distribution_.{{}}.{side}", (length + 1,)
             yield Tensor(f"counts{side}", "int64", (length,), of.format("counts"), COUNTS)
             for name in ("spread", "shrink"):
                 yield Tensor(f"{name}{side}", "float32", size, of.format(name), NOT_NEGATIVE)
@@ -164,7 +164,7 @@ class Levels:
 
 
 def _without_average(name: str, model: Any) -> Floats:
-    rows: Floats = getattr(model.knowledge_, name)[:-1]
+    rows: Floats = getattr(model.distribution_, name)[:-1]
     return rows
 
 

@@ -119,7 +119,7 @@ class LLORMA(Iterative):
         whole_fit = fit_factors(self._params(seed), observations, None, first, n_jobs)
         if whole_fit.interrupted:
             return Fit(None, 0, [], interrupted=True)
-        factors: Factors = whole_fit.knowledge
+        factors: Factors = whole_fit.outcome
         weights = self._neighbourhoods(factors, observations, seed)
         left = (observations.values - _from_biases(factors, observations.codes)) / factors.scale
         cells = local.Cells.arrange(
@@ -186,8 +186,8 @@ class LLORMA(Iterative):
             penalty="rating", delta=1e-6, beta=1.0, warmup=0, adagrad="row", seed=seed,
         )  # fmt: skip
 
-    def _adopt(self, knowledge: Blend) -> None:
-        self.factors_, self.weights_, self.local_, self._alone = knowledge
+    def _adopt(self, outcome: Blend) -> None:
+        self.factors_, self.weights_, self.local_, self._alone = outcome
 
     def cells(self, X: Any) -> Cells:
         """Return what is known of cells, before clipping and calibration."""
@@ -196,8 +196,8 @@ class LLORMA(Iterative):
         first, second = (
             code == len(count) for code, count in zip(known, self.factors_.counts, strict=True)
         )
-        knowledge = Blend(self.factors_, self.weights_, self.local_, self._alone)
-        return Cells(_moments(knowledge, known, self._threads()), first | second)
+        outcome = Blend(self.factors_, self.weights_, self.local_, self._alone)
+        return Cells(_moments(outcome, known, self._threads()), first | second)
 
     def schema(self) -> Schema:
         """Declare what a file keeps: the global factors, the neighbourhoods, the local models."""
@@ -233,9 +233,9 @@ def _from_biases(factors: Factors, codes: tuple[Codes, ...]) -> Floats:
     return mean_in_units(first + second, factors.location, factors.scale)
 
 
-def _moments(knowledge: Blend, codes: tuple[Codes, ...], n_jobs: int) -> Moments:
+def _moments(outcome: Blend, codes: tuple[Codes, ...], n_jobs: int) -> Moments:
     """Moments of cells, their ids known or sent to the last row."""
-    factors, weights, state, alone = knowledge
+    factors, weights, state, alone = outcome
     units = factors.location, factors.scale
     everywhere, _, epistemic = factors.moments(codes, n_jobs)
     blended, between, reached = local.blend(state, weights, codes, n_jobs)

@@ -118,7 +118,7 @@ class RBM(Iterative):
         "data.",
         default=10,
     )
-    knowledge_: Levels = learned(
+    distribution_: Levels = learned(
         "Hidden units of the cases, weights and biases of the visible units."
     )
 
@@ -126,7 +126,7 @@ class RBM(Iterative):
     def levels_(self) -> Floats:
         """The values there are, sorted."""
         check_is_fitted(self)
-        return self.knowledge_.values
+        return self.distribution_.values
 
     @at_one_moment
     def predict_proba(self, X: Any) -> Floats:
@@ -145,7 +145,7 @@ class RBM(Iterative):
         check_is_fitted(self)
         codes = encode_ids(X, self.ids_)
         warn_of_unknown(X, self.ids_, np.any([code < 0 for code in codes], axis=0))
-        return self.knowledge_.chances(self._sides(codes))
+        return self.distribution_.chances(self._sides(codes))
 
     def _checked(self, observations: Observations) -> Observations:
         observations = super()._checked(observations)
@@ -190,29 +190,29 @@ class RBM(Iterative):
         arrays = chosen.arrays()
         counts = count_rows(observations)
         shape = len(counts[1 - self._encoded]), len(levels)
-        knowledge = Levels.finalize(
+        outcome = Levels.finalize(
             levels,
             hidden,
             arrays["weights"].reshape(*shape, self.hidden),
             arrays["visible"].reshape(shape),
             (counts[self._encoded], counts[1 - self._encoded]),
         )
-        return Fit(knowledge, chosen.epoch, training.curve, training.interrupted)
+        return Fit(outcome, chosen.epoch, training.curve, training.interrupted)
 
-    def _adopt(self, knowledge: Levels) -> None:
-        self.knowledge_ = knowledge
+    def _adopt(self, outcome: Levels) -> None:
+        self.distribution_ = outcome
 
     def cells(self, X: Any) -> Cells:
         """Return what is known of cells, before clipping and calibration."""
         codes = encode_ids(X, self.ids_)
         known = self._sides(codes)
-        examples, visible = (len(count) for count in self.knowledge_.counts)
+        examples, visible = (len(count) for count in self.distribution_.counts)
         unseen = (known[0] == examples) | (known[1] == visible)
-        return Cells(self.knowledge_.moments(known), unseen)
+        return Cells(self.distribution_.moments(known), unseen)
 
     def _sides(self, codes: tuple[Codes, ...]) -> tuple[Codes, Codes]:
-        """Codes of cases and of visible units, as ``knowledge_`` has them."""
-        return self.knowledge_.known_codes((codes[self._encoded], codes[1 - self._encoded]))
+        """Codes of cases and of visible units, as ``distribution_`` has them."""
+        return self.distribution_.known_codes((codes[self._encoded], codes[1 - self._encoded]))
 
     def schema(self) -> Schema:
         """Declare what a file keeps: also the machine."""
@@ -223,4 +223,4 @@ class RBM(Iterative):
     def restore(self, found: Found) -> None:
         """Make what was learned of what a file has."""
         super().restore(found)
-        self.knowledge_ = Levels.of(found)
+        self.distribution_ = Levels.of(found)

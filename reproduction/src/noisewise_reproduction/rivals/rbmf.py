@@ -130,10 +130,10 @@ class RobustBayesianFactorizer(Iterative, FactorRows):
             adagrad="row", seed=seed,
         )  # fmt: skip
 
-    def _adopt(self, knowledge: Learned) -> None:
-        self.factors_, self.common_ = knowledge.factors, knowledge.common
-        if knowledge.bounds is not None:
-            self.elbo_ = knowledge.bounds
+    def _adopt(self, outcome: Learned) -> None:
+        self.factors_, self.common_ = outcome.factors, outcome.common
+        if outcome.bounds is not None:
+            self.elbo_ = outcome.bounds
 
     def schema(self) -> Schema:
         """Declare what a file keeps: also what rows have in common, and the bounds."""

@@ -141,8 +141,8 @@ class HuberFactorizer(Iterative, FactorRows):
     def _params(self, seed: int) -> Params:
         return biased_mf(self.rank, self.learning_rate, self.l2, self.bias_l2, seed)
 
-    def _adopt(self, knowledge: Learned) -> None:
-        self.factors_, self.scale_ = knowledge
+    def _adopt(self, outcome: Learned) -> None:
+        self.factors_, self.scale_ = outcome
 
     def schema(self) -> Schema:
         """Declare what a file keeps: also the robust std of errors."""

@@ -39,7 +39,7 @@ RANK = Rule(
 )
 
 
-class Knowledge(NamedTuple):
+class Decomposition(NamedTuple):
     """What was learned, in units of each type's standard deviation.
 
     ``noise`` is the variance of residuals of every type, and of a type never seen; ``epistemic``
@@ -102,13 +102,13 @@ class TuckerFactorizer(Iterative, Typed):
     )
     _any_modes = True
 
-    knowledge_: Knowledge = learned()
+    decomposition_: Decomposition = learned()
 
     @property
     @at_one_moment
     def core_(self) -> Floats:
         """The core, one axis per mode."""
-        return self.knowledge_.core.reshape(self.knowledge_.ranks)
+        return self.decomposition_.core.reshape(self.decomposition_.ranks)
 
     def _checked(self, observations: Observations) -> Observations:
         self._ranks(observations.shape)
@@ -178,16 +178,16 @@ class TuckerFactorizer(Iterative, Typed):
         sums = np.append(np.bincount(types, left[-1], n_types), 0.0)
         noise = np.maximum((PRIOR * overall + sums) / (PRIOR + counts), LEAST)
         epistemic = np.maximum(left[:-1].mean(axis=1) - overall, 0.0)
-        knowledge = Knowledge(rows, chosen.core, params.ranks, known, units, noise, epistemic)
-        return Fit(knowledge, chosen.epoch, training.curve, training.interrupted)
+        outcome = Decomposition(rows, chosen.core, params.ranks, known, units, noise, epistemic)
+        return Fit(outcome, chosen.epoch, training.curve, training.interrupted)
 
-    def _adopt(self, knowledge: Knowledge) -> None:
-        self.knowledge_ = knowledge
+    def _adopt(self, outcome: Decomposition) -> None:
+        self.decomposition_ = outcome
 
     def cells(self, X: Any) -> Cells:
         """Return what is known of cells, before clipping and calibration."""
         codes = encode_ids(X, self.ids_)
-        rows, core, ranks, known, units, noise, lack = self.knowledge_
+        rows, core, ranks, known, units, noise, lack = self.decomposition_
         shape = tuple(map(len, self.ids_))
         firsts = first_places(shape)
         unseen = np.zeros(len(codes[0]), dtype=bool)
@@ -209,7 +209,7 @@ class TuckerFactorizer(Iterative, Typed):
         return Cells(Moments(*(part.astype(units.precision) for part in parts)), unseen)
 
     def _known_rows(self) -> npt.NDArray[np.uint8]:
-        return self.knowledge_.known.astype(np.uint8)
+        return self.decomposition_.known.astype(np.uint8)
 
     def schema(self) -> Schema:
         """Declare what a file keeps: also rows and core, units and variances."""
@@ -218,18 +218,18 @@ class TuckerFactorizer(Iterative, Typed):
         ranks, sensor = self._ranks(shape), self._group(self.ids_)
         n_types = 2 if sensor is None else shape[sensor] + 1
         n_rows = sum(shape) + len(shape)
-        yield Tensor("rows", "float32", (n_rows, max(ranks)), "knowledge_.rows")
-        yield Tensor("core", "float32", (math.prod(ranks),), "knowledge_.core")
+        yield Tensor("rows", "float32", (n_rows, max(ranks)), "decomposition_.rows")
+        yield Tensor("core", "float32", (math.prod(ranks),), "decomposition_.core")
         yield Tensor("known", "uint8", (n_rows,), lambda model: model._known_rows())
-        yield from units_schema("", "knowledge_.units", n_types)
-        yield Tensor("noise", "float64", (n_types,), "knowledge_.noise", POSITIVE)
-        lack = "knowledge_.epistemic"
+        yield from units_schema("", "decomposition_.units", n_types)
+        yield Tensor("noise", "float64", (n_types,), "decomposition_.noise", POSITIVE)
+        lack = "decomposition_.epistemic"
         yield Tensor("epistemic", "float64", (len(shape),), lack, NOT_NEGATIVE)
 
     def restore(self, found: Found) -> None:
         """Make what was learned of what a file has."""
         super().restore(found)
-        self.knowledge_ = Knowledge(
+        self.decomposition_ = Decomposition(
             found["rows"],
             found["core"],
             self._ranks(tuple(map(len, self.ids_))),
