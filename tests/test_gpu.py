@@ -435,7 +435,7 @@ class _Cupy:
 
     def __init__(self, many):
         self.many, self.cuda, self.runtime, self.memory = many, self, self, self
-        self.OutOfMemoryError = MemoryError
+        self.OutOfMemoryError, self.CUDARuntimeError = MemoryError, RuntimeError
 
     def getDeviceCount(self):
         if self.many is None:

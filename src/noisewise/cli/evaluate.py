@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import shlex
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -149,6 +149,7 @@ def evaluate(
     *,
     over: SplitOptions,
     columns: options.TimedColumns,
+    device: str | None = options.DEVICE,
     report: Path | None = options.JSON,
 ) -> None:
     """Measure a model, as `fit` makes it, on ratings or readings that it has not seen.
@@ -166,14 +167,14 @@ def evaluate(
         if over.dataset is not None:
             refuse("is not for a named dataset, whose columns are known", id=columns.id,
                    value=columns.value)  # fmt: skip
-        name, own = chosen("sensors", model, "auto", settings, tuned)
+        name, own = chosen("sensors", model, "auto", settings, tuned, device)
         readings = columns.readings(data, over.dataset)
         record = _record(name, readings.observations, report)
         measured = partial(_on_sensors, readings)
     else:
         refuse("is for sensors: add --dataset, or --protocol cells or blocks", share=over.share,
                outage=over.outage)  # fmt: skip
-        name, own = chosen("ratings", model, "dmf", settings, tuned)
+        name, own = chosen("ratings", model, "dmf", settings, tuned, device)
         time = columns.time or ("timestamp" if over.protocol == "time" else options.time_of(own))
         observations = columns.read(data, time)
         record = _record(name, observations, report)
@@ -219,6 +220,7 @@ def tune(
     judged: ValidationOptions,
     columns: options.TimedColumns,
     jobs: int = option("Threads; -1 uses all cores.", default=-1),
+    device: str | None = options.DEVICE,
     report: Path | None = options.JSON,
 ) -> None:
     """Look for good settings of one model or of several, on validation data and never on test data.
@@ -233,6 +235,8 @@ def tune(
     trials = tuning.DEFAULT.trials if how.minutes is None and how.trials is None else how.trials
     fixed, budget = options.parsed(how.settings), tuning.Budget(trials, how.minutes)
     task = judged.task(data, model, columns, how)
+    if device is not None:  # no file of trials keeps it
+        task = replace(task, settings={**task.settings, "device": device})
     try:
         result = tuning.tune(
             task, model, budget=budget, method=how.method, metric=how.metric, seed=how.seed,

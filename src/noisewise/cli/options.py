@@ -27,6 +27,7 @@ from noisewise.data.reader import require_pyarrow
 from noisewise.errors import SettingError, printable
 from noisewise.evaluation.records import as_json
 from noisewise.evaluation.tuning import best_settings
+from noisewise.settings import check
 
 Table = dict[str, list[Any]]
 
@@ -155,7 +156,9 @@ def check_folder(path: Path) -> None:
 DATA = typer.Argument(..., help="CSV, TSV, Parquet, npz; MovieLens as it comes.")
 JSON = option("Write the report as JSON to this file; - prints it.", "--json", check=check_file)
 SEED = option("The same seed gives the same bits.", default=0)
-DEVICE = option("Where to train: cpu, auto, cuda, or a GPU by its number, e.g. cuda:1.")
+DEVICE = option(
+    "Where to compute: cpu, auto (a GPU if there is one), cuda, or a GPU by its number, as cuda:1."
+)
 SETTINGS = option("A setting, e.g. rank=64; may be given often.", "--set", default=[])
 TUNED = option("What `tune` found: model, unless named, and settings, unless --set.", "--settings")
 IDS = option("An id column; give one per mode, in order.", "--id", default=[])
@@ -263,13 +266,30 @@ def _value(text: str) -> Any:
 
 
 def chosen(
-    kind: str, model: str | None, default: str, settings: Iterable[str], tuned: Path | None
+    kind: str,
+    model: str | None,
+    default: str,
+    settings: Iterable[str],
+    tuned: Path | None,
+    device: str | None = None,
 ) -> tuple[str, dict[str, Any]]:
-    """Return model and settings: those of --set, above those of a file of tuning."""
+    """Return model and settings: those of --set and --device, above those of a file of tuning."""
     found: dict[str, Any] = {}
     if tuned is not None:
         model, found = best_settings(tuned, model, kind)
-    return model or default, {**found, **parsed(settings)}
+    where = {} if device is None else {"device": device}
+    return model or default, {**found, **where, **parsed(settings)}
+
+
+def on_device(model: Any, device: str | None) -> Any:
+    """Let a model that was loaded predict on a device."""
+    if device is None:
+        return model
+    if "device" not in model.get_params():
+        raise SettingError(f"--device is not for a {type(model).__name__}, which uses no GPU.")
+    model.set_params(device=device)
+    check(model)
+    return model
 
 
 def tell(text: str, report: Any, path: Path | None, *, is_data: bool = False) -> None:

@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from functools import partial
 from inspect import signature
 from pathlib import Path
+from typing import Any
 
 import typer
 
 from noisewise import registry
 from noisewise.cli import options
 from noisewise.cli.options import Columns, Stopped, check_file, check_folder, chosen, option, tell
+from noisewise.data import Ids
 from noisewise.data.files import read_cells, typed
 from noisewise.data.gapped import as_text
 from noisewise.errors import FitInterrupted, SettingError, printable
 from noisewise.evaluation.demo import run_demo
 from noisewise.models import load
+from noisewise.models.new_row import Recommendation
 from noisewise.models.rows import Rows
 
 MODEL_FILE = typer.Argument(..., help="A model that `fit` wrote.")
@@ -61,8 +66,8 @@ def fit(
 
     Example: `noisewise fit ratings.tsv --id who --id film --value stars --model dmf --out fast.nw`
     """
-    name, own = chosen("ratings", model, "bayes", settings, tuned)
-    own = {"random_state": seed, **({} if device is None else {"device": device}), **own}
+    name, own = chosen("ratings", model, "bayes", settings, tuned, device)
+    own = {"random_state": seed, **own}
     observations = columns.read(data, options.time_of(own))
     fitted = registry.build("ratings", name, own)
     kept = {} if checkpoint is None else {"checkpoint": checkpoint}
@@ -105,6 +110,7 @@ def predict(
         check=_check_table,
     ),
     coverage: float = option("Share of values in the interval.", default=0.9),
+    device: str | None = options.DEVICE,
     report: Path | None = options.JSON,
 ) -> None:
     """Predict cells: mean, standard deviation, and an interval.
@@ -113,7 +119,7 @@ def predict(
 
     Example: `noisewise predict movies.nw pairs.parquet --coverage 0.8 --out predicted.parquet`
     """
-    fitted = load(model)
+    fitted = options.on_device(load(model), device)
     columns, seconds = read_cells(cells, fitted.ids_, options.time_of(fitted.get_params()))
     rows = list(zip(*columns, *([] if seconds is None else [seconds.tolist()]), strict=True))
     if not rows:
@@ -132,33 +138,67 @@ def predict(
 
 def recommend(
     model: Path = MODEL_FILE,
-    ids: list[str] = typer.Argument(..., help="Whom to recommend to, one or more."),
+    ids: list[str] | None = typer.Argument(None, help="Whom to recommend to, one or more."),
+    everybody: bool = option("Recommend to all who were trained on.", "--all", default=False),
     n: int = option("How many.", "-n", default=10),
     risk: float = option("Rank by mean minus risk times std: above 0 plays safe.", default=0.0),
     seen: bool = option("Also recommend what was rated.", "--seen", default=False),
+    out: Path | None = option(
+        "The table to write: .csv, .tsv (both also .gz) or .parquet; else lists are printed.",
+        check=_check_table,
+    ),
+    device: str | None = options.DEVICE,
     report: Path | None = options.JSON,
 ) -> None:
     """Recommend what a user has not rated yet.
 
     Example: `noisewise recommend movies.nw 17 42 -n 5 --risk 1`
+
+    Example: `noisewise recommend movies.nw --all --device cuda --out lists.parquet`
     """
+    if everybody == bool(ids):
+        raise SettingError(
+            f"recommend takes ids, or --all; got {'both' if everybody else 'neither'}."
+        )
     fitted = load(model)
     if not isinstance(fitted, Rows):
         raise SettingError(f"{model} holds a {type(fitted).__name__}, which has no factors.")
-    users = [typed(id, fitted.ids_[0]) for id in ids]
+    fitted = options.on_device(fitted, device)
+    users = [typed(id, fitted.ids_[0]) for id in ids or ()]
+    if everybody:
+        users = fitted.ids_[0].labels[fitted.factors_.counts[0] > 0].tolist()
     lists = fitted.recommend_many(users, n, risk=risk, exclude_seen=not seen)
-    parts, found = [], []
-    for user, best in zip(users, lists, strict=True):
-        known = fitted.ids_[0].lookup([user])[0] >= 0
-        note = "" if known else "  (not seen in training: what is best on average)"
-        lines = [
-            f"  {k:>3}. {printable(r.id)}  {r.mean:.2f} ± {r.std:.2f}"
-            for k, r in enumerate(best, 1)
-        ]
-        head = printable(f"{fitted.ids_[0].name} {user}")
-        parts.append("\n".join([f"{head}{note}", *lines]))
-        found.append({"id": user, "known": bool(known), "best": [r._asdict() for r in best]})
-    tell("\n".join(parts), found, report)
+    known = (fitted.ids_[0].lookup(users) >= 0).tolist()
+    found = [] if report is None else [
+        {"id": user, "known": is_known, "best": [r._asdict() for r in best]}
+        for user, is_known, best in zip(users, known, lists, strict=True)
+    ]  # fmt: skip
+    if out is not None:
+        options.write_table(out, _ranked(fitted.ids_, users, lists))
+        text = f"Lists for {len(users):,} are in {out}."
+    else:
+        text = "\n".join(map(partial(_list, fitted.ids_[0].name), users, known, lists))
+    tell(text, found, report)
+
+
+def _ranked(
+    ids: Sequence[Ids], users: list[Any], lists: list[list[Recommendation]]
+) -> options.Table:
+    """Return lists as columns: user, rank, item, mean and std."""
+    names = [ids[0].name, "rank", ids[1].name, "mean", "std"]
+    rows = [
+        (user, k, *best) for user, own in zip(users, lists, strict=True)
+        for k, best in enumerate(own, 1)
+    ]  # fmt: skip
+    return {name: [row[k] for row in rows] for k, name in enumerate(names)}
+
+
+def _list(name: str, user: Any, known: bool, best: list[Recommendation]) -> str:
+    note = "" if known else "  (not seen in training: what is best on average)"
+    lines = [
+        f"  {k:>3}. {printable(r.id)}  {r.mean:.2f} ± {r.std:.2f}" for k, r in enumerate(best, 1)
+    ]
+    return "\n".join([f"{printable(f'{name} {user}')}{note}", *lines])
 
 
 def _goes_on(checkpoint: Path | None) -> str:

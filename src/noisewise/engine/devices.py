@@ -180,7 +180,7 @@ def _cuda(number: int) -> Cuda:
         raise MissingExtraError("A GPU", "gpu") from error
     try:
         many = int(cupy.cuda.runtime.getDeviceCount())
-    except Exception as error:  # CuPy has its own kinds, of a driver that is missing or too old
+    except cupy.cuda.runtime.CUDARuntimeError as error:  # a driver that is missing or too old
         raise SettingError(f"No GPU of NVIDIA can be used here ({error}).") from error
     if number >= many:
         raise SettingError(
@@ -188,6 +188,15 @@ def _cuda(number: int) -> Cuda:
             "counted from 0."
         )
     return Cuda(cupy, number)
+
+
+def card() -> str | None:
+    """Return the name of the GPU that this process has used, if it has."""
+    if not _cuda.cache_info().currsize:
+        return None
+    cupy: Any = importlib.import_module("cupy")
+    name: bytes = cupy.cuda.runtime.getDeviceProperties(cupy.cuda.Device().id)["name"]
+    return name.decode()
 
 
 class TooLittleMemory(SettingError):

@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any, TypedDict, Unpack
 
 from noisewise.data import Observations
+from noisewise.engine import devices
 from noisewise.errors import DataError, progress, shortened
 from noisewise.evaluation.comparison import Result, split_ratio, summarise
 from noisewise.storage import write_bytes
@@ -96,8 +97,9 @@ def settings_of(model: Any) -> dict[str, Any]:
 def where_and_when() -> dict[str, Any]:
     """Name the machine, the versions and the day, for a result to carry."""
     packages = ("noisewise", "numpy", "numba", "scikit-learn")
-    torch = sys.modules.get("torch")  # else no model has used a graphics card
+    torch = sys.modules.get("torch")  # else no rival has used a graphics card
     gpu = {"gpu": torch.cuda.get_device_name()} if torch and torch.cuda.is_available() else {}
+    gpu |= {"gpu": card} if (card := devices.card()) is not None else {}
     return {
         "machine": {
             "cpu": _cpu(),

@@ -11,6 +11,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Sequence
 from functools import partial
+from itertools import pairwise
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
@@ -19,7 +20,7 @@ from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
 from noisewise.data import Observations, encode_cells, encode_ids, observe, warn_of_unknown
-from noisewise.engine.arrays import Codes, Floats, Moments
+from noisewise.engine.arrays import Codes, Counts, Floats, Moments
 from noisewise.engine.data import Data, Scale, Spec, Timeline
 from noisewise.engine.devices import Device
 from noisewise.engine.gibbs import gpu
@@ -32,7 +33,8 @@ from noisewise.errors import DataError, SettingError
 from noisewise.models import learner, on_gpu
 from noisewise.models.base import Cells, at_one_moment
 from noisewise.models.learner import Checkpoint
-from noisewise.models.rows import Recommendation, Rows
+from noisewise.models.new_row import Recommendation
+from noisewise.models.rows import Rows
 from noisewise.models.sampled import FEWEST_DRAWS, Run, Sampled, rating_schema, restored_ratings
 from noisewise.schema import Entry, Found, Schema, record
 from noisewise.settings import SPAN, Rule, either, learned, one_of, setting, settings, whole
@@ -287,6 +289,18 @@ class BayesianFactorizer(Sampled, Rows, on_gpu.OnDevice):
             )
         return fold_in(self.factors_, mode, codes, places.astype(np.float32))
 
+    def _fold_many(self, mode: int, starts: Counts, codes: Codes, values: Any) -> list[Any]:
+        own = self.factors_
+        if own.spec.ordinal or self.device == "cpu":
+            return self._fold_each(mode, starts, codes, values)
+        z = standardised(values, own.scale.location, own.scale.scale)
+
+        def here(mode: int, starts: Counts, codes: Codes, values: Any) -> list[Any]:
+            spans = pairwise(starts.tolist())
+            return [fold_in(own, mode, codes[a:b], values[a:b]) for a, b in spans]
+
+        return on_gpu.new_rows(self, here, mode, starts, codes, z)
+
     def schema(self) -> Schema:
         """Declare what a file keeps: also the posterior."""
         yield from super().schema()
@@ -313,6 +327,8 @@ def prepare(
     scale, values = standardise(observations.values, value_range)
     time = observations.time if spec.time else None
     parts = observations.codes, values, observations.shape, time
+    if device is not None:
+        gpu.check(device, spec, observations.shape, len(values))
     data, order = Data.arrange(*parts) if device is None else gpu.arrange(device, *parts)
     timeline = None if time is None else Timeline.of(data, time[order])
     counts = learner.count_rows(observations)

@@ -25,7 +25,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from noisewise.data import Observations, encode_ids, observe
 from noisewise.data.ids import Seen
-from noisewise.engine.arrays import Counts
+from noisewise.engine.arrays import Codes, Counts
 from noisewise.engine.sgd import strata
 from noisewise.engine.sgd.factors import Factors
 from noisewise.engine.sgd.layout import Params, State, aligned, initial_state
@@ -35,8 +35,9 @@ from noisewise.models import on_gpu
 from noisewise.models.base import Cells, at_one_moment, in_one_step
 from noisewise.models.iterative import Fit, Iterative, Plan, judged
 from noisewise.models.learner import count_rows, mean_and_std
+from noisewise.models.new_row import Recommendation
 from noisewise.models.on_gpu import FactorsOnDevice
-from noisewise.models.rows import FactorRows, Recommendation
+from noisewise.models.rows import FactorRows
 from noisewise.settings import check, number, one_of, setting, settings, whole
 
 ADVICE = (
@@ -215,6 +216,9 @@ class DeviationFactorizer(Iterative, FactorRows, FactorsOnDevice):
         check_is_fitted(self)
         chosen = {"risk": risk, "exclude_seen": exclude_seen, "candidates": candidates}
         return on_gpu.recommend_many(self, super().recommend_many, on_gpu.best, ids, n, chosen)
+
+    def _fold_many(self, mode: int, starts: Counts, codes: Codes, values: Any) -> list[Any]:
+        return on_gpu.new_rows(self, self._fold_each, mode, starts, codes, values)
 
     def _remember(self, observations: Observations) -> None:
         if not self.keep_seen or observations.n_modes != 2 or self.device == "cpu":

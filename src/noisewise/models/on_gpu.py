@@ -16,11 +16,12 @@ import numpy.typing as npt
 from noisewise.data import Observations
 from noisewise.data.ids import Seen
 from noisewise.engine import devices
-from noisewise.engine.arrays import Codes, Moments
+from noisewise.engine.arrays import Codes, Counts, Moments, Values
 from noisewise.engine.devices import Device
+from noisewise.engine.gibbs import gpu_fold_in as fold_in_draws
 from noisewise.engine.gibbs.gpu_posterior import GpuPosterior, Sought
 from noisewise.engine.gibbs.posterior import RatingPosterior
-from noisewise.engine.sgd import gpu, gpu_plan
+from noisewise.engine.sgd import gpu, gpu_fold_in, gpu_plan
 from noisewise.engine.sgd.factors import Factors
 from noisewise.engine.sgd.gpu_factors import OnGpu, finalize
 from noisewise.engine.sgd.gpu_state import GpuState, initial_state, sent
@@ -28,12 +29,14 @@ from noisewise.engine.sgd.layout import Params
 from noisewise.engine.training import EpochInfo
 from noisewise.errors import SettingError, warn
 from noisewise.models.iterative import Fit, Plan
-from noisewise.models.rows import Recommendation
+from noisewise.models.new_row import Recommendation
 from noisewise.settings import Rule, one_of, setting, settings
 
 MANY_CELLS = 5_000_000  # to predict, from which on it pays to send rows to a GPU
 MANY_DRAWN = 50_000_000  # the same where each is predicted by every draw: cells times draws
 MANY_ROWS = 5_000  # to recommend to
+MANY_NEW = 100  # to fold in; of draws, the fewer there are
+LISTED = 50_000  # lists that are made at a time, so that what is needed on the way is soon free
 
 T = TypeVar("T")
 
@@ -245,14 +248,46 @@ def recommend_many(
     return lists
 
 
+def new_rows(
+    model: Any,
+    here: Callable[..., list[Any]],
+    mode: int,
+    starts: Counts,
+    codes: Codes,
+    values: Values,
+) -> list[Any]:
+    """Fold in on the GPU of a model where that pays, or else as it does ``here``."""
+    factors, many = model.factors_, len(starts) - 1
+    given = mode, starts, codes, values
+    if model.device == "cpu" or many < MANY_NEW:
+        return here(*given)
+    fold = gpu_fold_in.fold_in_many if isinstance(factors, Factors) else fold_in_draws.fold_in_many
+
+    def there(device: Device) -> list[Any]:
+        side = fold(device, factors, *given)
+        return [side.part(slice(k, k + 1)) for k in range(many)]
+
+    sides: list[Any] = model._on_device(there, lambda: here(*given))
+    return sides
+
+
 def _lists(codes: Codes, moments: Moments, labels: npt.NDArray[Any]) -> list[list[Recommendation]]:
     """Return columns, -1 where there is none, with their moments as lists of recommendations."""
     mean, noise, epistemic = moments
-    many = (codes >= 0).sum(axis=1)
-    columns = labels[codes[codes >= 0]], mean, np.sqrt(noise + epistemic)
+    std = np.sqrt(noise + epistemic)
+    names = np.empty(len(labels), dtype=object)
+    names[:] = labels.tolist()  # one object for each id, however often it is listed
+    lists: list[list[Recommendation]] = []
+    first = 0
     with _nothing_collected():
-        triples = zip(*(column.tolist() for column in columns), strict=True)
-        # As _make does, but without a call of Python for each of millions.
-        described = list(map(tuple.__new__, repeat(Recommendation), triples))
-        ends = np.cumsum(many).tolist()
-        return [described[a:b] for a, b in pairwise([0, *ends])]
+        for start in range(0, len(codes), LISTED):
+            some = codes[start : start + LISTED]
+            ends = np.cumsum((some >= 0).sum(axis=1)).tolist()
+            part = slice(first, first + ends[-1])
+            columns = names[some[some >= 0]], mean[part], std[part]
+            triples = zip(*(column.tolist() for column in columns), strict=True)
+            # As _make does, but without a call of Python for each of millions.
+            described = list(map(tuple.__new__, repeat(Recommendation), triples))
+            lists += [described[a:b] for a, b in pairwise([0, *ends])]
+            first = part.stop
+    return lists

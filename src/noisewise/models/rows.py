@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
+from itertools import chain, pairwise, zip_longest
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -15,23 +15,16 @@ from sklearn.utils.validation import check_is_fitted
 from noisewise import schema
 from noisewise.data import Observations, encode_ids, warn_of_types
 from noisewise.data.ids import Seen, check_values
-from noisewise.engine.arrays import Codes, Floats, Moments
+from noisewise.engine.arrays import Codes, Counts, Floats
 from noisewise.engine.sgd import factors
 from noisewise.engine.sgd.fold_in import fold_in
 from noisewise.engine.sgd.layout import Params
-from noisewise.errors import DataError, DivergedError, printable
+from noisewise.errors import DataError, DivergedError
 from noisewise.models.base import Cells, Factorizer, Threads, at_one_moment
+from noisewise.models.new_row import NewRow, Recommendation
 from noisewise.recommend import RowFactors, Side, similar_rows, top_columns
 from noisewise.schema import Entry, Found, Schema, Tensor
 from noisewise.settings import learned, one_of, setting, settings
-
-
-class Recommendation(NamedTuple):
-    """An id, and the value that is expected of it, give or take."""
-
-    id: Any
-    mean: float
-    std: float
 
 
 class Similar(NamedTuple):
@@ -156,13 +149,61 @@ class Rows(Factorizer, Threads):
             raise DataError(
                 f"fold_in needs one value for each id; got {len(codes)} and {len(values)}."
             )
+        starts = np.array([0, len(codes)])
+        return self._new_rows(self._fold_each, m, starts, codes, values)[0]
+
+    @at_one_moment
+    def fold_in_many(
+        self, others: Sequence[Sequence[Any]], y: Sequence[Sequence[float]], *, mode: int | str = 0
+    ) -> list[NewRow]:
+        """Learn many new ids, each as ``fold_in`` would; on the GPU of ``device``, in chunks.
+
+        Parameters
+        ----------
+        others : sequence of sequences of ids
+            What each new id was seen with.
+        y : sequence of sequences of float
+            The values of each.
+        mode : int or str
+            The mode of the new ids.
+        """
+        check_is_fitted(self)
+        self._needs_two_modes("fold_in_many")
+        m = self.mode_number(mode)
+        lengths = [(len(ids), len(own)) for ids, own in zip_longest(others, y, fillvalue=())]
+        wrong = next((pair for pair in lengths if pair[0] != pair[1] or not pair[0]), None)
+        if wrong is not None:
+            raise DataError(
+                f"fold_in_many needs one value for each id of a new id; got {wrong[0]} and "
+                f"{wrong[1]}."
+            )
+        if not lengths:
+            return []
+        starts = np.cumsum([0, *(many for many, _ in lengths)])
+        codes, values = self._codes(1 - m, _in_one(others)), check_values(_in_one(y), "y")
+        return self._new_rows(self._fold_many, m, starts, codes, values)
+
+    def _new_rows(
+        self, fold: Callable[..., list[Any]], mode: int, starts: Counts, codes: Codes, values: Any
+    ) -> list[NewRow]:
+        known = self.factors_.known_codes(1 - mode, codes)
         try:
-            side = self._fold(m, self.factors_.known_codes(1 - m, codes), values)
+            sides = fold(mode, starts, known, values)
         except np.linalg.LinAlgError as error:
             raise DivergedError(
                 "The numbers of this model are too far apart to learn a new row from."
             ) from error
-        return NewRow(self, m, side, np.unique(codes[codes >= 0]))
+        seen = (np.unique(own[own >= 0]) for own in np.split(codes, starts[1:-1]))
+        return [NewRow(self, mode, *parts) for parts in zip(sides, seen, strict=True)]
+
+    def _fold_each(self, mode: int, starts: Counts, codes: Codes, values: Any) -> list[Side]:
+        """Learn rows one after another; k has ``codes[starts[k]:starts[k + 1]]``."""
+        spans = pairwise(starts.tolist())
+        return [self._fold(mode, codes[a:b], values[a:b]) for a, b in spans]
+
+    def _fold_many(self, mode: int, starts: Counts, codes: Codes, values: Any) -> list[Side]:
+        """Learn many rows, in whatever way is fastest."""
+        return self._fold_each(mode, starts, codes, values)
 
     def _ranked(
         self,
@@ -323,54 +364,11 @@ def _columns(mode: int, part: slice, model: Any) -> Floats:
     return rows
 
 
-@dataclass(frozen=True, eq=False)
-class NewRow:
-    """A new id that ``fold_in`` learned: it predicts and recommends like any other."""
-
-    model: Rows
-    mode: int  # of the new id
-    side: Side  # its row
-    seen: Codes  # of the other mode, that it was learned from
-
-    def __repr__(self) -> str:
-        name, other = (printable(self.model.ids_[m].name) for m in (self.mode, 1 - self.mode))
-        kind = type(self.model).__name__
-        return f"NewRow({name}, learned from {len(self.seen):,} {other}, of a {kind})"
-
-    def predict(self, others: Sequence[Any], return_std: bool = False) -> Any:
-        """Predict the value with each of ``others``, and its std if asked for."""
-        mean, noise, epistemic = self._cells(others)
-        return (mean, np.sqrt(noise + epistemic)) if return_std else mean
-
-    def predict_parts(self, others: Sequence[Any]) -> tuple[Floats, Floats, Floats]:
-        """Predict, and tell noise from epistemic uncertainty: mean, noise_std and epistemic_std."""
-        mean, noise, epistemic = self._cells(others)
-        return mean, np.sqrt(noise), np.sqrt(epistemic)
-
-    def predict_interval(
-        self, others: Sequence[Any], coverage: float = 0.9
-    ) -> tuple[Floats, Floats]:
-        """Predict an interval that holds the value in ``coverage`` of the cases."""
-        mean, std = self.predict(others, return_std=True)
-        return self.model.interval(mean, std, coverage)
-
-    def recommend(
-        self,
-        n: int = 10,
-        *,
-        risk: float = 0.0,
-        exclude_seen: bool = True,
-        candidates: Iterable[Any] | None = None,
-    ) -> list[Recommendation]:
-        """Recommend the best n, as ``DeviationFactorizer.recommend`` does."""
-        excluded = [self.seen if exclude_seen else self.seen[:0]]
-        (best,) = self.model._ranked(self.side, self.mode, n, risk, excluded, candidates)
-        return best
-
-    def _cells(self, others: Sequence[Any]) -> Moments:
-        other = 1 - self.mode
-        codes = self.model.factors_.known_codes(other, self.model._codes(other, others))
-        return self.model._calibrated(self.model.factors_.cells(self.mode, self.side, codes))
+def _in_one(lists: Sequence[Any]) -> Any:
+    """Put sequences one after another."""
+    if all(isinstance(own, np.ndarray) for own in lists):
+        return np.concatenate(lists)
+    return list(chain.from_iterable(lists))
 
 
 def _check_n(n: int) -> None:

@@ -34,14 +34,17 @@ LARGE = (
 WORKING = 12  # numbers of eight bytes that a step needs for every coordinate of a row, at most
 
 
-def check(spec: Spec) -> None:
-    """Raise unless the kernels can hold such a model."""
+def check(device: Device, spec: Spec, shape: tuple[int, ...], n: int) -> None:
+    """Raise unless the kernels can hold such a model, and the memory n observations with it."""
     for name, own, most in (
         ("rank", spec.rank, MOST_RANK),
         ("deviation_rank", spec.noise_rank, MOST_NOISE_RANK),
     ):
         if own > most:
             raise TooLittleMemory(f"On a GPU, {name} must be at most {most}; got {own}.")
+    needed = bytes_needed(spec, shape, n)
+    if needed > device.free_bytes():
+        raise too_little(device, needed, f"A model of rank {spec.rank} and {n:,} observations")
 
 
 def arrange(
@@ -116,10 +119,7 @@ class GpuWorkspace(Workspace):
     """The workspace of steps on a GPU: its arrays are there, and so are kernels."""
 
     def __init__(self, device: Device, spec: Spec, data: Data, burn_in: int = 0) -> None:
-        check(spec)
-        needed = bytes_needed(spec, data.shape, len(data))
-        if needed > device.free_bytes():
-            raise too_little(device, needed, f"A model of rank {spec.rank}")
+        check(device, spec, data.shape, len(data))
         super().__init__(spec, data, 1, burn_in)
         xp = device.xp
         self.device, self.xp = device, xp

@@ -1,0 +1,75 @@
+"""A new id that was folded in, and what is recommended to it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from noisewise.engine.arrays import Codes, Floats, Moments
+from noisewise.errors import printable
+from noisewise.recommend import Side
+
+
+class Recommendation(NamedTuple):
+    """An id, and the value that is expected of it, give or take."""
+
+    id: Any
+    mean: float
+    std: float
+
+
+@dataclass(frozen=True, eq=False)
+class NewRow:
+    """A new id that ``fold_in`` learned: it predicts and recommends like any other."""
+
+    model: Any  # that knows the rows of the other mode
+    mode: int  # of the new id
+    side: Side  # its row
+    seen: Codes  # of the other mode, that it was learned from
+
+    def __repr__(self) -> str:
+        name, other = (printable(self.model.ids_[m].name) for m in (self.mode, 1 - self.mode))
+        kind = type(self.model).__name__
+        return f"NewRow({name}, learned from {len(self.seen):,} {other}, of a {kind})"
+
+    def predict(self, others: Sequence[Any], return_std: bool = False) -> Any:
+        """Predict the value with each of ``others``, and its std if asked for."""
+        mean, noise, epistemic = self._cells(others)
+        return (mean, np.sqrt(noise + epistemic)) if return_std else mean
+
+    def predict_parts(self, others: Sequence[Any]) -> tuple[Floats, Floats, Floats]:
+        """Predict, and tell noise from epistemic uncertainty: mean, noise_std and epistemic_std."""
+        mean, noise, epistemic = self._cells(others)
+        return mean, np.sqrt(noise), np.sqrt(epistemic)
+
+    def predict_interval(
+        self, others: Sequence[Any], coverage: float = 0.9
+    ) -> tuple[Floats, Floats]:
+        """Predict an interval that holds the value in ``coverage`` of the cases."""
+        mean, std = self.predict(others, return_std=True)
+        low, high = self.model.interval(mean, std, coverage)
+        return low, high
+
+    def recommend(
+        self,
+        n: int = 10,
+        *,
+        risk: float = 0.0,
+        exclude_seen: bool = True,
+        candidates: Iterable[Any] | None = None,
+    ) -> list[Recommendation]:
+        """Recommend the best n, as ``DeviationFactorizer.recommend`` does."""
+        excluded = [self.seen if exclude_seen else self.seen[:0]]
+        best: list[Recommendation]
+        (best,) = self.model._ranked(self.side, self.mode, n, risk, excluded, candidates)
+        return best
+
+    def _cells(self, others: Sequence[Any]) -> Moments:
+        other = 1 - self.mode
+        codes = self.model.factors_.known_codes(other, self.model._codes(other, others))
+        found = self.model.factors_.cells(self.mode, self.side, codes)
+        calibrated: Moments = self.model._calibrated(found)
+        return calibrated
