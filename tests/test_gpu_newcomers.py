@@ -93,7 +93,7 @@ def test_few_new_ids_are_learned_on_the_cpu(host, monkeypatch):
 
 @pytest.mark.parametrize("values", [[[1.0, 2.0]], [[1.0], [2.0, 3.0]], [[1.0, 2.0], []]])
 def test_new_ids_need_a_value_for_each_id(values):
-    with pytest.raises(DataError, match="fold_in_many needs one value for each id of a new id"):
+    with pytest.raises(DataError, match="fold_in_many needs ids, and a value for each of them"):
         fitted("dmf").fold_in_many([[1, 2], [3]], values)
 
 

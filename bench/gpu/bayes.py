@@ -19,13 +19,14 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from run import header, observations, timed
+from run import all_but, header, observations, timed
 from world import World, make
 
 from noisewise import BayesianFactorizer, read
 from noisewise.data import Observations
 from noisewise.engine import devices
 from noisewise.engine.training import one_blas_thread
+from noisewise.errors import NoisewiseError
 from noisewise.models.bayesian import prepare
 from noisewise.splits import rating_split
 
@@ -138,9 +139,58 @@ def fit(device: Any, chosen: Any) -> dict[str, Any]:
         started = time.perf_counter()
         models.append(model.fit(data))
         seconds.append(round(time.perf_counter() - started, 2))
+    _fitted.append(models[-1])
     first, second = (model.factors_.draws for model in models)
     same = all(bool((first[name] == second[name]).all()) for name in first)
     return {"fit_s": seconds, "same_bits": same}
+
+
+_fitted: list[Any] = []  # the model of ``fit``
+
+
+def fold_in(_: Any, chosen: Any) -> dict[str, Any]:
+    """Fold 1,000 new users into the model of ``fit``, and 20 of them on the CPU."""
+    (model,), data = _fitted, read(chosen.data)
+    users = [np.flatnonzero(data.codes[0] == user) for user in range(1_000)]
+    others = [data.ids[1].labels[data.codes[1][own]] for own in users]
+    values = [data.values[own] for own in users]
+    found: dict[str, Any] = {"users": len(users), "draws": len(model.factors_)}
+    for name in ("gpu_first_s", "gpu_s"):
+        started = time.perf_counter()
+        rows = model.fold_in_many(others, values)
+        found[name] = round(time.perf_counter() - started, 2)
+    model.device = "cpu"
+    for name in ("cpu_first_s", "cpu_ms_per_user"):
+        started = time.perf_counter()
+        same = model.fold_in_many(others[:20], values[:20])
+        found[name] = round(time.perf_counter() - started, 2)
+    found["cpu_ms_per_user"] = round(50 * found["cpu_ms_per_user"], 1)
+    model.device = "cuda"
+    items = data.ids[1].labels[:500]
+    pairs = list(zip(rows, same, strict=False))
+    apart = [np.abs(a.predict(items) - b.predict(items)).max() for a, b in pairs]
+    return found | {"farthest_prediction_from_the_cpu": float(f"{max(apart):.2g}")}
+
+
+def memory(device: Any, _: Any) -> dict[str, Any]:
+    """What is said where memory is too small; nearly all of it is taken before."""
+    data, found = observations(world_of(device)), {}
+    model = BayesianFactorizer(RANK, sweeps=2, burn_in=0, device="cuda", verbose=False)
+    for gigabytes in (5.0, 0.5):
+        with all_but(device, gigabytes):
+            try:
+                model.fit(data)
+            except NoisewiseError as error:
+                found[f"{gigabytes} GB are free"] = f"{type(error).__name__}: {error}"
+    with all_but(device, 3.0):
+        free, device.free_bytes = device.free_bytes, lambda: 10**12
+        try:
+            model.fit(data)
+        except NoisewiseError as error:
+            found["3 GB are free, and nobody knows"] = f"{type(error).__name__}: {error}"
+        finally:
+            device.free_bytes = free
+    return found
 
 
 def splits(_: Any, chosen: Any) -> dict[str, Any]:
@@ -240,6 +290,8 @@ PARTS = {
     "top": top,
     "geweke": geweke,
     "agreement": agreement,
+    "fold_in": fold_in,
+    "memory": memory,
 }
 
 if __name__ == "__main__":

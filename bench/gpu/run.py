@@ -8,27 +8,32 @@ from __future__ import annotations
 
 import argparse
 import gc
+import importlib
 import json
+import os
 import statistics
 import sys
 import time
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
 from datetime import UTC, datetime
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
+import accuracy
 import numpy as np
 from world import SKEWED, World, make
 
-from noisewise import DeviationFactorizer, read
+from noisewise import DeviationFactorizer
 from noisewise.data import Ids, Observations
 from noisewise.engine import devices
 from noisewise.engine.sgd import gpu, gpu_plan
 from noisewise.engine.sgd.gpu_factors import OnGpu
 from noisewise.engine.sgd.gpu_state import initial_state
+from noisewise.errors import NoisewiseError
 from noisewise.metrics import rmse
-from noisewise.models.deviation import DTF, PTF
-from noisewise.splits import rating_split
 
 EPOCHS = 8  # of a training whose error is told
 FULL = {"rank": 128, "deviation_rank": 128, "warmup": 0}
@@ -84,6 +89,7 @@ def header(device: Any) -> dict[str, Any]:
     seconds = [_copied(device) for _ in range(5)]
     report = {
         "date": datetime.now(UTC).isoformat(timespec="seconds"),
+        "cores": os.cpu_count(),
         "card": card["name"].decode(),
         "copy_gb_per_s": round(2 * 4 * 2**29 / statistics.median(seconds) / 1e9),
         "cuda": cupy.cuda.runtime.runtimeGetVersion(),
@@ -194,15 +200,108 @@ def whole(device: Any, world: World, _: Any) -> dict[str, Any]:
     found["epochs_s"] = round(sum(model.learning_curve_["seconds"]), 2)
     cells = np.column_stack(world.test)
     found["rmse_to_truth"] = round(rmse(world.truth, model.predict(cells)), 5)
-    started = time.perf_counter()
-    codes = OnGpu(device, model.factors_).top(np.arange(world.shape[0], dtype=np.int32), 10)
-    found["top_10_codes_s"] = round(time.perf_counter() - started, 2)
+    _models.append(model)
+    for name in ("top_10_codes_first_s", "top_10_codes_s"):  # the first also compiles
+        started = time.perf_counter()
+        codes = OnGpu(device, model.factors_).top(np.arange(world.shape[0], dtype=np.int32), 10)
+        found[name] = round(time.perf_counter() - started, 2)
     gc.collect()
     started = time.perf_counter()
     lists = model.recommend_many(range(world.shape[0]), 10, exclude_seen=False)
     found["top_10_lists_s"] = round(time.perf_counter() - started, 2)
     assert [r.id for r in lists[-1]] == codes[-1].tolist()
     return found
+
+
+_models: list[Any] = []  # that ``whole`` has fitted
+
+
+def fold_in(_: Any, world: World, __: Any) -> dict[str, Any]:
+    """Fold 20,000 new users into the model of ``whole``, and 100 of them on the CPU."""
+    (model,), rng = _models, np.random.default_rng(0)
+    lengths = 1 + rng.lognormal(4.5, 1.0, 20_000).astype(int).clip(max=2_000)
+    ends = np.cumsum(lengths)
+    others, values = (
+        np.split(part[: ends[-1]], ends[:-1]) for part in (world.codes[1], world.values)
+    )
+    started = time.perf_counter()
+    _ = model.factors_.populations
+    found: dict[str, Any] = {
+        "users": len(lengths), "ratings": int(ends[-1]),
+        "measuring_the_population_once_s": round(time.perf_counter() - started, 2),
+    }  # fmt: skip
+    for name in ("gpu_first_s", "gpu_s"):  # the first also compiles
+        started = time.perf_counter()
+        rows = model.fold_in_many(others, values)
+        found[name] = round(time.perf_counter() - started, 2)
+    model.device = "cpu"
+    started = time.perf_counter()
+    same = model.fold_in_many(others[:100], values[:100])
+    found["cpu_ms_per_user"] = round(10 * (time.perf_counter() - started), 2)
+    model.device = "cuda"
+    items = np.arange(1_000)
+    pairs = list(zip(rows, same, strict=False))
+    apart = [np.abs(a.predict(items) - b.predict(items)).max() for a, b in pairs]
+    return found | {"farthest_prediction_from_the_cpu": float(f"{max(apart):.2g}")}
+
+
+def memory(device: Any, world: World, _: Any) -> dict[str, Any]:
+    """What is said where memory is too small; nearly all of it is taken before."""
+    data = observations(world)
+    settings = FULL | {"patience": None, "keep_seen": False, "random_state": 0, "verbose": False}
+    found: dict[str, Any] = {}
+
+    def fitted(where: str, seen: Observations, epochs: int) -> str:
+        with warnings.catch_warnings(record=True) as warned:
+            warnings.simplefilter("always")
+            try:
+                model = DeviationFactorizer(**settings, epochs=epochs, device=where).fit(seen)
+            except NoisewiseError as error:
+                return f"{type(error).__name__}: {error}"
+        said = [str(one.message) for one in warned]
+        return " ".join([*said, f"Fitted, {model.learning_curve_['train_rmse'][-1]:.4f}."])
+
+    with all_but(device, 5.0):
+        found["5 GB are free: ratings are streamed"] = fitted("cuda", data, 3)
+    with all_but(device, 0.6):
+        found["0.6 GB are free"] = fitted("cuda", data, 1)
+        found["0.6 GB are free, auto"] = fitted("auto", data.take(slice(200_000)), 1)
+        free, device.free_bytes = device.free_bytes, lambda: 10**12
+        try:
+            found["0.6 GB are free, and nobody knows"] = fitted("cuda", data, 1)
+        finally:
+            device.free_bytes = free
+    return found
+
+
+@contextmanager
+def all_but(device: Any, gigabytes: float) -> Iterator[None]:
+    """Take all memory but a rest, for a while."""
+    device.release()
+    free, _ = device.xp.cuda.runtime.memGetInfo()
+    taken = device.xp.empty(int(free - 1e9 * gigabytes), dtype=np.uint8)
+    try:
+        yield
+    finally:
+        del taken
+        device.release()
+
+
+def triton(device: Any, world: World, _: Any) -> dict[str, Any]:
+    """The same kernel of DMF in Triton, beside that in CUDA C++: one grouping, one start."""
+    rival = importlib.import_module("triton_dmf")
+    params = DeviationFactorizer(**FULL)._params(seed=0)
+    ratings = gpu.Ratings(device, params, gpu.Options(), world.codes, world.values, world.shape)
+    state = initial_state(device, params, ratings.counts)
+    own, infos = state.copy(), []
+    seconds = [timed(device, lambda: infos.append(ratings.epoch(own))) for _ in range(EPOCHS)]
+    return {
+        "triton": version("triton"),
+        "cuda c++": {
+            "ms_per_epoch": round(1e3 * statistics.median(seconds[2:]), 1),
+            "train_rmse": round(infos[-1].train_rmse * ratings.scale, 5),
+        },
+    } | rival.compared(device, ratings, state, EPOCHS, timed)
 
 
 def cpu(_: Any, world: World, __: Any) -> dict[str, Any]:
@@ -221,88 +320,18 @@ def cpu(_: Any, world: World, __: Any) -> dict[str, Any]:
     }
 
 
-def movielens(device: Any, _: World, path: Path | None) -> dict[str, Any]:
-    """RMSE and NLL on MovieLens-1M, five splits, beside the CPU."""
-    if path is None:
-        return {}
-    data = read(path)
-    found: dict[str, Any] = {}
-    models = {"dmf": {}, "biased mf": {"deviation_rank": 0}}
-    ways = {
-        "cpu": {},
-        "gpu": {"device": "cuda"},
-        "gpu half": {"device": "cuda", "precision": "half"},
-    }
-    for name, settings in models.items():
-        for way, chosen in ways.items():
-            errors, likelihoods, seconds = [], [], []
-            for seed in range(5):
-                split = rating_split(len(data), seed)
-                train, held = data.take(split.fit), data.take(split.test)
-                model = DeviationFactorizer(
-                    **settings, **chosen, random_state=seed, keep_seen=False, verbose=False
-                )
-                started = time.perf_counter()
-                model.fit(train)
-                seconds.append(time.perf_counter() - started)
-                mean, std = model.predict(held, return_std=True)
-                error = held.values - mean
-                errors.append(float(np.sqrt(np.mean(error**2))))
-                nll = 0.5 * np.log(2 * np.pi * std**2) + error**2 / (2 * std**2)
-                likelihoods.append(float(np.mean(nll)))
-            found[f"{name}, {way}"] = {
-                "rmse": round(statistics.mean(errors), 5),
-                "nll": round(statistics.mean(likelihoods), 5),
-                "rmse_by_split": [round(e, 5) for e in errors],
-                "nll_by_split": [round(e, 5) for e in likelihoods],
-                "fit_s": round(statistics.median(seconds), 2),
-            }
-        for way in ("gpu", "gpu half"):
-            for metric in ("rmse", "nll"):
-                own, cpu = found[f"{name}, {way}"], found[f"{name}, cpu"]
-                own[f"{metric}_above_cpu"] = round(own[metric] - cpu[metric], 5)
-    return found
-
-
-def tensor(device: Any, _: World, __: Any) -> dict[str, Any]:
-    """DTF and PTF on readings of Intel's shape whose truth is known, beside the CPU."""
-    shape, n, rng = (52, 14_400, 4), 1_900_000, np.random.default_rng(0)
-    codes = np.unravel_index(rng.permutation(np.prod(shape))[:n], shape)
-    rows = [rng.normal(size=(size, 4)) for size in shape]
-    truth = np.prod([own[code] for own, code in zip(rows, codes, strict=True)], axis=0).sum(axis=1)
-    noise = 0.2 + rng.random(shape[0])
-    values = (truth + noise[codes[0]] * rng.normal(size=n)).astype(np.float32)
-    ids = tuple(Ids(np.arange(size), f"mode{m}") for m, size in enumerate(shape))
-    data = Observations(tuple(code.astype(np.int32) for code in codes), values, ids)
-    test, cells = slice(0, n, 20), np.column_stack(codes)[::20]
-    kept = np.setdiff1d(np.arange(n), np.arange(n)[test])
-    found: dict[str, Any] = {}
-    ways = {
-        "cpu": {},
-        "racing": {"device": "cuda"},
-        "deterministic": {"device": "cuda", "deterministic": True},
-    }
-    for name, settings in (("dtf", DTF), ("ptf", PTF)):
-        for way, chosen in ways.items():
-            own = settings | chosen | {"patience": None, "epochs": 10, "random_state": 0}
-            model = DeviationFactorizer(**own, verbose=False).fit(data.take(kept))
-            seconds = statistics.median(model.learning_curve_["seconds"])
-            found[f"{name}, {way}"] = {
-                "ms_per_epoch": round(1e3 * seconds, 2),
-                "rmse_to_truth": round(rmse(truth[test], model.predict(cells)), 5),
-            }
-    return found
-
-
 PARTS = {
     "epochs": epochs,
     "bits": bits,
     "whole": whole,
-    "movielens": movielens,
+    "movielens": accuracy.movielens,
     "skew": skew,
     "streaming": streaming,
     "cpu": cpu,
-    "tensor": tensor,
+    "tensor": accuracy.tensor,
+    "fold_in": fold_in,
+    "triton": triton,
+    "memory": memory,
 }
 
 if __name__ == "__main__":

@@ -174,8 +174,8 @@ class Rows(Factorizer, Threads):
         wrong = next((pair for pair in lengths if pair[0] != pair[1] or not pair[0]), None)
         if wrong is not None:
             raise DataError(
-                f"fold_in_many needs one value for each id of a new id; got {wrong[0]} and "
-                f"{wrong[1]}."
+                "fold_in_many needs ids, and a value for each of them, for every new id; got "
+                f"{wrong[0]} and {wrong[1]}."
             )
         if not lengths:
             return []
