@@ -62,9 +62,9 @@ def fit(
     Example: `noisewise fit ratings.tsv --id who --id film --value stars --model dmf --out fast.nw`
     """
     name, own = chosen("ratings", model, "bayes", settings, tuned)
-    own = {"random_state": seed, **({} if device is None else {"device": device}), **own}
+    own = {**({} if device is None else {"device": device}), **own}
     observations = columns.read(data, options.time_of(own))
-    fitted = registry.build("ratings", name, own)
+    fitted = registry.build("ratings", name, own, random_state=seed)
     kept = {} if checkpoint is None else {"checkpoint": checkpoint}
     if not kept.keys() <= signature(fitted.fit).parameters.keys():
         raise SettingError(f"checkpoint must be left out: the model {name!r} does not keep any.")
@@ -77,16 +77,17 @@ def fit(
         words = f"Stopped before there was a model to keep: {out} was not written."
         raise Stopped(f"{words}{_goes_on(checkpoint)}") from None
     fitted.save(out)
-    curve = {k: v[fitted.n_epochs_ - 1] for k, v in fitted.learning_curve_.items() if v}
+    epochs = getattr(fitted, "n_epochs_", 1)
+    curve = {k: v[epochs - 1] for k, v in getattr(fitted, "learning_curve_", {}).items() if v}
     rmse, nll = (curve.get(f"validation_{measure}") for measure in ("rmse", "nll"))
     summary = {
         "model": name, "file": str(out), "observations": len(observations),
-        "shape": list(observations.shape), "epochs": fitted.n_epochs_, "held_out_rmse": rmse,
+        "shape": list(observations.shape), "epochs": epochs, "held_out_rmse": rmse,
         "held_out_nll": nll, "seconds": fitted.seconds_,
     }  # fmt: skip
     held_out = "" if rmse is None else f", held-out RMSE {rmse:.4f}, NLL {nll:.4f}"
     text = (
-        f"{observations!r}\n{name}, {fitted.n_epochs_} epochs, {fitted.seconds_:.1f} s"
+        f"{observations!r}\n{name}, {epochs} epochs, {fitted.seconds_:.1f} s"
         f"{held_out}\nThe model is in {out}."
     )
     tell(text, summary, report)
@@ -143,10 +144,13 @@ def recommend(
     Example: `noisewise recommend movies.nw 17 42 -n 5 --risk 1`
     """
     fitted = load(model)
-    if not isinstance(fitted, Rows):
-        raise SettingError(f"{model} holds a {type(fitted).__name__}, which has no factors.")
+    if not hasattr(fitted, "recommend_many"):
+        raise SettingError(f"{model} holds a {type(fitted).__name__}, which does not recommend.")
+    if risk and not isinstance(fitted, Rows):
+        raise SettingError(f"--risk is not for a {type(fitted).__name__}; got {risk:g}.")
     users = [typed(id, fitted.ids_[0]) for id in ids]
-    lists = fitted.recommend_many(users, n, risk=risk, exclude_seen=not seen)
+    ranked = {"risk": risk} if risk else {}
+    lists = fitted.recommend_many(users, n, exclude_seen=not seen, **ranked)
     parts, found = [], []
     for user, best in zip(users, lists, strict=True):
         known = fitted.ids_[0].lookup([user])[0] >= 0
