@@ -16,6 +16,7 @@ from noisewise import (
     TemporalFactorizer,
 )
 from noisewise.models.residual import TypeMean
+from noisewise.models.simple import ItemKNN, Popularity
 
 SEED = {"random_state": 0, "n_jobs": 1}
 EPOCHS = SEED | {"rank": 4, "epochs": 15, "warmup": 2}
@@ -40,6 +41,8 @@ CASES = {
         (0.9, 1.08),
         is_honest=True,
     ),
+    "popularity": Case(Popularity(), ratings, (1.0, 1.4)),
+    "item-kNN": Case(ItemKNN(shrinkage=5.0), ratings, (0.9, 1.2)),
     "temporal": Case(TemporalFactorizer(**SWEEPS), readings, (1.4, 1.95), is_honest=True),
     "temporal, low rank": Case(
         TemporalFactorizer(noise="lowrank", **SWEEPS), readings, (1.4, 1.85), is_honest=True
@@ -86,7 +89,11 @@ FEW_SWEEPS = {"rank": 2, "sweeps": 6, "burn_in": 2}
         LinearInterpolator(duplicates="mean", n_jobs=1),
         TypeMean(duplicates="mean"),
     ],
-    failing={(TypeMean, "check_regressors_train"): "It predicts one value for all of a sensor."},
+    two_modes=[Popularity(duplicates="mean"), ItemKNN(duplicates="mean")],
+    failing={
+        (TypeMean, "check_regressors_train"): "It predicts one value for all of a sensor.",
+        (Popularity, "check_regressors_train"): "It predicts one value for all of an item.",
+    },
 )
 @pytest.mark.filterwarnings("ignore:Predictions have not settled")
 def test_scikit_learn_has_no_complaints(estimator, check):

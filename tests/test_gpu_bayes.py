@@ -207,7 +207,9 @@ def test_a_fit_goes_on_from_its_checkpoint(host, tmp_path):
 
 def test_too_little_memory_is_said_in_a_sentence(host):
     host.memory = 10_000
-    with pytest.raises(devices.TooLittleMemory, match=r"rank 3 and \S+ observations needs 0\.\d GB on host:0"):
+    with pytest.raises(
+        devices.TooLittleMemory, match=r"rank 3 and \S+ observations needs 0\.\d GB on host:0"
+    ):
         fitted("defaults", "cuda")
     model = BayesianFactorizer(**SMALL, device="auto")
     with pytest.warns(UserWarning, match="takes the CPU"):

@@ -144,7 +144,9 @@ def test_a_model_of_a_package_is_built_filed_and_loaded_like_any_other(extra, tm
 def test_a_model_without_checkpoints_says_so_if_one_is_named(tmp_path, monkeypatch, capsys):
     data, kept = tmp_path / "ratings.csv", tmp_path / "kept"
     data.write_text("user,item,rating\n1,1,5\n1,2,4\n2,1,3\n")
-    monkeypatch.setattr(registry, "build", lambda *_: OUSmoother())  # as a package may have one
+    monkeypatch.setattr(
+        registry, "build", lambda *_, **__: OUSmoother()
+    )  # as a package may have one
     given = ["fit", data, "--model", "dmf", "--out", tmp_path / "model.nw"]
     assert run(*given, "--checkpoint", kept) == 2
     assert "must be left out: the model 'dmf' does not keep any" in capsys.readouterr().err
@@ -216,7 +218,9 @@ def test_without_packages_an_unknown_tensor_is_told_so(monkeypatch):
     try:
         with pytest.raises(SettingError, match="must be that of an installed package; got 'tiny'"):
             registry.tensor("tiny")
-        assert list(registry.models("ratings")) == ["bayes", "dmf", "biased-mf"]
+        assert list(registry.models("ratings")) == [
+            *("bayes", "dmf", "biased-mf", "biases", "popularity", "item-knn")
+        ]
     finally:
         registry._installed.cache_clear()
 

@@ -97,6 +97,15 @@ _OWN_MODELS = Models(
             # the best trial on validation data, rounded
             {"deviation_rank": 0, "learning_rate": 0.035, "l2": 0.041, "bias_l2": 0.063},
         ),
+        Model(
+            "biases", "ratings", "noisewise.models.deviation:DeviationFactorizer",
+            {"rank": 0, "deviation_rank": 0, "learning_rate": 0.035, "bias_l2": 0.063},
+            "a mean, and a bias per user and per item",
+        ),
+        Model("popularity", "ratings", "noisewise.models.simple:Popularity",
+              about="recommends what most users have rated"),
+        Model("item-knn", "ratings", "noisewise.models.simple:ItemKNN",
+              about="nearest neighbours of items, by their ratings and by who has rated them"),
         *(
             Model(name, "sensors", f"noisewise.models.{make}", about=about)
             for name, make, about in (
@@ -122,6 +131,7 @@ _OWN_MODELS = Models(
             ("DeviationFactorizer", "deviation"), ("LinearInterpolator", "series"),
             ("OUSmoother", "series"), ("ResidualFactorizer", "residual"),
             ("TemporalFactorizer", "temporal"), ("TypeMean", "residual"),
+            ("Popularity", "simple"), ("ItemKNN", "simple"),
         )
     },
     ranges="noisewise.evaluation:ranges.toml",

@@ -11,6 +11,7 @@ import math
 from bisect import bisect_left
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -67,13 +68,7 @@ def split_by_time(
     >>> split.train, split.validation, split.test
     (array([1, 2]), array([0]), array([3]))
     """
-    when = np.asarray(time)
-    if when.ndim != 1 or when.dtype.kind not in "iufmM":
-        got = f"dtype {when.dtype} and shape {when.shape}"
-        raise DataError(f"time needs one number or datetime64 per row; got {got}.")
-    if np.isnan(when).any():
-        row = int(np.isnan(when).argmax())
-        raise DataError(f"time needs a value in every row; got {when[row]} in row {row}.")
+    when = _checked_time(time)
     user = np.zeros(len(when), dtype=np.int64) if users is None else _codes(users, "users")
     if len(user) != len(when):
         raise DataError(f"users needs one code per row, {len(when)}; got {len(user)}.")
@@ -86,6 +81,55 @@ def split_by_time(
     in_train = later > np.repeat(n_test + n_validation, count)
     between = ~(in_train | in_test)
     return Split(np.sort(order[in_train]), np.sort(order[between]), np.sort(order[in_test]))
+
+
+def leave_last_out(time: ArrayLike, users: ArrayLike) -> Split:
+    """Test on the last row of every user, validate on the one before it, train on the rest.
+
+    Lists of recommendations are usually judged so. Of two rows of the same time the lower one
+    counts as later. Users of one or two rows are trained on, and not tested.
+
+    Examples
+    --------
+    >>> split = leave_last_out([3, 1, 2, 4, 9], users=[0, 0, 0, 0, 1])
+    >>> split.train, split.validation, split.test
+    (array([1, 2, 4]), array([0]), array([3]))
+    """
+    when, user = _checked_time(time), _codes(users, "users")
+    if len(user) != len(when):
+        raise DataError(f"users needs one code per row, {len(when)}; got {len(user)}.")
+    order = np.lexsort((when, user))
+    _, count = np.unique(user[order], return_counts=True)
+    if count.max(initial=0) < 3:
+        raise DataError("Leaving the last row out needs a user with 3 rows or more; got none.")
+    later = np.repeat(np.cumsum(count), count) - np.arange(len(when))  # 1 for a user's latest row
+    enough = np.repeat(count, count) >= 3
+    validation, test = (np.sort(order[enough & (later == k)]) for k in (2, 1))
+    return Split(np.sort(order[~enough | (later > 2)]), validation, test)
+
+
+def core(codes: Sequence[NDArray[np.integer]], least: int) -> Rows:
+    """Return the rows of a k-core: the largest part in which every id has ``least`` rows or more.
+
+    ``codes`` has for each mode the row number of every observation.
+
+    Examples
+    --------
+    >>> users, items = np.array([0, 0, 1, 1, 2, 2]), np.array([0, 1, 0, 1, 1, 2])
+    >>> core([users, items], least=2)  # item 2 was seen once; then user 2 has only one row left
+    array([0, 1, 2, 3])
+    """
+    if least < 1:
+        raise DataError(f"A k-core needs a k of 1 or more; got {least}.")
+    columns = [_codes(column, f"codes of mode {mode}") for mode, column in enumerate(codes)]
+    rows = np.arange(len(columns[0]))
+    while len(rows):
+        counts = [np.bincount(column[rows])[column[rows]] for column in columns]
+        stays = np.min(counts, axis=0) >= least
+        if stays.all():
+            return rows
+        rows = rows[stays]
+    raise DataError(f"No ids have {least} observations of each other: take a smaller core.")
 
 
 def split_by_user(
@@ -275,6 +319,17 @@ def _sizes(n: int | Rows, test: float, validation: float, unit: str) -> tuple[Ro
 def _check_share(share: float, subject: str) -> None:
     if not 0 < share < 1:
         raise DataError(f"{subject} must lie between 0 and 1; got {share}.")
+
+
+def _checked_time(time: ArrayLike) -> NDArray[Any]:
+    when = np.asarray(time)
+    if when.ndim != 1 or when.dtype.kind not in "iufmM":
+        got = f"dtype {when.dtype} and shape {when.shape}"
+        raise DataError(f"time needs one number or datetime64 per row; got {got}.")
+    if np.isnan(when).any():
+        row = int(np.isnan(when).argmax())
+        raise DataError(f"time needs a value in every row; got {when[row]} in row {row}.")
+    return when
 
 
 def _codes(codes: ArrayLike, name: str) -> Rows:

@@ -14,18 +14,21 @@ import typer
 
 from noisewise import registry
 from noisewise.cli import options
+from noisewise.cli.judging import ListOptions, compared, label
 from noisewise.cli.options import Stopped, aligned, check_file, chosen, option, refuse, say
 from noisewise.data import Observations
 from noisewise.data.panel import Panel
-from noisewise.errors import DataError, SettingError
+from noisewise.errors import SettingError
 from noisewise.evaluation import comparison, ratings, sensors, tuning
 from noisewise.evaluation.comparison import Result
-from noisewise.evaluation.records import Record, data_of, is_number, read_results
+from noisewise.evaluation.ranking import METRICS as LIST_SCORES
+from noisewise.evaluation.ranking import PER_USER, Ranking, higher_is_better
+from noisewise.evaluation.records import Record, data_of, read_results
 from noisewise.evaluation.trials import Task, parse_range
 
 RATING_SCORES = ("rmse", "nll", "log_loss", "spearman", "auc", "coverage90", "epochs", "seconds")
 SENSOR_SCORES = ("mse", "median_se", "nll", "coverage90", "seconds")
-METRICS = tuple(dict.fromkeys(ratings.METRICS + sensors.METRICS))
+METRICS = tuple(dict.fromkeys(ratings.METRICS + PER_USER + sensors.METRICS))
 PROTOCOLS = (*ratings.PROTOCOLS, *sensors.PROTOCOLS)
 
 
@@ -54,8 +57,8 @@ class SplitOptions(TensorOptions):
     seed: int = option("The first split's seed.", default=0)
     protocol: str | None = option(
         "Ratings: random (random tenths; the default), paper (the same, but unknown ids "
-        "get the rating 3), time (later ratings) or user. Sensors: cells (single readings; the "
-        "default) or blocks (outages).",
+        "get the rating 3), time (later ratings), user or last (every user's last rating). "
+        "Sensors: cells (single readings; the default) or blocks (outages).",
         choices=PROTOCOLS,
     )
     share: str | None = option(
@@ -87,8 +90,8 @@ class SearchOptions:
         f"One of {', '.join(tuning.METHODS)}.", default="random", choices=tuning.METHODS
     )
     metric: str | None = option(
-        "What to rank by. Ratings: rmse (the default) or nll. Sensors: mse (the default), "
-        "trimmed_mse, median_se or nll.",
+        "What to rank by. Ratings: rmse (the default), nll, or of lists ndcg, recall, mrr or hit. "
+        "Sensors: mse (the default), trimmed_mse, median_se or nll.",
         choices=METRICS,
         metavar="METRIC",
     )
@@ -104,8 +107,8 @@ class ValidationOptions(TensorOptions):
     """What settings are judged by."""
 
     validation: str | None = option(
-        "Ratings: random (random ones; the default), time (later ones) or user. Sensors: "
-        "cells (single readings; the default) or blocks (outages).",
+        "Ratings: random (random ones; the default), time (later ones), user or last (every "
+        "user's last but one). Sensors: cells (single readings; the default) or blocks (outages).",
         choices=PROTOCOLS,
     )
     share: float | None = option(
@@ -115,7 +118,12 @@ class ValidationOptions(TensorOptions):
     )
 
     def task(
-        self, data: Path, models: list[str], columns: options.TimedColumns, how: SearchOptions
+        self,
+        data: Path,
+        models: list[str],
+        columns: options.TimedColumns,
+        how: SearchOptions,
+        lists: ListOptions,
     ) -> Task:
         """Read what settings are judged on: sensors where anything says so, else ratings."""
         only_sensors = any(
@@ -123,6 +131,7 @@ class ValidationOptions(TensorOptions):
         )
         if only_sensors or self.dataset is not None or self.validation in sensors.PROTOCOLS:
             refuse("is for ratings; sensors have their time as the last id", time=columns.time)
+            lists.refuse()
             protocol = self.validation or "cells"
             return sensors.sensor_task(
                 columns.readings(data, self.dataset), protocol=protocol, seed=how.seed,
@@ -132,9 +141,11 @@ class ValidationOptions(TensorOptions):
         refuse("is for sensors: add --dataset, or --validation cells or blocks", share=self.share,
                outage=self.outage)  # fmt: skip
         protocol = self.validation or "random"
-        usual = "timestamp" if protocol == "time" else None
+        usual = "timestamp" if protocol in ratings.TIMED else None
         time = columns.time or options.time_of(options.parsed(how.settings)) or usual
-        return ratings.rating_task(columns.read(data, time), protocol=protocol, seed=how.seed)
+        seen = lists.filtered(columns.read(data, time))
+        ranking = lists.ranking(wanted=how.metric in PER_USER)
+        return ratings.rating_task(seen, protocol=protocol, seed=how.seed, ranking=ranking)
 
 
 def evaluate(
@@ -148,6 +159,7 @@ def evaluate(
     tuned: Path | None = options.TUNED,
     *,
     over: SplitOptions,
+    lists: ListOptions,
     columns: options.TimedColumns,
     device: str | None = options.DEVICE,
     report: Path | None = options.JSON,
@@ -160,10 +172,13 @@ def evaluate(
 
     Example: `noisewise evaluate ml1m.npz --model biased-mf --protocol paper --json biased-mf.json`
 
+    Example: `noisewise evaluate ml100k.npz --model item-knn --protocol last --top 10 --splits 1`
+
     Example: `noisewise evaluate intel.npz --dataset intel-2epoch --model bayes --protocol blocks`
     """
     if over.dataset is not None or over.protocol in sensors.PROTOCOLS:
         refuse("is for ratings; sensors have their time as the last id", time=columns.time)
+        lists.refuse()
         if over.dataset is not None:
             refuse("is not for a named dataset, whose columns are known", id=columns.id,
                    value=columns.value)  # fmt: skip
@@ -175,10 +190,10 @@ def evaluate(
         refuse("is for sensors: add --dataset, or --protocol cells or blocks", share=over.share,
                outage=over.outage)  # fmt: skip
         name, own = chosen("ratings", model, "dmf", settings, tuned, device)
-        time = columns.time or ("timestamp" if over.protocol == "time" else options.time_of(own))
-        observations = columns.read(data, time)
+        usual = "timestamp" if over.protocol in ratings.TIMED else options.time_of(own)
+        observations = lists.filtered(columns.read(data, columns.time or usual))
         record = _record(name, observations, report)
-        measured = partial(_on_ratings, observations)
+        measured = partial(_on_ratings, observations, lists.ranking())
     try:
         text = measured(name, own, over, record)
     except KeyboardInterrupt:
@@ -198,9 +213,11 @@ def compare(
     The paper takes both models' errors as independent samples (Student's t of two samples). As
     splits are the same, pairs tell more: their t-test, and Wilcoxon's signed ranks.
 
+    Lists of the protocol `last` are compared user by user.
+
     Example: `noisewise compare dtf.json ptf.json --metric nll`
     """
-    rows = _compared(read_results(first), read_results(second), metric)
+    rows = compared(read_results(first), read_results(second), metric)
     options.tell(_in_columns(rows), rows, report)
 
 
@@ -218,6 +235,7 @@ def tune(
     *,
     how: SearchOptions,
     judged: ValidationOptions,
+    lists: ListOptions,
     columns: options.TimedColumns,
     jobs: int = option("Threads; -1 uses all cores.", default=-1),
     device: str | None = options.DEVICE,
@@ -234,12 +252,15 @@ def tune(
     """
     trials = tuning.DEFAULT.trials if how.minutes is None and how.trials is None else how.trials
     fixed, budget = options.parsed(how.settings), tuning.Budget(trials, how.minutes)
-    task = judged.task(data, model, columns, how)
+    task = judged.task(data, model, columns, how, lists)
     if device is not None:  # no file of trials keeps it
         task = replace(task, settings={**task.settings, "device": device})
+    metric = how.metric
+    if metric in PER_USER:  # named with the length of lists
+        metric = next(name for name in task.metrics if name.startswith(metric))
     try:
         result = tuning.tune(
-            task, model, budget=budget, method=how.method, metric=how.metric, seed=how.seed,
+            task, model, budget=budget, method=how.method, metric=metric, seed=how.seed,
             fixed=fixed, ranges=dict(map(parse_range, how.ranges)), path=out, n_jobs=jobs,
         )  # fmt: skip
     except KeyboardInterrupt:
@@ -248,15 +269,23 @@ def tune(
 
 
 def _on_ratings(
-    seen: Observations, model: str, settings: dict[str, Any], over: SplitOptions, record: Record
+    seen: Observations,
+    ranking: Ranking | None,
+    model: str,
+    settings: dict[str, Any],
+    over: SplitOptions,
+    record: Record,
 ) -> str:
     """Measure a model on ratings; return what is told of it."""
     protocol = over.protocol or "random"
     result = ratings.evaluate(
         seen, model, settings, splits=over.splits, seed=over.seed, protocol=protocol,
-        verbose=settings.get("verbose"), earlier=record.under(protocol), after_split=record.keep,
+        ranking=ranking, verbose=settings.get("verbose"), earlier=record.under(protocol),
+        after_split=record.keep,
     )  # fmt: skip
-    text = aligned(_by_split(result, [key for key in RATING_SCORES if key in result["mean"]]))
+    keys = [] if ranking is None else [f"{name}{ranking.top}" for name in LIST_SCORES]
+    keys = [*RATING_SCORES[:-2], *keys, *RATING_SCORES[-2:]]
+    text = aligned(_by_split(result, [key for key in keys if key in result["mean"]]))
     if over.against is not None:
         others = read_results(over.against)
         other = next((one for one in others if one["protocol"] == protocol), others[0])
@@ -293,10 +322,10 @@ def _on_sensors(
     tables = []
     for result in record.results:
         table = _by_split(result, SENSOR_SCORES)
-        label = [_label(result["protocol"])] * len(table["seed"])
-        tables.append(aligned({"protocol": label, **table}))
+        under = [label(result["protocol"])] * len(table["seed"])
+        tables.append(aligned({"protocol": under, **table}))
     if over.against is not None:
-        tables.append(_in_columns(_compared(record.results, read_results(over.against))))
+        tables.append(_in_columns(compared(record.results, read_results(over.against))))
     return "\n\n".join(tables)
 
 
@@ -324,49 +353,20 @@ def _in_columns(rows: list[dict[str, Any]]) -> str:
     return aligned({key: [row[key] for row in rows] for key in rows[0]})
 
 
-def _compared(
-    first: list[Result], second: list[Result], metric: str | None = None
-) -> list[dict[str, Any]]:
-    """Compare results under each protocol that both have."""
-    pairs = [(a, b) for a in first for b in second if a["protocol"] == b["protocol"]]
-    rows = []
-    for a, b in pairs or [(first[0], second[0])]:  # which say that they are not alike
-        chosen = metric or comparison.usual_metric(a)
-        test = comparison.compare(a, b, chosen)
-        if any(not is_number(one.get("mean", {}).get(chosen)) for one in (a, b)):
-            raise DataError(f"Both results need the mean of {chosen!r}, as a number.")
-        other = b["model"] if b["model"] != a["model"] else f"{b['model']} (2)"
-        paired = test.paired
-        row = {
-            "protocol": _label(a["protocol"]), "metric": chosen,
-            a["model"]: a["mean"][chosen], other: b["mean"][chosen],
-            "difference": paired.difference, "low": paired.low, "high": paired.high,
-            "lower on": f"{paired.wins} of {paired.n}", "paired p": paired.t_pvalue,
-            "Wilcoxon p": paired.wilcoxon_pvalue, "unpaired p": test.unpaired_pvalue,
-        }  # fmt: skip
-        rows.append(row)
-    return rows
-
-
 def _by_split(result: Result, keys: Iterable[str]) -> dict[str, list[Any]]:
     """Return a table with a row for every split, and one for their mean."""
     rows, mean = result["splits"], {**result["mean"], "seed": "mean"}
     return {key: [row[key] for row in (*rows, mean)] for key in ("seed", *keys)}
 
 
-def _label(protocol: Any) -> str:
-    if not isinstance(protocol, dict):
-        return str(protocol)
-    return f"{protocol['kind']} {100 * protocol['share']:g} %"
-
-
 def _told(result: Result, out: Path | None) -> str:
     metric, best, entries = result["metric"], result["best"], result["models"].values()
+    sign = -1 if higher_is_better(metric) else 1
     table: dict[str, list[Any]] = {
         "model": list(result["models"]),
         "trials": [len(entry["trials"]) for entry in entries],
         "diverged": [sum("diverged" in one for one in entry["trials"]) for entry in entries],
-        f"best {metric}": [tuning.error(entry["best"], metric) for entry in entries],
+        f"best {metric}": [sign * tuning.error(entry["best"], metric) for entry in entries],
         "seconds": [round(entry["seconds"], 1) for entry in entries],
     }
     if best is None:

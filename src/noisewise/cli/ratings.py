@@ -67,9 +67,8 @@ def fit(
     Example: `noisewise fit ratings.tsv --id who --id film --value stars --model dmf --out fast.nw`
     """
     name, own = chosen("ratings", model, "bayes", settings, tuned, device)
-    own = {"random_state": seed, **own}
     observations = columns.read(data, options.time_of(own))
-    fitted = registry.build("ratings", name, own)
+    fitted = registry.build("ratings", name, own, random_state=seed)
     kept = {} if checkpoint is None else {"checkpoint": checkpoint}
     if not kept.keys() <= signature(fitted.fit).parameters.keys():
         raise SettingError(f"checkpoint must be left out: the model {name!r} does not keep any.")
@@ -82,16 +81,17 @@ def fit(
         words = f"Stopped before there was a model to keep: {out} was not written."
         raise Stopped(f"{words}{_goes_on(checkpoint)}") from None
     fitted.save(out)
-    curve = {k: v[fitted.n_epochs_ - 1] for k, v in fitted.learning_curve_.items() if v}
+    epochs = getattr(fitted, "n_epochs_", 1)
+    curve = {k: v[epochs - 1] for k, v in getattr(fitted, "learning_curve_", {}).items() if v}
     rmse, nll = (curve.get(f"validation_{measure}") for measure in ("rmse", "nll"))
     summary = {
         "model": name, "file": str(out), "observations": len(observations),
-        "shape": list(observations.shape), "epochs": fitted.n_epochs_, "held_out_rmse": rmse,
+        "shape": list(observations.shape), "epochs": epochs, "held_out_rmse": rmse,
         "held_out_nll": nll, "seconds": fitted.seconds_,
     }  # fmt: skip
     held_out = "" if rmse is None else f", held-out RMSE {rmse:.4f}, NLL {nll:.4f}"
     text = (
-        f"{observations!r}\n{name}, {fitted.n_epochs_} epochs, {fitted.seconds_:.1f} s"
+        f"{observations!r}\n{name}, {epochs} epochs, {fitted.seconds_:.1f} s"
         f"{held_out}\nThe model is in {out}."
     )
     tell(text, summary, report)
@@ -139,7 +139,7 @@ def predict(
 def recommend(
     model: Path = MODEL_FILE,
     ids: list[str] | None = typer.Argument(None, help="Whom to recommend to, one or more."),
-    everybody: bool = option("Recommend to all who were trained on.", "--all", default=False),
+    everybody: bool = option("Recommend to everybody the model knows.", "--all", default=False),
     n: int = option("How many.", "-n", default=10),
     risk: float = option("Rank by mean minus risk times std: above 0 plays safe.", default=0.0),
     seen: bool = option("Also recommend what was rated.", "--seen", default=False),
@@ -161,13 +161,15 @@ def recommend(
             f"recommend takes ids, or --all; got {'both' if everybody else 'neither'}."
         )
     fitted = load(model)
-    if not isinstance(fitted, Rows):
-        raise SettingError(f"{model} holds a {type(fitted).__name__}, which has no factors.")
+    if not hasattr(fitted, "recommend_many"):
+        raise SettingError(f"{model} holds a {type(fitted).__name__}, which does not recommend.")
+    if risk and not isinstance(fitted, Rows):
+        raise SettingError(f"--risk is not for a {type(fitted).__name__}; got {risk:g}.")
     fitted = options.on_device(fitted, device)
-    users = [typed(id, fitted.ids_[0]) for id in ids or ()]
-    if everybody:
-        users = fitted.ids_[0].labels[fitted.factors_.counts[0] > 0].tolist()
-    lists = fitted.recommend_many(users, n, risk=risk, exclude_seen=not seen)
+    everyone: list[Any] = fitted.ids_[0].labels.tolist()
+    users = everyone if everybody else [typed(id, fitted.ids_[0]) for id in ids or ()]
+    ranked = {"risk": risk} if risk else {}
+    lists = fitted.recommend_many(users, n, exclude_seen=not seen, **ranked)
     known = (fitted.ids_[0].lookup(users) >= 0).tolist()
     found = [] if report is None else [
         {"id": user, "known": is_known, "best": [r._asdict() for r in best]}

@@ -15,11 +15,13 @@ from noisewise import metrics, registry
 from noisewise.data import Observations
 from noisewise.errors import DataError, SettingError
 from noisewise.evaluation.comparison import Result
+from noisewise.evaluation.ranking import PER_USER, Ranking, judged
 from noisewise.evaluation.records import RunOptions, data_of, measure
 from noisewise.evaluation.trials import Task, about_task, watches_validation
-from noisewise.splits import Split, rating_split, split_by_time, split_by_user
+from noisewise.splits import Split, leave_last_out, rating_split, split_by_time, split_by_user
 
-PROTOCOLS = ("random", "paper", "time", "user")
+PROTOCOLS = ("random", "paper", "time", "user", "last")
+TIMED = ("time", "last")  # protocols that need the time of each rating
 METRICS = ("rmse", "nll")  # of tuning, the usual one first
 PAPER_UNKNOWN = 3.0
 MOST_LEVELS = 50
@@ -33,6 +35,7 @@ def evaluate(
     splits: int = 5,
     seed: int = 0,
     protocol: str = "random",
+    ranking: Ranking | None = None,
     **options: Unpack[RunOptions],
 ) -> Result:
     """Run a model over splits and report every metric for each, with the mean and its interval.
@@ -40,8 +43,9 @@ def evaluate(
     The model is one of ``registry.models("ratings")`` with settings that differ from its own.
     Splits are ``seed`` to ``seed + splits - 1``; each is also the model's random state. They are
     random tenths ("random"); the same, with a 3 for ids that were not trained on, as the paper has
-    it ("paper"); each user's later ratings ("time"); or users held out whole ("user"). ``options``
-    are those of ``RunOptions``. The result is ready for JSON.
+    it ("paper"); each user's later ratings ("time"); users held out whole ("user"); or each user's
+    last rating ("last"). With a ``ranking`` lists are judged too. ``options`` are those of
+    ``RunOptions``. The result is ready for JSON.
     """
     if splits < 1:
         raise SettingError(f"splits must be 1 or more; got {splits}.")
@@ -50,6 +54,8 @@ def evaluate(
     levels = values if 2 <= len(values) <= MOST_LEVELS else None
 
     def measured(model: Any, k: int) -> dict[str, Any]:
+        if ranking is not None:
+            ranking.check(model)
         split = split_of(observations, k, protocol)
         if watches_validation(model):
             validation = observations.take(split.validation)
@@ -58,28 +64,57 @@ def evaluate(
             model.fit(observations.take(np.append(split.train, split.validation)))
         scores = score(model, observations.take(split.test), levels)
         rounds = {"rounds": model.rounds_} if hasattr(model, "rounds_") else {}
-        return {**scores, **rounds}
+        if ranking is None:
+            return {**scores, **rounds}
+        known, later = observations.take(split.fit), observations.take(split.test)
+        of_lists, of_users = judged(model, known, later, ranking)
+        users = {name: np.round(column, 6).tolist() for name, column in of_users.items()}
+        alike = {"users": users} if protocol == "last" else {}  # the same users on every split
+        return {**scores, **of_lists, **rounds, **alike}
 
     def build(k: int) -> Any:
-        return registry.build("ratings", name, {**chosen, "random_state": k})
+        own = {key: value for key, value in chosen.items() if key != "random_state"}
+        return registry.build("ratings", name, own, random_state=k)
 
     about = {"protocol": protocol, "data": data_of(observations)}
+    if ranking is not None:
+        about["ranking"] = ranking.about()
     seeds = range(seed, seed + splits)
     return measure(build, measured, seeds, name=name, about=about, **options)
 
 
-def rating_task(observations: Observations, *, protocol: str = "random", seed: int = 0) -> Task:
-    """Judge models of ratings on the validation part of a split, as ``evaluate`` makes it."""
+def rating_task(
+    observations: Observations,
+    *,
+    protocol: str = "random",
+    seed: int = 0,
+    ranking: Ranking | None = None,
+) -> Task:
+    """Judge models of ratings on the validation part of a split, as ``evaluate`` makes it.
+
+    With a ``ranking`` trials can also be ranked by NDCG, recall, MRR and hit rate of lists.
+    """
     split = split_of(observations, seed, protocol)
     train, held_out = observations.take(split.train), observations.take(split.validation)
 
     def errors(model: Any, seen: Observations) -> dict[str, float]:
         mean, std = model.predict(seen, return_std=True)
-        return {"rmse": metrics.rmse(seen.values, mean), "nll": metrics.nll(seen.values, mean, std)}
+        found = {
+            "rmse": metrics.rmse(seen.values, mean),
+            "nll": metrics.nll(seen.values, mean, std),
+        }
+        if ranking is not None:
+            ranking.check(model)
+            found |= judged(model, train, seen, ranking)[0]
+        return found
 
     about = about_task("ratings", observations, {"kind": protocol}, seed)
+    of_lists: tuple[str, ...] = ()
+    if ranking is not None:
+        about["ranking"] = ranking.about()
+        of_lists = tuple(f"{name}{ranking.top}" for name in PER_USER)
     under = settings_under(protocol, observations)
-    return Task("ratings", train, held_out, about, METRICS, errors, settings=under)
+    return Task("ratings", train, held_out, about, METRICS + of_lists, errors, settings=under)
 
 
 def settings_under(protocol: str, observations: Observations) -> dict[str, Any]:
@@ -120,8 +155,10 @@ def score(model: Any, test: Observations, levels: Any = None) -> dict[str, float
         measured["log_loss"] = float(-np.mean(np.log(np.maximum(right, 1e-12))))
     elif levels is not None:
         measured["log_loss"] = metrics.rating_log_loss(test.values, mean, std, levels)
-    measured |= {"epochs": model.n_epochs_, "seconds": model.seconds_}
-    measured["seconds_per_epoch"] = statistics.median(model.learning_curve_["seconds"])
+    measured["seconds"] = model.seconds_
+    if hasattr(model, "learning_curve_"):
+        measured["epochs"] = model.n_epochs_
+        measured["seconds_per_epoch"] = statistics.median(model.learning_curve_["seconds"])
     return measured
 
 
@@ -131,8 +168,12 @@ def split_of(observations: Observations, seed: int, protocol: str) -> Split:
         raise SettingError(f"protocol must be one of {', '.join(PROTOCOLS)}; got {protocol!r}.")
     if protocol == "user":
         return split_by_user(observations.codes[0], seed=seed)
-    if protocol != "time":
+    if protocol not in TIMED:
         return rating_split(len(observations), seed)
     if observations.time is None:
-        raise DataError("The protocol 'time' needs the time of each rating: name its column.")
+        raise DataError(
+            f"The protocol {protocol!r} needs the time of each rating: name its column."
+        )
+    if protocol == "last":
+        return leave_last_out(observations.time, observations.codes[0])
     return split_by_time(observations.time, users=observations.codes[0])

@@ -25,6 +25,7 @@ from noisewise.evaluation.comparison import Result, split_ratio, summarise
 from noisewise.storage import write_bytes
 
 _WHOLE = {"model", "settings", "protocol", "data", "splits"}
+ASIDE = ("rounds", "users")  # of every split, beside its scores
 UNTOLD = {"random_state", "verbose"}  # settings that a result does not name
 
 
@@ -48,11 +49,13 @@ def measure(
     """Run a model over splits, and return what was measured with its mean and interval.
 
     ``build`` makes a new model from the seed of a split; ``score`` fits it to the split and returns
-    its scores; what stands under "rounds" is none. ``about`` has protocol and data.
+    its scores; what stands under ``ASIDE`` is none. ``about`` has protocol and data.
     """
     earlier = options.get("earlier")
     rows = {row["seed"]: row for row in earlier["splits"]} if earlier else {}
-    rounds = {row["seed"]: row for row in earlier.get("rounds", ())} if earlier else {}
+    aside: dict[str, dict[int, Any]] = {
+        key: {row["seed"]: row for row in (earlier or {}).get(key, ())} for key in ASIDE
+    }
     for seed in progress(seeds, desc=name or "", unit="split", verbose=options.get("verbose")):
         model = build(seed)
         head = {"model": name or type(model).__name__, "settings": settings_of(model), **about}
@@ -61,12 +64,12 @@ def measure(
         if seed in rows:
             continue
         scores = score(model, seed)
-        if "rounds" in scores:
-            rounds[seed] = {"seed": seed, **scores.pop("rounds")}
+        for key in scores.keys() & ASIDE:
+            aside[key][seed] = {"seed": seed, **scores.pop(key)}
         rows[seed] = {"seed": seed, **scores}
         if "after_split" in options:
-            options["after_split"](_result(head, rows, rounds))
-    return _result(head, rows, rounds)
+            options["after_split"](_result(head, rows, aside))
+    return _result(head, rows, aside)
 
 
 def data_of(observations: Observations) -> dict[str, Any]:
@@ -77,7 +80,7 @@ def data_of(observations: Observations) -> dict[str, Any]:
 def _check_same(earlier: Result, head: dict[str, Any]) -> None:
     """Raise unless splits of an earlier result may stand beside new ones."""
     for key, here in plain(head).items():
-        there = earlier[key]
+        there = earlier.get(key)
         if there != here:
             if isinstance(there, dict) and isinstance(here, dict):
                 differ = [k for k in {**there, **here} if there.get(k) != here.get(k)]
@@ -217,7 +220,7 @@ def is_score(value: Any) -> bool:
     return value is None or is_number(value)
 
 
-def _result(head: dict[str, Any], rows: dict[int, Any], rounds: dict[int, Any]) -> Result:
+def _result(head: dict[str, Any], rows: dict[int, Any], aside: dict[str, Any]) -> Result:
     splits = [rows[seed] for seed in sorted(rows)]
     ratio = split_ratio(head["protocol"], head["data"])
     found = {  # what JSON has as null could not be measured
@@ -230,7 +233,7 @@ def _result(head: dict[str, Any], rows: dict[int, Any], rounds: dict[int, Any]) 
         "splits": splits,
         "mean": {key: summary.mean for key, summary in found.items()},
         "interval95": {key: [summary.low, summary.high] for key, summary in found.items()},
-        **({"rounds": [rounds[seed] for seed in sorted(rounds)]} if rounds else {}),
+        **{key: [own[seed] for seed in sorted(own)] for key, own in aside.items() if own},
         **where_and_when(),
     }
 

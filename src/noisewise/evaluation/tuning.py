@@ -17,6 +17,7 @@ from noisewise import registry
 from noisewise.errors import DataError, SettingError, listed, progress, shortened
 from noisewise.evaluation import records, trials
 from noisewise.evaluation.comparison import Result
+from noisewise.evaluation.ranking import higher_is_better
 from noisewise.evaluation.trials import Range, Settings, Space, Task, Trial, as_tuples
 from noisewise.storage import write_bytes
 
@@ -140,7 +141,9 @@ class Tuned:
 def error(trial: Trial, metric: str) -> float:
     """Return how bad a trial was; inf where training diverged or nothing could be measured."""
     value = trial.get(metric)
-    return value if value is not None and math.isfinite(value) else math.inf
+    if value is None or not math.isfinite(value):
+        return math.inf
+    return float(-value if higher_is_better(metric) else value)
 
 
 def best_settings(
