@@ -15,7 +15,7 @@ from noisewise.cli import options
 from noisewise.cli.options import Columns, Stopped, check_file, check_folder, chosen, option, tell
 from noisewise.data import Ids
 from noisewise.data.files import read_cells, typed
-from noisewise.data.gapped import as_text
+from noisewise.data.sources import as_text
 from noisewise.errors import FitInterrupted, SettingError, printable
 from noisewise.evaluation.demo import run_demo
 from noisewise.models import load
