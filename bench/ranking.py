@@ -21,7 +21,7 @@ from noisewise.evaluation import ranking, ratings
 from noisewise.evaluation.comparison import paired_test
 from noisewise.evaluation.ranking import Ranking
 from noisewise.evaluation.records import where_and_when
-from noisewise.models.rows import Recommendation
+from noisewise.models.new_row import Recommendation
 
 TOP = 10
 LIKED = 4.0
