@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.parquet as parquet
 import pytest
 
-from noisewise.data.gapped import beside, find_roles, lacking, read_gapped
+from noisewise.data.gapped import beside, lacking, read_gapped
 from noisewise.errors import DataError, MissingExtraError, SettingError
 from noisewise.imputer import DeviationImputer
 
@@ -158,18 +158,20 @@ def test_nothing_is_lacking_where_every_cell_is_there():
     assert len(like) == len(at) == 0
 
 
-def test_columns_are_found_by_their_usual_names_unless_there_is_a_doubt():
-    named = dict.fromkeys(("value", "time", "location", "sensor"))
-    found = find_roles(["Timestamp", "STATION", "Parameter", "Value", "Units"], named)
-    assert found == {
+def test_columns_are_found_by_their_usual_names_unless_there_is_a_doubt(tmp_path):
+    def options(head, *rows, **named):
+        text = "\n".join([head, *rows])
+        return read_gapped(written(tmp_path, "names.csv", text), **named).options
+
+    assert options("Timestamp,STATION,Parameter,Value,Units", "1,a,x,5,C", "2,a,x,,C") == {
         "value": "Value", "time": "Timestamp", "location": "STATION", "sensor": "Parameter",
     }  # fmt: skip
-    with pytest.raises(DataError, match="Which of the columns date, time is the time"):
-        find_roles(["date", "time", "value"], named)
-    assert find_roles(["date", "time", "value"], named | {"value": "time"})["time"] == "date"
-    with pytest.raises(DataError, match="Which of the columns site, room is the location"):
-        find_roles(["time", "site", "room", "value"], named)
-    assert find_roles(["time", "site", "room"], named)["location"] is None
+    with pytest.raises(DataError, match="Which of the columns time, day is the time"):
+        options("day,time,value", "1,2,3", "1,3,4")
+    assert options("day,time,value", "1,2,3", "1,3,4", value="time")["time"] == "day"
+    pair = ("1,a,x,5", "1,b,x,6", "2,a,y,7")
+    assert options("time,room,site,value", *pair)["location"] == "room"
+    assert "location" not in options("time,site", "1,5", "2,6")
 
 
 def test_a_std_file_stands_beside_its_file(tmp_path):
@@ -180,14 +182,14 @@ def test_a_std_file_stands_beside_its_file(tmp_path):
     ("name", "text", "options", "message"),
     [
         ("x.csv", LONG, {"time": "when"}, "time must be one of the columns site, kind"),
-        ("x.csv", LONG.replace("time", "moment"), {}, "is the time"),
-        ("x.csv", LONG.replace("20.50", "cold"), {}, "row 1 of column 'value' must be a number"),
+        ("x.csv", LONG.replace("2024-05-", "no date "), {}, "column 'time' must hold times"),
+        ("x.csv", LONG.replace("20.50", "cold"), {}, "line 2: column 'value' must hold a number"),
         ("x.csv", LONG, {"separator": "/"}, "separator does nothing for a long table"),
         ("x.csv", WIDE, {"complete": True}, "complete does nothing for a wide table"),
         ("x.csv", WIDE, {"sensor": "time"}, "sensor does nothing for a wide table"),
         ("x.csv", WIDE, {"separator": "-"}, "must be named LOCATION-SENSOR; got 'hall/heat'"),
-        ("x.csv", "", {}, "line 1 must name the columns"),
-        ("x.csv", "a,a\n1,2\n", {}, "no two alike"),
+        ("x.csv", "", {}, "The file is empty"),
+        ("x.csv", "a\n1\n", {}, "must have two columns or more"),
         ("x.csv", "time,a\n", {}, "no rows below"),
         ("x.csv", "time,a\n1,2,3\n", {}, "line 2: found 3 fields"),
         ("x.xlsx", "", {}, "must end in .csv, .tsv"),

@@ -87,7 +87,7 @@ def test_times_are_numbers_or_dates():
     np.testing.assert_array_equal(stamps, [3.0, 86400.0, np.nan])
     assert (to_seconds("1970-01-02"), to_seconds("-7.5")) == (86400.0, -7.5)
     numbers, kind = time_numbers(np.array(["2024-05-01T12:00", "2024-05-01T11:30"], "M8[m]"), "t")
-    assert (numbers.tolist(), kind) == ([1714564800, 1714563000], "dates")
+    assert (numbers.tolist(), kind) == ([1714564800, 1714563000], "dates without a zone")
 
 
 def test_text_is_read_as_numbers():

@@ -82,7 +82,7 @@ def test_times_of_arrays_do_not_wrap(tmp_path, time):
 def test_readings_and_times_with_underscores_are_no_numbers(tmp_path):
     path = tmp_path / "t.csv"
     path.write_text("time,hall,attic\n1,1_0,2\n2,3,4\n")
-    with pytest.raises(DataError, match="row 1 of column 'hall' must be a number"):
+    with pytest.raises(DataError, match="line 2: column 'hall' must hold a number"):
         read_gapped(path)
 
 

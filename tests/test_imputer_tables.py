@@ -354,9 +354,25 @@ def test_new_readings_of_known_cells_hold(frame):
     )
 
 
+def test_times_with_a_zone_and_times_without_are_not_mixed(frame):
+    local = frame.tz_localize(None)
+    zoned = DeviationImputer("linear", **QUICK).fit(frame)
+    with pytest.raises(DataError, match="must be dates with a zone, as in fit; got dates without"):
+        zoned.transform(local)
+    assert zoned.transform(frame.tz_convert("Asia/Tokyo")).notna().all(axis=None)
+    for mixed in (
+        [HOURS[0].isoformat(), *local.index[1:].map(str)],
+        [HOURS[0].to_pydatetime(), *local.index[1:].to_pydatetime()],
+    ):
+        with pytest.raises(DataError, match="must not mix times with a zone and times without"):
+            imputed(frame.set_axis(pd.Index(mixed, dtype=object)))
+
+
 def test_dates_and_rows_are_not_mixed(frame):
     dates = DeviationImputer("ou", **QUICK).fit(frame)
-    with pytest.raises(DataError, match="times of X must be dates, as in fit; got rows"):
+    with pytest.raises(
+        DataError, match="times of X must be dates with a zone, as in fit; got rows"
+    ):
         dates.transform(frame.reset_index(drop=True))
     rows = DeviationImputer("ou", **QUICK).fit(frame.reset_index(drop=True))
     with pytest.raises(DataError, match="times of X must be rows, as in fit; got dates"):

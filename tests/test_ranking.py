@@ -1,16 +1,20 @@
 """Lists judged by what users rated later, and the simple rivals that they are compared with."""
 
+import gc
 import json
 
 import numpy as np
 import pytest
+from scipy.special import ndtr
 from test_cli import run
 
-from noisewise import DataError, SettingError, metrics, observe, registry
+from noisewise import DataError, SettingError, metrics, observe, propensity, registry
+from noisewise.data.ids import Seen
 from noisewise.evaluation import ranking, ratings, tuning
 from noisewise.evaluation.ranking import Ranking, comparison_of, core_of, judged
 from noisewise.evaluation.trials import Choices
 from noisewise.models.simple import ItemKNN, Popularity
+from noisewise.propensity import PENALTY, Propensity, propensity_of
 from noisewise.splits import core, leave_last_out
 
 
@@ -194,6 +198,72 @@ def test_settings_can_be_looked_for_by_lists():
     assert len({trial["ndcg5"] for trial in trials}) > 1
 
 
+def test_propensities_are_the_solution_of_their_least_squares():
+    X, y, _ = world(users=30, items=12)
+    seen = observe(X, y)
+    sets = Seen.of(seen.codes, seen.shape)
+    found = Propensity.of(sets, seen.shape[1])
+    M = np.zeros(seen.shape)
+    M[seen.codes] = 1.0
+    penalty = PENALTY * M.sum(axis=0).mean()
+    for item in range(seen.shape[1]):  # each from all others, by the normal equations
+        others = np.delete(np.arange(seen.shape[1]), item)
+        A = M[:, others].T @ M[:, others] + penalty * np.eye(len(others))
+        b = np.linalg.solve(A, M[:, others].T @ M[:, item])
+        np.testing.assert_allclose(found.weights[others, item], b, rtol=1e-4, atol=1e-6)
+        assert found.weights[item, item] == 0
+    one, nobody = found.scores([sets.of_row(0), np.empty(0, dtype=np.int32)])
+    expected = np.maximum(M[0] @ found.weights, 0) + 1e-3 * M.mean(axis=0)
+    np.testing.assert_allclose(one, expected, rtol=1e-4)
+    assert nobody.argmax() == M.sum(axis=0).argmax()  # of whom nothing is known
+
+
+def test_sets_are_learned_from_once_and_forgotten_with_them():
+    X, y, _ = world(users=10, items=9)
+    seen = observe(X, y)
+    sets = Seen.of(seen.codes, seen.shape)
+    assert propensity_of(sets, 9) is propensity_of(sets, 9)
+    before = len(propensity._KNOWN)
+    del sets
+    gc.collect()
+    assert len(propensity._KNOWN) == before - 1
+
+
+def test_utility_ranks_what_users_go_for_and_like():
+    seen = observations(users=120)
+    split = ratings.split_of(seen, 0, "last")
+    model = registry.build("ratings", "dmf", {"rank": 4, "random_state": 0, "n_jobs": 1})
+    model.fit(seen.take(split.fit))
+    test = seen.take(split.test)
+    by_value, by_utility = (
+        judged(model, seen, test, Ranking(top=5, how=(("by", by),)))[0]["ndcg5"]
+        for by in ("value", "utility")
+    )
+    assert by_utility > 1.5 * by_value
+    (first, *_) = model.recommend("u3", 3, by="utility")
+    user = seen.ids[0].lookup(["u3"])[0]
+    items = np.setdiff1d(np.arange(40), seen.take(split.fit).codes[1][
+        seen.take(split.fit).codes[0] == user])  # fmt: skip
+    names = seen.ids[1].labels[items].tolist()
+    mean, std = model.predict([("u3", name) for name in names], return_std=True)
+    chance = ndtr((mean - model.factors_.location) / std)
+    scores = Propensity.of(model.seen_, 40).scores([model.seen_.of_row(user)])[0][items]
+    assert first.id == names[int(np.argmax(scores * chance))]
+    row = model.fold_in(["i1", "i3"], [4.0, 4.2])
+    assert row.recommend(2, by="utility")[0].id not in ("i1", "i3")
+    for message, ask in {
+        "by must be one of": lambda: model.recommend("u3", by="taste"),
+        'risk is for by="value"': lambda: model.recommend("u3", by="utility", risk=1.0),
+    }.items():
+        with pytest.raises(SettingError, match=message):
+            ask()
+    with pytest.raises(DataError, match="is for new rows"):
+        model.fold_in(["u1"], [4.0], mode=1).recommend(2, by="utility")
+    model.seen_ = None
+    with pytest.raises(DataError, match="did not keep what was seen"):
+        model.recommend("u3", by="utility", exclude_seen=False)
+
+
 def test_simple_rivals_are_found_by_name():
     for name in ("popularity", "biases", "item-knn"):
         assert name in registry.models("ratings")
@@ -221,4 +291,4 @@ def test_lists_are_judged_on_the_command_line(tmp_path, capsys):
     assert run("recommend", model, "u1", "-n", "2") == 0
     assert "  2. " in capsys.readouterr().out
     assert run("recommend", model, "u1", "--risk", "1") == 2
-    assert "--risk is not for a Popularity" in capsys.readouterr().err
+    assert "--by and --risk are not for a Popularity" in capsys.readouterr().err

@@ -16,10 +16,18 @@ from sklearn.base import BaseEstimator, OneToOneFeatureMixin, TransformerMixin
 from sklearn.utils.validation import check_array, check_is_fitted, validate_data
 
 from noisewise import imputer_file, registry, storage
-from noisewise.data import Codes, Ids, Observations, observe, tables_with_holes
+from noisewise.data import Codes, Ids, Observations, frames, observe, tables_with_holes
 from noisewise.data.arrays import read_array, read_xarray
 from noisewise.data.tables_with_holes import Fitted, LabelledArray, Roles
-from noisewise.data.timestamps import Floats, Ints, Units, as_integers, key_places, series_keys
+from noisewise.data.timestamps import (
+    Floats,
+    Ints,
+    Units,
+    as_integers,
+    key_places,
+    same_clock,
+    series_keys,
+)
 from noisewise.errors import DataError
 from noisewise.models import base
 from noisewise.models.auto import AutoFactorizer
@@ -231,11 +239,11 @@ class DeviationImputer(
                 self.__dict__.pop(name, None)
         if tables_with_holes.is_xarray(X):
             return read_xarray(X, roles)
-        frame = tables_with_holes.as_frame(X)
+        frame = frames.as_frame(X)
         if frame is not None:
             if self.value is None:
                 validate_data(self, X, reset=reset, skip_check_array=True)
-            return tables_with_holes.read_frame(frame, roles)
+            return frames.read_frame(frame, roles)
         if isinstance(X, np.ma.MaskedArray):
             raise DataError("X is a masked array; pass X.filled(np.nan), with floats.")
         numbers = {"dtype": "numeric", "ensure_all_finite": False}
@@ -256,7 +264,7 @@ class DeviationImputer(
         fitted = self._fitted
         if table.names != fitted.names:
             raise DataError(f"X must have the modes {fitted.names}, as in fit; got {table.names}.")
-        if (table.clock == "dates") != (fitted.clock == "dates"):
+        if not same_clock(table.clock, fitted.clock):
             raise DataError(
                 f"The times of X must be {fitted.clock}, as in fit; got {table.clock}: give "
                 "both the same kind of index or column."

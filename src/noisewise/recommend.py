@@ -1,17 +1,22 @@
-"""Top-N lists in chunks: by mean, or by mean minus risk times std; similar rows.
+"""Top-N lists in chunks: by mean, less risk times std, or by expected utility; similar rows.
 
 The table of all users with all items is never built: a chunk of it is, and what wins is kept.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import Any, Protocol, Self
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, NamedTuple, Protocol, Self
 
 import numpy as np
 import numpy.typing as npt
+from scipy.special import log_ndtr
 
-from noisewise.engine.arrays import Codes, Floats, Moments
+from noisewise.data.ids import Seen
+from noisewise.engine.arrays import Array, Codes, Floats, Moments
+from noisewise.errors import DataError, SettingError
+from noisewise.propensity import propensity_of
+from noisewise.settings import one_of
 
 CHUNK_CELLS = 4_000_000
 
@@ -29,6 +34,10 @@ class Side(Protocol):
 
 class RowFactors(Protocol):
     """Factors of the rows of two modes, or draws of them, with what can be asked of them."""
+
+    @property
+    def location(self) -> float:
+        """The value that is usual."""
 
     @property
     def counts(self) -> tuple[npt.NDArray[np.int64], ...]:
@@ -56,6 +65,35 @@ class RowFactors(Protocol):
         """Variance of the noise of every row, averaged over the other mode."""
 
 
+class Likely(NamedTuple):
+    """How likely rows are to take up each column, and the value that is usual of one."""
+
+    scores: Callable[[slice], Array]  # above 0, for some of the rows
+    usual: float
+
+
+def likely_by(
+    by: str, risk: float, factors: RowFactors, seen: Seen | None, rows: Sequence[int | Codes]
+) -> Likely | None:
+    """Return how likely rows are to take up each column; None if lists are ranked by value.
+
+    Rows are numbers of those that were trained on, or the sets of others.
+    """
+    one_of("value", "utility").require("by", by)
+    if by == "value":
+        return None
+    if risk:
+        raise SettingError(f'risk is for by="value"; got {risk:g} and by="utility".')
+    if seen is None:
+        raise DataError(
+            "This model did not keep what was seen; fit with keep_seen=True, or rank with "
+            'by="value".'
+        )
+    sets = [seen.of_row(row) if isinstance(row, int) else row for row in rows]
+    propensity = propensity_of(seen, len(factors.counts[1]))
+    return Likely(lambda part: propensity.scores(sets[part]), factors.location)
+
+
 def top_columns(
     factors: RowFactors,
     side: Side,
@@ -64,13 +102,15 @@ def top_columns(
     mode: int = 0,
     risk: float = 0.0,
     std_scale: float = 1.0,
+    likely: Likely | None = None,
     excluded: list[Codes],
     candidates: Codes | None = None,
 ) -> Iterator[Codes]:
     """Yield, row by row, the best n columns: highest mean minus ``risk`` times std, best first.
 
     ``side`` has the rows of ``mode`` to rank for, and ``excluded`` for each the columns to leave
-    out. Only ``candidates`` are ranked; None ranks all that were trained on.
+    out. Only ``candidates`` are ranked; None ranks all that were trained on. With ``likely`` the
+    best are those of the highest chance to be taken up, and to be better than usual.
     """
     counts = factors.counts[1 - mode]
     ranked = np.flatnonzero(counts) if candidates is None else candidates[counts[candidates] > 0]
@@ -83,6 +123,10 @@ def top_columns(
         if risk:
             std = np.sqrt(moments.noise + moments.epistemic)
             score = score - np.float32(risk * std_scale) * std
+        if likely is not None:
+            std = std_scale * np.sqrt(moments.noise + moments.epistemic)
+            chance = log_ndtr((moments.mean - likely.usual) / std)
+            score = (np.log(likely.scores(part)) + chance).astype(np.float32)
         score[:, barred] = -np.inf
         for row, without in zip(score, excluded[part], strict=True):
             row[without] = -np.inf

@@ -19,7 +19,7 @@ import zlib
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any, BinaryIO, NoReturn
 
 import numpy as np
 import numpy.typing as npt
@@ -55,6 +55,13 @@ def write(path: str | Path, kind: str, header: Mapping[str, Any], tensors: Tenso
 
 
 def write_bytes(path: str | Path, content: bytes) -> None:
+    """Write a file, wholly or not at all; see ``writing``."""
+    with writing(path) as file:
+        file.write(content)
+
+
+@contextmanager
+def writing(path: str | Path) -> Iterator[BinaryIO]:
     """Write a file beside its final name and rename it, so that it is never seen half written.
 
     A link is followed, a file that is there keeps its mode, and what writers that were killed left
@@ -74,7 +81,7 @@ def write_bytes(path: str | Path, content: bytes) -> None:
         with os.fdopen(handle, "wb") as file:
             if old is not None:
                 _take_after(old, beside)
-            file.write(content)
+            yield file
             file.flush()
             os.fsync(file.fileno())
         os.replace(beside, target)

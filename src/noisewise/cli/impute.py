@@ -16,13 +16,14 @@ from noisewise.cli import options
 from noisewise.cli.options import Layout, check_file, option, parsed, say, tell
 from noisewise.data import Observations
 from noisewise.data.arrays import read_xarray
+from noisewise.data.frames import as_frame, read_frame
 from noisewise.data.gapped import kind_of, read_gapped
 from noisewise.data.ids import check_values
 from noisewise.data.observations import Duplicates
 from noisewise.data.tables import find_ids
-from noisewise.data.tables_with_holes import LabelledArray, Roles, as_frame, is_xarray, read_frame
-from noisewise.data.timestamps import Floats, Units
-from noisewise.errors import DataError, SettingError
+from noisewise.data.tables_with_holes import LabelledArray, Roles, is_xarray
+from noisewise.data.timestamps import Floats, Units, are_dates
+from noisewise.errors import DataError, SettingError, listed
 from noisewise.imputer import DeviationImputer, methods
 from noisewise.models.auto import AutoFactorizer
 from noisewise.models.base import Factorizer
@@ -36,7 +37,9 @@ METHODS = methods()
 
 
 def impute(
-    file: Path = typer.Argument(..., help="CSV or TSV (also .gz), Parquet or NetCDF, with gaps."),
+    file: Path = typer.Argument(
+        ..., help="Text such as CSV (also .gz, .bz2, .xz), Parquet or NetCDF, with gaps."
+    ),
     out: Path = option(
         "The filled file, in the format and layout of FILE. Long: beside the values stand "
         "VALUE_std and VALUE_imputed (1 where a gap was filled). Wide: stds are in a second "
@@ -65,8 +68,10 @@ def impute(
     """Fill the gaps of a file of sensors, with a std for every value that is filled in.
 
     A long table has a row for each reading, and columns such as time, location, sensor and value; a
-    wide one has a row for each time and a column for each series. Columns that are not named are
-    found by their usual names. Readings stay as they are. A gap is an empty field, NaN, NA or null.
+    wide one has a row for each time and a column for each series, or for each sensor where a column
+    says the location. Columns that are not named are found by what they hold and by their usual
+    names; lines of loggers above the table, dates and decimal commas of other countries are
+    understood. Readings and all else stay as they are, letter for letter.
 
     Example: `noisewise impute readings.csv --out filled.csv --page page.html`
 
@@ -109,6 +114,8 @@ def fill_file(
     started = clock.perf_counter()
     say(f"Reading {path}")
     gapped = read_gapped(path, **layout)
+    if gapped.left:
+        say(f"Left alone: {listed(gapped.left)}")
     as_cells = partial(_cells, roles=Roles(**gapped.options, duplicates=duplicates))
     cells = as_cells(gapped.table)
     holes = np.isnan(cells.values)
@@ -129,7 +136,7 @@ def fill_file(
     report = {
         "file": str(path), "written": [str(file) for file in written], "method": method,
         "chosen": imputer.chosen_, "readings": int(holes.size - holes.sum()),
-        "filled": int(holes.sum()) - left, "left": left,
+        "filled": int(holes.sum()) - left, "left": left, "left_alone": gapped.left,
     }  # fmt: skip
     if page is not None:
         say(f"Drawing {page}")
@@ -213,7 +220,7 @@ def _entries(
         value = cells.values.ravel()[rows]
         hole = np.isnan(value)
         mean, spread = (np.where(hole, part.ravel()[rows], np.nan) for part in (filled, std))
-        name, is_dated = " ".join(map(str, ids)), cells.clock == "dates"
+        name, is_dated = " ".join(map(str, ids)), are_dates(cells.clock)
         sensor = "readings" if cells.sensor is None else str(ids[cells.sensor])
         known = noise.get(ids, ())
         found.append(Trace(name, when[rows], value, mean, spread, is_dated, sensor, *known))

@@ -27,6 +27,11 @@ class ListOptions:
     relevant: float | None = option(
         "Lists: the least rating of what counts as right; without it, all that was rated counts."
     )
+    by: str | None = option(
+        "Lists: rank by the value that is expected (value; the default), or by the chance that a "
+        "user takes an item up and likes it (utility).",
+        choices=("value", "utility"),
+    )
     risk: float | None = option("Lists: rank by mean minus risk times std.")
     core: int | None = option(
         "Ratings: keep only users and items that have so many ratings of each other (k-core)."
@@ -40,9 +45,11 @@ class ListOptions:
     def ranking(self, *, wanted: bool = False) -> Ranking | None:
         """Return how lists are judged; None if they are not."""
         if self.top is None and not wanted:
-            refuse("is for lists: add --top 10", relevant=self.relevant, risk=self.risk)
+            asked = {"relevant": self.relevant, "by": self.by, "risk": self.risk}
+            refuse("is for lists: add --top 10", **asked)
             return None
-        how = () if self.risk is None else (("risk", self.risk),)
+        told = (("by", self.by), ("risk", self.risk))
+        how = tuple((name, value) for name, value in told if value is not None)
         top = TOP if self.top is None else self.top
         return Ranking(top=top, relevant=self.relevant, how=how)
 

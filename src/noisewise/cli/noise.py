@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
 
@@ -65,9 +65,9 @@ class Readings(Layout):
     duplicates: str = options.DUPLICATES
 
     @property
-    def layout(self) -> dict[str, str | None]:
+    def layout(self) -> dict[str, Any]:
         """What only tables with gaps have, by the names of options."""
-        names = ("time", "location", "sensor", "separator")
+        names = [one.name for one in fields(Layout) if one.name != "value"]
         return {name: getattr(self, name) for name in names}
 
     def read(self, path: Path) -> tuple[Observations, Any]:

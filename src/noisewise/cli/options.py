@@ -21,9 +21,10 @@ import typer
 
 from noisewise import registry, storage
 from noisewise.data import Observations, files
-from noisewise.data.gapped import write_parquet, write_text
+from noisewise.data.dates import ORDERS
 from noisewise.data.panel import Panel, named_panel, read_panel
 from noisewise.data.reader import require_pyarrow
+from noisewise.data.sources import write_parquet, write_text
 from noisewise.errors import SettingError, printable
 from noisewise.evaluation.records import as_json
 from noisewise.evaluation.tuning import best_settings
@@ -36,9 +37,10 @@ PARQUET = ".parquet"
 # Parameters of functions that are options here; all others are settings of models.
 _ALIKE = (
     "value", "time", "format", "duplicates", "location", "sensor", "separator", "complete",
-    "method", "trials", "minutes",
+    "method", "trials", "minutes", "missing", "decimal", "delimiter", "header", "encoding",
+    "ignore",
 )  # fmt: skip
-OPTIONS = {"ids": "--id", **{name: f"--{name}" for name in _ALIKE}}
+OPTIONS = {"ids": "--id", "date_order": "--date-order", **{name: f"--{name}" for name in _ALIKE}}
 WHOLE = {
     "exclude_seen=False": "--seen",
     "keep_seen=True": "--set keep_seen=true",
@@ -153,6 +155,11 @@ def check_folder(path: Path) -> None:
         raise SettingError(f"{path} cannot be written: you may not write to {found}.")
 
 
+def _check_delimiter(text: str) -> None:
+    if len(text) != 1 or text in '"\r\n':
+        raise SettingError(f"--delimiter must be one character, and no quote; got {text!r}.")
+
+
 DATA = typer.Argument(..., help="CSV, TSV, Parquet, npz; MovieLens as it comes.")
 JSON = option("Write the report as JSON to this file; - prints it.", "--json", check=check_file)
 SEED = option("The same seed gives the same bits.", default=0)
@@ -213,7 +220,9 @@ class Layout:
     """Where a table with gaps has its times, locations, sensors and readings; None finds out."""
 
     time: str | None = option("The column of times; of NetCDF, the dimension.")
-    location: str | None = option("Long: the column that says where.")
+    location: list[str] = option(
+        "The column that says where; several, if only together they do.", default=[]
+    )
     sensor: str | None = option("Long: the column with the sensor; of NetCDF, the dimension.")
     value: str | None = option(
         "The column of readings, which makes a table long; of NetCDF, a variable."
@@ -221,6 +230,19 @@ class Layout:
     separator: str | None = option(
         "Wide: what is between location and sensor in names, as / in hall/heat."
     )
+    missing: list[str] = option(
+        "Text: what stands for a missing reading, e.g. -999; may be given often. Empty fields, NA, "
+        "NaN, dashes and the like always do.",
+        default=[],
+    )
+    decimal: str | None = option("Text: the decimal mark.", choices=(".", ","))
+    date_order: str | None = option(
+        "Text: the order of day, month and year in dates such as 01/03/2013.", choices=ORDERS
+    )
+    delimiter: str | None = option("Text: what stands between fields.", check=_check_delimiter)
+    header: int | None = option("Text: the line with the names, counted from 1; 0 for none.")
+    encoding: str | None = option("Text: its encoding, e.g. cp1252.")
+    ignore: list[str] = option("A column to leave alone; may be given often.", default=[])
 
 
 def refuse(why: str, **options: Any) -> None:

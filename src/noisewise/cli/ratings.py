@@ -15,7 +15,7 @@ from noisewise.cli import options
 from noisewise.cli.options import Columns, Stopped, check_file, check_folder, chosen, option, tell
 from noisewise.data import Ids
 from noisewise.data.files import read_cells, typed
-from noisewise.data.gapped import as_text
+from noisewise.data.sources import as_text
 from noisewise.errors import FitInterrupted, SettingError, printable
 from noisewise.evaluation.demo import run_demo
 from noisewise.models import load
@@ -141,6 +141,12 @@ def recommend(
     ids: list[str] | None = typer.Argument(None, help="Whom to recommend to, one or more."),
     everybody: bool = option("Recommend to everybody the model knows.", "--all", default=False),
     n: int = option("How many.", "-n", default=10),
+    by: str = option(
+        "Rank by the value that is expected, or by the chance that a user takes an item up and "
+        "likes it (utility).",
+        default="value",
+        choices=("value", "utility"),
+    ),
     risk: float = option("Rank by mean minus risk times std: above 0 plays safe.", default=0.0),
     seen: bool = option("Also recommend what was rated.", "--seen", default=False),
     out: Path | None = option(
@@ -163,12 +169,12 @@ def recommend(
     fitted = load(model)
     if not hasattr(fitted, "recommend_many"):
         raise SettingError(f"{model} holds a {type(fitted).__name__}, which does not recommend.")
-    if risk and not isinstance(fitted, Rows):
-        raise SettingError(f"--risk is not for a {type(fitted).__name__}; got {risk:g}.")
+    ranked = {"by": by, "risk": risk} if isinstance(fitted, Rows) else {}
+    if not ranked and (risk or by != "value"):
+        raise SettingError(f"--by and --risk are not for a {type(fitted).__name__}.")
     fitted = options.on_device(fitted, device)
     everyone: list[Any] = fitted.ids_[0].labels.tolist()
     users = everyone if everybody else [typed(id, fitted.ids_[0]) for id in ids or ()]
-    ranked = {"risk": risk} if risk else {}
     lists = fitted.recommend_many(users, n, exclude_seen=not seen, **ranked)
     known = (fitted.ids_[0].lookup(users) >= 0).tolist()
     found = [] if report is None else [

@@ -1,47 +1,33 @@
-"""Files with gaps: read whole, and written back in the same layout with the gaps filled.
+"""Files with gaps: read, and written back in the same layout with the gaps filled.
 
-Text and Parquet hold tables, which are tables of pyarrow (extra: parquet); all columns of text are
-text, letter for letter. NetCDF (extra: xarray) is read by the HDF5 library, which a file that was
-made to do so can crash or keep busy for ever: take such files only from those you trust.
+A table is long, with a row for each reading; wide, with a column for each series; or both, with
+rows for each place and time and a column for each sensor.
 """
 
 from __future__ import annotations
 
-import csv
-import gzip
-import io
-import tempfile
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from noisewise.data import reader
-from noisewise.data.binary import read_parquet
-from noisewise.data.ids import Codes, Ids
+from noisewise.data import reader, roles
+from noisewise.data.dialect import Given
+from noisewise.data.ids import Codes
+from noisewise.data.netcdf import read_netcdf
+from noisewise.data.numerals import unlikely
+from noisewise.data.roles import Found
+from noisewise.data.sources import PURPOSE, ParquetSource, Source, TextSource, time_codes
 from noisewise.data.tables_with_holes import Mask
-from noisewise.data.timestamps import Ints, text_times, time_numbers
-from noisewise.errors import DataError, MissingExtraError, SettingError, listed, shortened
-from noisewise.storage import write_bytes
+from noisewise.data.timestamps import Floats, Ints
+from noisewise.errors import DataError, SettingError, listed, warn
 
-DELIMITERS = (",", ";", "\t")
-ABSENT = ("", "na", "n/a", "nan", "null", "none")  # how text says that there is no reading
 KINDS = {
-    ".csv": "text", ".tsv": "text", ".txt": "text", ".parquet": "parquet",
-    ".nc": "netcdf", ".nc4": "netcdf", ".netcdf": "netcdf",
+    ".csv": "text", ".tsv": "text", ".txt": "text", ".dat": "text", ".tab": "text", ".asc": "text",
+    ".parquet": "parquet", ".nc": "netcdf", ".nc4": "netcdf", ".netcdf": "netcdf",
 }  # fmt: skip
-USUAL = {
-    "time": ("time", "timestamp", "datetime", "date", "day", "hour", "epoch", "step"),
-    "location": ("location", "site", "station", "place", "room", "mote", "moteid", "node"),
-    "sensor": ("sensor", "species", "variable", "quantity", "parameter", "kind"),
-    "value": ("value", "reading", "measurement"),
-}
-
-_HDF5 = b"\x89HDF\r\n\x1a\n"
-_PURPOSE = "Filling gaps in tables"
 
 
 @dataclass(frozen=True, eq=False)
@@ -52,58 +38,96 @@ class Gapped:
     options: dict[str, Any]  # what it must be told: time, location, sensor and value
     write: Callable[[Path, Any, Any], list[Path]]  # to a path, what was filled and stds
     names: list[str]  # all columns or variables of the file
+    left: list[str] = field(default_factory=list)  # those that hold no readings, and stay
 
 
 def read_gapped(
     path: str | Path,
     *,
     time: str | None = None,
-    location: str | None = None,
+    location: str | Sequence[str] | None = None,
     sensor: str | None = None,
     value: str | None = None,
     separator: str | None = None,
     complete: bool = False,
+    ignore: str | Sequence[str] = (),
+    date_order: str | None = None,
+    **text: Any,
 ) -> Gapped:
-    """Read a file with gaps.
+    """Read a file with gaps, as loggers, networks and spreadsheets write them.
 
-    Columns that are not named are found by their usual names. A table with a column of values is
-    long, any other is wide; ``separator`` stands between location and sensor in the names of its
-    columns. Of NetCDF, ``time`` and ``sensor`` are dimensions, and ``value`` is the variable to
-    fill: all over time, if it is not given. ``complete`` adds the rows that a long table lacks:
-    every time of the table between the first and the last row of a series.
+    Columns that are not named are found by what they hold, and by their usual names. A table with a
+    column of values is long, any other is wide; ``separator`` stands between location and sensor in
+    the names of its columns. Where times repeat in a wide table, the column ``location`` tells the
+    rows of a time apart; several columns may do so together. Columns that hold no numbers stay as
+    they are, and so do those to ``ignore``. Of NetCDF, ``time`` and ``sensor`` are dimensions, and
+    ``value`` is the variable to fill: all over time, if it is not given. ``complete`` adds the rows
+    that a long table lacks: every time of the table between the first and the last row of a series.
+
+    For text: ``missing`` has entries that stand for a missing reading, such as -999 (an empty
+    field, NA, a dash and the like always do), ``decimal`` is "." or ",", ``date_order`` is "dmy",
+    "mdy" or "ymd", ``delimiter`` stands between fields, ``header`` is the line with the names,
+    counted from 1 (0 if there is none), and ``encoding`` that of the file. What is not given is
+    found out; where the file does not tell, an error asks for it.
     """
     path = Path(path)
     if not path.is_file():
         raise DataError(f"There is no file {path}.")
-    named = {"value": value, "time": time, "location": location, "sensor": sensor}
     kind = kind_of(path)
+    where = (location,) if isinstance(location, str) else tuple(location or ())
+    ignored = (ignore,) if isinstance(ignore, str) else tuple(ignore)
+    given = _given(text)
+    if kind != "text":
+        refuse(kind, **given._asdict(), date_order=date_order)
     if kind == "netcdf":
-        refuse(kind, location=location, separator=separator, complete=complete)
-        return _netcdf(path, time, sensor, value)
+        refuse(kind, location=location, separator=separator, complete=complete, ignore=ignored)
+        return Gapped(*read_netcdf(path, time, sensor, value))
+    named = Found((), where, () if sensor is None else (sensor,), value)
     with reader.named_errors(path):
-        is_text = kind == "text"
-        rows = Rows.read_text(path) if is_text else Rows(read_parquet(path, list, _PURPOSE), None)
-        roles = find_roles(rows.names, named)
-        if roles["value"] is None:
-            refuse("a wide table", location=location, sensor=sensor, complete=complete)
-            return _wide(rows, roles["time"], separator)
-        refuse("a long table", separator=separator)
-        return _long(rows, roles, complete)
+        source: Source
+        if kind == "text":
+            source = TextSource.read(path, given, date_order, named.ids)
+        else:
+            source = ParquetSource.read(path)
+        roles.checked(ignored, source.names, "ignore")
+        found = _roles(source, named, time, ignored)
+        if value is None and found.value is None and not found.location:
+            refuse("a wide table", sensor=sensor, complete=complete)
+            return _wide(source, found, separator, ignored)
+        refuse("a long table" if found.value else "rows for each place", separator=separator)
+        if found.value is None:
+            refuse("a table with a column for each sensor", complete=complete, sensor=sensor)
+            return _wide(source, found, None, ignored)
+        return _long(source, found, complete)
+
+
+def _given(text: dict[str, Any]) -> Given:
+    unknown = [name for name in text if name not in Given._fields]
+    if unknown:
+        raise SettingError(f"read_gapped has no option {unknown[0]!r}.")
+    missing = text.get("missing") or ()
+    several = (missing,) if isinstance(missing, str | float | int) else tuple(missing)
+    return Given(**text | {"missing": several})
 
 
 def kind_of(path: Path) -> str:
     """Return whether a file is text, Parquet or NetCDF, by its name."""
     suffix = reader.suffix_of(path)
-    if suffix not in KINDS or (path.suffix == ".gz" and KINDS[suffix] != "text"):
+    if suffix not in KINDS or (reader.is_packed(path) and KINDS[suffix] != "text"):
+        hint = {
+            ".xlsx": " Save the sheet as CSV.", ".xls": " Save the sheet as CSV.",
+            ".zst": " Unpack it first, with zstd -d.", ".zip": " Unpack it first.",
+        }.get(path.suffix.lower(), "")  # fmt: skip
         raise DataError(
-            f"The name of a file with gaps must end in {', '.join(KINDS)} or .csv.gz; got {path}."
+            f"The name of a file with gaps must end in {', '.join(KINDS)}, or for packed text in "
+            f".csv.gz, .csv.bz2 or .csv.xz; got {path}.{hint}"
         )
     return KINDS[suffix]
 
 
 def beside(path: Path, word: str) -> Path:
     """Return a path with a word before its suffix."""
-    bare = Path(path.name.removesuffix(".gz"))
+    bare = Path(reader.bare_name(path))
     return path.with_name(f"{bare.stem}.{word}{bare.suffix}{path.name[len(bare.name) :]}")
 
 
@@ -114,52 +138,82 @@ def refuse(layout: str, **options: Any) -> None:
             raise SettingError(f"{name} does nothing for {layout}; got {given!r}, leave it out.")
 
 
-def find_roles(names: list[str], named: dict[str, str | None]) -> dict[str, str | None]:
-    """Return the column of each role: as named, else the one with a usual name, else None."""
-    taken = {name for name in named.values() if name is not None}
-    roles = {}
-    for role, name in named.items():
-        usual = [n for n in names if n.strip().lower() in USUAL[role] and n not in taken]
-        if name is not None and names.count(name) != 1:
-            raise DataError(f"{role} must be one of the columns {listed(names)}; got {name!r}.")
-        if name is None and len(usual) > 1:
-            raise DataError(f"Which of the columns {listed(usual)} is the {role}? Name it.")
-        roles[role] = name or next(iter(usual), None)
-        if roles["value"] is None and role == "time":
-            break  # as only a long table has columns for location and sensor
-    return dict.fromkeys(named) | roles
-
-
-def _long(rows: Rows, roles: dict[str, str | None], complete: bool) -> Gapped:
-    options: dict[str, Any] = {role: name for role, name in roles.items() if name is not None}
-    if "time" not in options:
+def _roles(source: Source, named: Found, time: str | None, ignored: Sequence[str]) -> Found:
+    """Return the columns of every role."""
+    roles.checked(named.location, source.names, "location")
+    roles.checked(named.sensor, source.names, "sensor")
+    if named.value is not None:
+        roles.checked([named.value], source.names, "value")
+    given = () if named.value is None else (named.value,)
+    taken = {*named.ids, *given, *ignored}
+    times = roles.find_time(source, time, taken)
+    value = roles.find_value(source, named.value, {*taken, *times})
+    if value is not None and not times:
         raise DataError(
-            f"Which of the columns {listed(rows.names)} is the time? Name it with time."
+            f"Which of the columns {listed(source.names)} is the time? Name it with time=."
         )
-    value, time = options["value"], options["time"]
-    ids = [options[role] for role in ("location", "sensor") if role in options]
+    codes: Codes = np.arange(source.n_rows, dtype=np.int32)
+    if times:
+        codes = time_codes(source.times(times))
+    return roles.find_ids(source, Found(times, named.location, named.sensor, value), codes, value)
+
+
+def _long(source: Source, found: Found, complete: bool) -> Gapped:
+    value, time = str(found.value), found.time[0]
+    columns: dict[str, Any] = {}
+    options: dict[str, Any] = {"value": value, "time": time}
+    for role, names in (("location", found.location), ("sensor", found.sensor)):
+        if names:
+            options[role] = " ".join(names)
+            columns[options[role]] = source.labels(names)
+    columns[time] = source.times(found.time)
+    columns[value] = source.numbers(value)
+    table, more = reader.require_pyarrow(PURPOSE).table(columns), {}
     if complete:
-        coded = [Ids.encode(rows.entries(name), name)[1] for name in ids]
-        when, _ = time_numbers(rows.frame([], [time], []).column(time).to_numpy(), "time")
-        rows = rows.extended(ids, time, *lacking(coded, Ids.encode(when, time)[1]))
-    table = rows.frame(ids, [time], [value])
+        coded = [c for name in found.ids if (c := source.codes(name)) is not None]
+        like, at = lacking(coded, time_codes(columns[time]))
+        more = dict.fromkeys(found.ids, like) | dict.fromkeys(found.time, at)
+        table = _extended(table, value, time, like, at)
     holes = holes_of(table.column(value))
+    _warn_of_codes(source, {value: table.column(value)})
 
     def write(path: Path, filled: Any, std: Any) -> list[Path]:
-        columns = {name: rows.table.column(name) for name in rows.names}
-        columns[value] = rows.filled(value, filled.column(value), holes)
-        columns[f"{value}_std"] = rows.added(std.column(value))
-        columns[f"{value}_imputed"] = holes.astype(np.int8)
-        rows.write(path, columns)
+        numbers = (
+            filled.column(value) if isinstance(source, ParquetSource) else _floats(filled, value)
+        )
+        spread = std.column(value) if isinstance(source, ParquetSource) else _floats(std, value)
+        added = {f"{value}_std": spread, f"{value}_imputed": holes.astype(np.int8)}
+        source.write(path, {value: (numbers, holes)}, added, more if complete else {})
         return [path]
 
-    return Gapped(table, options, write, rows.names)
+    used = {value, *found.time, *found.ids}
+    return Gapped(table, options, write, source.names, _left(source, used))
 
 
-def _wide(rows: Rows, time: str | None, separator: str | None) -> Gapped:
-    series = [name for name in rows.names if name != time]
-    table = rows.frame([], [] if time is None else [time], series)
-    options: dict[str, Any] = {"time": time}
+def _extended(table: Any, value: str, time: str, like: Ints, at: Ints) -> Any:
+    """Add rows with the ids of some rows and the times of others, and no values in them."""
+    arrow = reader.require_pyarrow(PURPOSE)
+    new = {
+        name: arrow.nulls(len(at), table.column(name).type)
+        if name == value
+        else table.column(name).take(arrow.array(at if name == time else like))
+        for name in table.column_names
+    }
+    return arrow.concat_tables([table, arrow.table(new, schema=table.schema)])
+
+
+def _wide(source: Source, found: Found, separator: str | None, ignored: Sequence[str]) -> Gapped:
+    """Read a column for each series; or for each sensor, where a column says where a row is."""
+    series = _series(source, found, ignored, keep_empty=separator is not None)
+    options: dict[str, Any] = {"time": found.time[0] if found.time else None}
+    columns: dict[str, Any] = {}
+    if found.location:
+        options["location"] = " ".join(found.location)
+        columns[options["location"]] = source.labels(found.location)
+    if found.time:
+        columns[found.time[0]] = source.times(found.time)
+    columns |= {name: source.numbers(name) for name in series}
+    _warn_of_codes(source, {name: columns[name] for name in series})
     if separator is not None:
         for name in series:
             if name.count(separator) != 1:
@@ -169,83 +223,79 @@ def _wide(rows: Rows, time: str | None, separator: str | None) -> Gapped:
                 )
         options["location"] = lambda name: name.split(separator)[0]
         options["sensor"] = lambda name: name.split(separator)[1]
+    table = reader.require_pyarrow(PURPOSE).table(columns)
     holes = {name: holes_of(table.column(name)) for name in series}
 
     def write(path: Path, filled: Any, std: Any) -> list[Path]:
-        kept = {} if time is None else {time: rows.table.column(time)}
-        both = kept | {n: rows.filled(n, filled.column(n), holes[n]) for n in series}
-        stds = kept | {n: rows.added(std.column(n)) for n in series}
         paths = [path, beside(path, "std")]
-        for out, columns in zip(paths, (both, stds), strict=True):
-            rows.write(out, {name: columns[name] for name in rows.names})
+        every = np.ones(source.n_rows, dtype=bool)
+        for out, numbers, all_of in zip(paths, (filled, std), (False, True), strict=True):
+            new = {
+                name: (
+                    numbers.column(name)
+                    if isinstance(source, ParquetSource)
+                    else _floats(numbers, name),
+                    every if all_of else holes[name],
+                )
+                for name in series
+            }
+            source.write(out, new, {}, {})
         return paths
 
-    return Gapped(table, options, write, rows.names)
+    used = {*series, *found.time, *found.location}
+    return Gapped(table, options, write, source.names, _left(source, used))
 
 
-def _netcdf(path: Path, time: str | None, sensor: str | None, value: str | None) -> Gapped:
-    """Read a file: the variable ``value``, or all over time, which are the sensors then.
-
-    Written back, each variable has two
-    more beside it: the std, 0 at readings, and ``NAME_imputed``, 1 where a gap was filled.
-    """
-    try:
-        import h5py
-        import xarray
-    except ImportError:
-        raise MissingExtraError("Reading NetCDF", "xarray") from None
-    most = reader.most_unpacked(path)
-    try:
-        # The content is opened and not the path, under which a broken file could stay open.
-        with path.open("rb") as content:
-            if content.read(len(_HDF5)) == _HDF5:
-                with h5py.File(content, "r") as whole:
-                    _look_through(whole)
-            content.seek(0)
-            with xarray.open_dataset(content) as file:
-                reader.check_unpacked(file.nbytes, most)
-                data = file.load()
-    except DataError as error:
-        raise DataError(f"{path}: {error}") from None
-    except Exception as error:  # of broken files, xarray and what it reads with raise anything
-        raise DataError(f"{path} cannot be read as NetCDF: {shortened(error)}") from error
-    time = time or "time"
-    over_time = [str(name) for name, part in data.data_vars.items() if time in part.dims]
-    names = over_time if value is None else [value]
-    if not names or names[0] not in over_time:
+def _series(source: Source, found: Found, ignored: Sequence[str], *, keep_empty: bool) -> list[str]:
+    """Return the columns of readings."""
+    rest = [n for n in source.names if n not in {*found.time, *found.location, *ignored}]
+    series = [
+        name for name in rest if source.is_number(name) or (keep_empty and source.is_empty(name))
+    ]
+    if isinstance(source, TextSource):
+        ids = [codes for n in found.location if (codes := source.codes(n)) is not None]
+        series = [n for n in series if not _is_about(n, source.numbers(n), ids)]
+    if not series:
         raise DataError(
-            f"{path} needs variables with the dimension {time!r}; it has {listed(over_time)} of "
-            f"them, and the dimensions {listed(list(data.dims))}."
+            f"No column holds readings: the columns are {listed(source.names)}, and numbers are in "
+            f"{'none' if not rest else 'none but the time'} of them."
         )
-    options: dict[str, Any] = {"time": time} | ({} if sensor is None else {"sensor": sensor})
-
-    def write(out: Path, filled: Any, std: Any) -> list[Path]:
-        added = {}
-        for name in names:
-            whole, spread = (filled, std) if value is not None else (filled[name], std[name])
-            added[name] = whole
-            added[f"{name}_std"] = spread.drop_attrs()
-            added[f"{name}_imputed"] = (data[name].isnull() & whole.notnull()).astype("int8")
-        with tempfile.TemporaryDirectory() as folder:
-            whole_file = Path(folder, out.name)
-            try:
-                data.assign(added).to_netcdf(whole_file)
-            except (ValueError, TypeError, RuntimeError) as error:  # of names and attributes
-                raise DataError(f"{out} cannot be written as NetCDF: {shortened(error)}") from error
-            write_bytes(out, whole_file.read_bytes())
-        return [out]
-
-    return Gapped(data[value] if value is not None else data, options, write, over_time)
+    return series
 
 
-def _look_through(whole: Any) -> None:
-    """Look at every part of an HDF5 file: h5netcdf does not clean up after what it cannot open."""
+def _is_about(name: str, numbers: Floats, location: list[Codes]) -> bool:
+    """Tell whether a column of numbers tells something of rows or places, and holds no readings."""
+    if roles.is_beside(name, numbers):
+        return True
+    if not location or np.isnan(numbers).any():
+        return False
+    # Where many rows are of one place, what never changes there is no reading of it.
+    _, first, place = np.unique(location[0], return_index=True, return_inverse=True)
+    return len(first) * 2 < len(numbers) and bool((numbers == numbers[first][place]).all())
 
-    def look(name: str, part: Any) -> None:
-        dict(part.attrs)
 
-    look("", whole)
-    whole.visititems(look)
+def _left(source: Source, used: set[str]) -> list[str]:
+    return [name for name in source.names if name not in used]
+
+
+def _warn_of_codes(source: Source, readings: dict[str, Any]) -> None:
+    """Warn of numbers that look like those which loggers write where there is no reading."""
+    if not isinstance(source, TextSource):
+        return
+    for name, column in readings.items():
+        numbers = np.asarray(column, dtype=np.float64)
+        code = unlikely(numbers)
+        if code is not None:
+            many = int((numbers == code).sum())
+            warn(
+                f"Column {name!r} holds {code:g} {many:,} times, far from all other readings. If "
+                f"it stands for a missing reading, say missing={code:g}."
+            )
+            return
+
+
+def _floats(table: Any, name: str) -> Floats:
+    return np.asarray(table.column(name).to_numpy(), dtype=np.float64)
 
 
 def lacking(modes: list[Codes], time: Codes) -> tuple[Ints, Ints]:
@@ -262,130 +312,6 @@ def lacking(modes: list[Codes], time: Codes) -> tuple[Ints, Ints]:
     return of_series[series], of_time[when]
 
 
-@dataclass(frozen=True, eq=False)
-class Rows:
-    """A table that can be filled and written back."""
-
-    table: Any  # of pyarrow, as the file has it
-    delimiter: str | None  # between fields of text; None for Parquet
-
-    @classmethod
-    def read_text(cls, path: Path) -> Rows:
-        """Read a file in UTF-8 whose first line names the columns."""
-        arrow = reader.require_pyarrow(_PURPOSE)
-        text = reader.TextTable.open(path, DELIMITERS)
-        names = text.fields
-        if len(names) < 2 or len(set(names)) < len(names):
-            raise DataError(
-                f"line 1 must name the columns, two or more and no two alike; got {listed(names)}."
-            )
-        columns: dict[str, list[str]] = {name: [] for name in names}
-        for block in text.blocks(names, below=True):
-            for column, part in zip(columns.values(), block.columns, strict=True):
-                column.extend(part)
-        if not columns[names[0]]:
-            raise DataError("There are no rows below the names of the columns.")
-        return cls(arrow.table(columns), text.delimiter)
-
-    @property
-    def names(self) -> list[str]:
-        """The columns."""
-        return list(self.table.column_names)
-
-    def entries(self, name: str) -> list[Any]:
-        """Return a column of ids."""
-        column = self.table.column(name).to_pylist()
-        return column if self.delimiter is None else [entry.strip() for entry in column]
-
-    def frame(self, ids: Sequence[str], times: Sequence[str], readings: Sequence[str]) -> Any:
-        """Return some columns: of text, times as numbers or dates and readings as numbers."""
-        if self.delimiter is None:
-            return self.table.select([*ids, *times, *readings])
-        columns: dict[str, Any] = {name: self.entries(name) for name in ids}
-        columns |= {name: text_times(self.entries(name)) for name in times}
-        columns |= {name: _numbers(self.entries(name), name) for name in readings}
-        return reader.require_pyarrow(_PURPOSE).table(columns)
-
-    def filled(self, name: str, numbers: Any, holes: Mask) -> Any:
-        """Return a column of readings with numbers in its holes."""
-        if self.delimiter is None:
-            return numbers
-        column = self.table.column(name).to_pylist()
-        new = numbers.to_numpy()
-        for row in np.flatnonzero(holes & ~np.isnan(new)).tolist():
-            column[row] = _text(new[row])
-        return column
-
-    def added(self, numbers: Any) -> Any:
-        """Return a new column of numbers."""
-        if self.delimiter is None:
-            return numbers
-        return [_text(number) for number in numbers.to_numpy().tolist()]
-
-    def extended(self, ids: Sequence[str], time: str, like: Ints, at: Ints) -> Rows:
-        """Add rows with the ids of some rows and the times of others, and nothing else in them."""
-        arrow = reader.require_pyarrow(_PURPOSE)
-        rows = dict.fromkeys(ids, like) | {time: at}
-        absent = None if self.delimiter is None else ""
-        new = {
-            field.name: self.table.column(field.name).take(arrow.array(rows[field.name]))
-            if field.name in rows
-            else arrow.array([absent] * len(at), field.type)
-            for field in self.table.schema
-        }
-        both = [self.table, arrow.table(new)]
-        return Rows(arrow.concat_tables(both, promote_options="permissive"), self.delimiter)
-
-    def write(self, path: Path, columns: dict[str, Any]) -> None:
-        """Write columns, in the format that the rows came in."""
-        table = reader.require_pyarrow(_PURPOSE).table(columns)
-        if self.delimiter is None:
-            write_parquet(path, table.replace_schema_metadata(self.table.schema.metadata))
-        else:
-            write_text(path, table.to_pydict(), self.delimiter)
-
-
-def write_parquet(path: Path, table: Any) -> None:
-    """Write a table of pyarrow, wholly or not at all."""
-    content = io.BytesIO()
-    reader.require_pyarrow("Writing Parquet").parquet.write_table(table, content)
-    write_bytes(path, content.getvalue())
-
-
-def write_text(path: Path, table: Mapping[str, Sequence[Any]], delimiter: str) -> None:
-    """Write columns as CSV or TSV, packed if the path ends in ``.gz``, wholly or not at all."""
-    content = as_text(table, delimiter).encode()
-    write_bytes(path, gzip.compress(content, mtime=0) if path.suffix.lower() == ".gz" else content)
-
-
-def as_text(table: Mapping[str, Sequence[Any]], delimiter: str = ",") -> str:
-    """Return columns as the text of a CSV or TSV file."""
-    text = io.StringIO()
-    writer = csv.writer(text, delimiter=delimiter, lineterminator="\n")
-    writer.writerow(table)
-    writer.writerows(zip(*table.values(), strict=True))
-    return text.getvalue()
-
-
 def holes_of(column: Any) -> Mask:
     """Tell which entries of a column of pyarrow are null or NaN."""
     return np.asarray(column.is_null(nan_is_null=True).to_numpy(), dtype=bool)
-
-
-def _numbers(entries: list[str], name: str) -> NDArray[np.float64]:
-    """Return readings as numbers, NaN where there is none."""
-    numbers = np.full(len(entries), np.nan)
-    for row, entry in enumerate(entries):
-        try:
-            numbers[row] = np.nan if entry.lower() in ABSENT else reader.to_float(entry)
-        except ValueError:
-            raise DataError(
-                f"row {row + 1} of column {name!r} must be a number, or empty for a gap; got "
-                f"{entry[:60]!r}: mend it, or remove the column if it holds no readings. If the "
-                "table has a row for each reading, name the column of values."
-            ) from None
-    return numbers
-
-
-def _text(number: float) -> str:
-    return "" if np.isnan(number) else f"{number:.7g}"

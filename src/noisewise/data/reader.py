@@ -7,11 +7,13 @@ compressed file may unpack to a hundred times its size, and any to 64 MiB, or to
 
 from __future__ import annotations
 
+import bz2
 import contextlib
 import csv
 import gzip
 import io
 import itertools
+import lzma
 import os
 import re
 import zlib
@@ -43,7 +45,8 @@ _MAGIC = {
     b"\x93NUMPY": "a single numpy array, as .npy is", b"SQLite": "an SQLite database",
     b"<!": "a web page", b"<html": "a web page",
 }  # fmt: skip
-_DAMAGED = (EOFError, zlib.error, gzip.BadGzipFile)  # what unpacking raises
+PACKED: dict[str, Any] = {".gz": gzip.GzipFile, ".bz2": bz2.BZ2File, ".xz": lzma.LZMAFile}
+_DAMAGED = (EOFError, zlib.error, gzip.BadGzipFile, lzma.LZMAError)  # what unpacking raises
 
 
 class Block(NamedTuple):
@@ -55,7 +58,17 @@ class Block(NamedTuple):
 
 def suffix_of(path: Path) -> str:
     """Return how the name of a file ends, in small letters, before any ``.gz``."""
-    return Path(path.name.removesuffix(".gz")).suffix.lower()
+    return Path(bare_name(path)).suffix.lower()
+
+
+def bare_name(path: Path) -> str:
+    """Return the name of a file without the ending of what is packed."""
+    return path.name[: -len(path.suffix)] if is_packed(path) else path.name
+
+
+def is_packed(path: Path) -> bool:
+    """Tell whether the name of a file says that its content is compressed."""
+    return path.suffix.lower() in PACKED
 
 
 @contextlib.contextmanager
@@ -67,19 +80,33 @@ def named_errors(path: Path) -> Iterator[None]:
         raise DataError(f"{path}: {error}") from error
 
 
-def text_lines(path: Path) -> Iterator[str]:
-    """Yield the lines of a file in UTF-8, unpacked if its name ends in ``.gz``, one at a time."""
+def text_lines(path: Path, encoding: str = "utf-8-sig") -> Iterator[str]:
+    """Yield the lines of a file, unpacked if its name ends in ``.gz`` or the like."""
     number = 0
     try:
         guarded = cast(BinaryIO, _Guarded(path))
-        with io.TextIOWrapper(guarded, "utf-8-sig", newline="") as text:
+        with io.TextIOWrapper(guarded, encoding, newline="") as text:
             for line in text:
                 number += 1
                 yield line
-    except UnicodeDecodeError:
+    except UnicodeDecodeError as error:
+        if encoding != "utf-8-sig":
+            raise DataError(f"line {number + 1} is not {encoding} text: {error.reason}.") from None
         raise _not_utf8(path) from None
     except _DAMAGED as error:
         raise _cut_off(number, error) from None
+
+
+def pieces(path: Path) -> Iterator[bytes]:
+    """Yield the content of a file, unpacked, in pieces of up to a megabyte."""
+    try:
+        with _Guarded(path) as file:
+            while piece := file.read1(2**20):
+                yield piece
+    except _DAMAGED as error:
+        raise DataError(
+            f"the compressed file is damaged or cut off; get a new copy. {error}"
+        ) from None
 
 
 class TextTable(NamedTuple):
@@ -195,8 +222,8 @@ class _Guarded(io.BufferedIOBase):
     """The bytes of a file, unpacked; ends with an error where there are too many of them."""
 
     def __init__(self, path: Path) -> None:
-        self.most = most_unpacked(path) if path.suffix == ".gz" else None
-        if self.most is not None and _said_size(path) > self.most:
+        self.most = most_unpacked(path) if is_packed(path) else None
+        if self.most is not None and path.suffix == ".gz" and _said_size(path) > self.most:
             _unpack(path, self.most)  # which is faster than to read what is in it
         self.file = _open(path)
         self.read_so_far = self.in_line = 0
@@ -205,7 +232,12 @@ class _Guarded(io.BufferedIOBase):
         return True
 
     def read1(self, size: int = -1) -> bytes:
-        content = self.file.read1(size)
+        try:
+            content = self.file.read1(size)
+        except OSError as error:
+            if error.errno is None and self.most is not None:  # which is what bz2 raises
+                raise EOFError(str(error)) from None
+            raise
         self.read_so_far += len(content)
         if self.most is not None:
             check_unpacked(self.read_so_far, self.most)
@@ -264,7 +296,8 @@ def _unpack(path: Path, most: int) -> None:
 
 
 def _open(path: Path) -> io.BufferedIOBase:
-    return gzip.GzipFile(path) if path.suffix == ".gz" else path.open("rb")
+    opened: io.BufferedIOBase = PACKED.get(path.suffix.lower(), open)(path, "rb")
+    return opened
 
 
 def join(parts: list[NDArray[Any]], dtype: type) -> NDArray[Any]:
@@ -337,7 +370,12 @@ def check_content(path: Path, format: str) -> None:
     expected = {"parquet": _PARQUET, "npz": _ZIP}.get(format, _TEXT)
     if expected == _TEXT and path.suffix == ".gz":
         expected = _GZIP
-    kind = "binary data" if b"\0" in head else _TEXT
-    found = next((kind for magic, kind in _MAGIC.items() if head.startswith(magic)), kind)
+    found = looks_like(head)
     if found != expected:
         raise DataError(f"Expected {expected}, but it looks like {found}; rename or convert it.")
+
+
+def looks_like(head: bytes) -> str:
+    """Say what the first bytes of a file are of; "text" for all that has no sign of its own."""
+    kind = "binary data" if b"\0" in head else _TEXT
+    return next((kind for magic, kind in _MAGIC.items() if head.startswith(magic)), kind)

@@ -24,7 +24,8 @@ from noisewise.errors import DataError, SettingError, too_coarse
 
 Floats: TypeAlias = NDArray[np.float64]
 Ints: TypeAlias = NDArray[np.int64]
-Clock: TypeAlias = Literal["dates", "numbers", "rows"]
+# "dates" is what files from before zones were told apart have: with a zone or without.
+Clock: TypeAlias = Literal["dates without a zone", "dates with a zone", "dates", "numbers", "rows"]
 
 FARTHEST = 2.0**53  # seconds from 1970: beyond, floats do not tell one from the next
 FLOOR = 1e-12  # the variance of what is constant, as a share of its square
@@ -102,8 +103,13 @@ def check_seconds(column: Any, n_rows: int) -> NDArray[Any]:
     return array.astype(np.float64 if array.dtype.kind == "f" else np.int64)
 
 
-def time_numbers(column: Any, words: str) -> tuple[NDArray[Any], Clock]:
-    """Return times of a table as numbers, dates as seconds; ``words`` are what errors call them."""
+def time_numbers(column: Any, words: str, *, has_zone: bool = False) -> tuple[NDArray[Any], Clock]:
+    """Return times of a table as numbers, dates as seconds; ``words`` are what errors call them.
+
+    ``has_zone`` says that dates have one which numpy has no room for.
+    """
+    if isinstance(column, nw.Series):
+        has_zone = has_zone or getattr(column.dtype, "time_zone", None) is not None
     entries = column.to_numpy() if isinstance(column, nw.Series) else np.asarray(column)
     kind = entries.dtype.kind
     if kind in "mM":
@@ -117,25 +123,46 @@ def time_numbers(column: Any, words: str) -> tuple[NDArray[Any], Clock]:
         stamps, dates = read_stamps(entries.astype(object))
         missing, kind = np.isnan(stamps), "M" if dates.any() else "f"
         _refuse_mixture(words, entries, dates)
+        has_zone = has_zone or _all_zoned(words, entries[~missing & dates])
     if missing.any():
         row = int(missing.argmax())
         raise DataError(
             f"{words} must hold dates or numbers; got {entries[row]!r} in row {row}: drop the row "
             "or give it a time."
         )
-    return as_integers(stamps), "dates" if kind == "M" else "numbers"
+    if kind != "M":
+        return as_integers(stamps), "numbers"
+    return as_integers(stamps), "dates with a zone" if has_zone else "dates without a zone"
 
 
-def text_times(entries: list[str]) -> Any:
-    """Return a column of text as numbers, or as dates of numpy; what is neither stays text."""
-    distinct, places = np.unique(np.array(entries, dtype=object), return_inverse=True)
-    try:
-        return np.array([to_float(entry) for entry in distinct.tolist()])[places]
-    except ValueError:
-        seconds, _ = read_stamps(distinct)
-    if np.isnan(seconds).any():
-        return entries
-    return (seconds * 1e6).round().astype("M8[us]")[places]
+def are_dates(clock: Clock) -> bool:
+    """Tell whether times are dates, with a zone or without."""
+    return clock.startswith("dates")
+
+
+def same_clock(a: Clock, b: Clock) -> bool:
+    """Tell whether times of two tables can be compared: numbers with numbers, zones with zones."""
+    if not (are_dates(a) and are_dates(b)):
+        return are_dates(a) == are_dates(b)
+    return a == b or "dates" in (a, b)
+
+
+def _all_zoned(words: str, entries: Any) -> bool:
+    """Tell whether dates have a zone; raise if only some of them do."""
+    zoned = np.array([_has_zone(entry) for entry in entries], dtype=bool)
+    if zoned.any() and not zoned.all():
+        pair = entries[zoned.argmax()], entries[zoned.argmin()]
+        raise DataError(
+            f"{words} must not mix times with a zone and times without; got {pair}: convert all of "
+            "them to one zone, or take the zones off."
+        )
+    return bool(zoned.any())
+
+
+def _has_zone(entry: Any) -> bool:
+    if isinstance(entry, str):
+        entry = datetime.fromisoformat(entry)
+    return isinstance(entry, datetime) and entry.tzinfo is not None
 
 
 def to_seconds(text: str) -> float:

@@ -265,6 +265,7 @@ class BayesianFactorizer(Sampled, Rows, on_gpu.OnDevice):
         ids: Sequence[Any],
         n: int = 10,
         *,
+        by: Literal["value", "utility"] = "value",
         risk: float = 0.0,
         exclude_seen: bool = True,
         candidates: Iterable[Any] | None = None,
@@ -272,7 +273,7 @@ class BayesianFactorizer(Sampled, Rows, on_gpu.OnDevice):
         """Recommend to many ids, each as ``recommend`` would, in chunks."""
         check_is_fitted(self)
         here, there = super().recommend_many, on_gpu.best_of_draws
-        chosen = {"risk": risk, "exclude_seen": exclude_seen, "candidates": candidates}
+        chosen = {"by": by, "risk": risk, "exclude_seen": exclude_seen, "candidates": candidates}
         return on_gpu.recommend_many(self, here, there, ids, n, chosen)
 
     def _fold(self, mode: int, codes: Codes, values: Floats) -> Side:

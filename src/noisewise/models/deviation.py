@@ -208,13 +208,14 @@ class DeviationFactorizer(Iterative, FactorRows, FactorsOnDevice):
         ids: Sequence[Any],
         n: int = 10,
         *,
+        by: Literal["value", "utility"] = "value",
         risk: float = 0.0,
         exclude_seen: bool = True,
         candidates: Iterable[Any] | None = None,
     ) -> list[list[Recommendation]]:
         """Recommend to many ids, each as ``recommend`` would, in chunks."""
         check_is_fitted(self)
-        chosen = {"risk": risk, "exclude_seen": exclude_seen, "candidates": candidates}
+        chosen = {"by": by, "risk": risk, "exclude_seen": exclude_seen, "candidates": candidates}
         return on_gpu.recommend_many(self, super().recommend_many, on_gpu.best, ids, n, chosen)
 
     def _fold_many(self, mode: int, starts: Counts, codes: Codes, values: Any) -> list[Any]:

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
 from noisewise.engine.arrays import Codes, Floats, Moments
-from noisewise.errors import printable
-from noisewise.recommend import Side
+from noisewise.errors import DataError, printable
+from noisewise.recommend import Side, likely_by
 
 
 class Recommendation(NamedTuple):
@@ -57,14 +57,18 @@ class NewRow:
         self,
         n: int = 10,
         *,
+        by: Literal["value", "utility"] = "value",
         risk: float = 0.0,
         exclude_seen: bool = True,
         candidates: Iterable[Any] | None = None,
     ) -> list[Recommendation]:
         """Recommend the best n, as ``DeviationFactorizer.recommend`` does."""
+        if by != "value" and self.mode != 0:
+            raise DataError(f'by={by!r} is for new rows of the first mode; use by="value".')
+        likely = likely_by(by, risk, self.model.factors_, self.model.seen_, [self.seen])
         excluded = [self.seen if exclude_seen else self.seen[:0]]
         best: list[Recommendation]
-        (best,) = self.model._ranked(self.side, self.mode, n, risk, excluded, candidates)
+        (best,) = self.model._ranked(self.side, self.mode, n, risk, excluded, candidates, likely)
         return best
 
     def _cells(self, others: Sequence[Any]) -> Moments:

@@ -230,7 +230,7 @@ def recommend_many(
     """Recommend on the GPU of a model (``there``) where that pays, or else as it does ``here``."""
     if chosen["candidates"] is not None:
         chosen["candidates"] = list(chosen["candidates"])
-    sound = n > 0 and np.isfinite(chosen["risk"])
+    sound = n > 0 and np.isfinite(chosen["risk"]) and chosen["by"] == "value"
     sound &= not (chosen["exclude_seen"] and model.seen_ is None) and len(model.ids_) == 2
     if model.device == "cpu" or len(ids) < MANY_ROWS or not sound:
         return here(ids, n, **chosen)

@@ -6,7 +6,7 @@ from abc import abstractmethod
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from itertools import chain, pairwise, zip_longest
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -22,7 +22,7 @@ from noisewise.engine.sgd.layout import Params
 from noisewise.errors import DataError, DivergedError
 from noisewise.models.base import Cells, Factorizer, Threads, at_one_moment
 from noisewise.models.new_row import NewRow, Recommendation
-from noisewise.recommend import RowFactors, Side, similar_rows, top_columns
+from noisewise.recommend import Likely, RowFactors, Side, likely_by, similar_rows, top_columns
 from noisewise.schema import Entry, Found, Schema, Tensor
 from noisewise.settings import learned, one_of, setting, settings
 
@@ -67,6 +67,7 @@ class Rows(Factorizer, Threads):
         id: Any,
         n: int = 10,
         *,
+        by: Literal["value", "utility"] = "value",
         risk: float = 0.0,
         exclude_seen: bool = True,
         candidates: Iterable[Any] | None = None,
@@ -79,15 +80,21 @@ class Rows(Factorizer, Threads):
             A user, say. One never seen gets what is best on average.
         n : int
             How many.
+        by : {"value", "utility"}
+            Rank by the value that is expected once it is given, whoever would give it; or by the
+            chance that the id takes up the other one, as a linear model of who was seen with what
+            has it (EASE), times the chance that the value is then above the mean of all. People
+            rate what they choose: where lists should hold what users go for, take "utility".
         risk : float
-            Rank by mean minus ``risk`` times std: above 0 plays safe, below 0 explores.
+            Rank by mean minus ``risk`` times std: above 0 plays safe, below 0 explores. That is a
+            matter of taste; lists do not hold more of what users go for, nor of what they like.
         exclude_seen : bool
             Leave out what the id was trained with.
         candidates : iterable of ids, optional
             Rank only these.
         """
         (best,) = self.recommend_many(
-            [id], n, risk=risk, exclude_seen=exclude_seen, candidates=candidates
+            [id], n, by=by, risk=risk, exclude_seen=exclude_seen, candidates=candidates
         )
         return best
 
@@ -97,6 +104,7 @@ class Rows(Factorizer, Threads):
         ids: Sequence[Any],
         n: int = 10,
         *,
+        by: Literal["value", "utility"] = "value",
         risk: float = 0.0,
         exclude_seen: bool = True,
         candidates: Iterable[Any] | None = None,
@@ -114,7 +122,8 @@ class Rows(Factorizer, Threads):
                 )
             excluded = [self.seen_.of_row(row) for row in rows.tolist()]
         side = self.factors_.side(0, self.factors_.known_codes(0, rows))
-        return self._ranked(side, 0, n, risk, excluded, candidates)
+        likely = likely_by(by, risk, self.factors_, self.seen_, rows.tolist())
+        return self._ranked(side, 0, n, risk, excluded, candidates, likely)
 
     @at_one_moment
     def similar(self, id: Any, n: int = 10, *, mode: int | str = 1) -> list[Similar]:
@@ -213,6 +222,7 @@ class Rows(Factorizer, Threads):
         risk: float,
         excluded: list[Codes],
         candidates: Iterable[Any] | None,
+        likely: Likely | None = None,
     ) -> list[list[Recommendation]]:
         _check_n(n)
         if not np.isfinite(risk):
@@ -224,7 +234,7 @@ class Rows(Factorizer, Threads):
             chosen = chosen[chosen >= 0]
         best = top_columns(
             self.factors_, side, n, mode=mode, risk=risk, std_scale=self.std_scale_,
-            excluded=excluded, candidates=chosen,
+            likely=likely, excluded=excluded, candidates=chosen,
         )  # fmt: skip
         lists = []
         for k, codes in enumerate(best):

@@ -308,6 +308,11 @@ class RatingPosterior(Posterior):
         return total / len(self) * self.scale.scale**2
 
     @property
+    def location(self) -> float:
+        """The value that is usual: the mean of all; of levels, the middle one."""
+        return float(self.scale.levels.mean()) if self.spec.ordinal else self.scale.location
+
+    @property
     def n_levels(self) -> int:
         """Levels that values have; 0 where values are not levels."""
         return len(self.scale.levels) if self.spec.ordinal else 0

@@ -1,0 +1,372 @@
+"""Tables in text, read in pieces: columns become numbers, dates or ids; the text stays in the file.
+
+What is written back is read once more on the way: every field that is not filled stays letter for
+letter, and so do the lines above the table, among its rows and below it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import gzip
+import io
+import itertools
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NamedTuple, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from noisewise.data import dates, reader
+from noisewise.data.dialect import Dialect, Given
+from noisewise.data.ids import Codes
+from noisewise.data.numerals import Decimal, Numerals, is_numeral
+from noisewise.errors import DataError, listed, shortened
+from noisewise.storage import writing
+
+Floats: TypeAlias = NDArray[np.float64]
+Mask: TypeAlias = NDArray[np.bool_]
+Replaced: TypeAlias = Mapping[str, tuple[Floats, Mask]]  # numbers for some rows of a column
+
+MOST_IDS = 100_000  # a column with more different entries is none of ids
+
+_BATCH = 2**17  # fields that are turned into columns at a time
+
+
+class Record(NamedTuple):
+    """A row of a table, or a line that is none."""
+
+    line: int
+    raw: str  # with its line end
+    fields: list[str] | None  # None if it is no row
+
+
+class _OtherDecimal(Exception):
+    """Numbers have a decimal comma after all."""
+
+
+class Column:
+    """What a column holds, told from all of its entries."""
+
+    def __init__(self, name: str, numerals: Numerals, *, is_id: bool, is_open: bool):
+        self.name, self.numerals = name, numerals
+        self.kind: str | None = None  # "number", "date" or "text"; None if nothing is in it
+        self.n_rows = self.n_known = self.n_odd = 0
+        self.odd: tuple[int, str] | None = None  # the first entry of another kind, and its line
+        self._is_id, self._open = is_id, is_open
+        self._numbers: list[Floats] = []
+        self._parts: list[dates.Parts] = []
+        self._labels: dict[str, int] | None = {}
+        self._codes: list[Codes] = []
+
+    def add(self, entries: Sequence[str], lines: Sequence[int]) -> None:
+        """Take in some rows."""
+        if self.kind is None:
+            self._begin(entries)
+        self.n_rows += len(entries)
+        if self.kind == "date":
+            parts = dates.Parts.of([entry.strip() for entry in entries])
+            if parts is None:
+                self._give_up_dates(entries, lines)
+            else:
+                self._parts.append(parts)
+        elif self.kind != "text":
+            self._add_numbers(entries, lines)
+        if self._is_id or self.kind == "text":
+            self._encode(entries)
+
+    def _begin(self, entries: Sequence[str]) -> None:
+        """Tell what a column holds from the first rows that hold anything."""
+        known = [entry for entry in entries if not self.numerals.is_missing(entry)]
+        if not known:
+            return
+        if sum(map(is_numeral, known)) * 2 >= len(known):
+            self.kind = "number"
+        else:
+            stripped = [entry.strip() for entry in entries]
+            is_date = not self.n_rows and dates.Parts.of(stripped) is not None
+            self.kind = "date" if is_date else "text"
+        if self.kind == "text" and self.n_rows and not self._is_id:
+            self._encode([""] * self.n_rows)
+
+    def _add_numbers(self, entries: Sequence[str], lines: Sequence[int]) -> None:
+        numbers, odd = self.numerals.floats(entries)
+        self._numbers.append(numbers)
+        self.n_known += int((~np.isnan(numbers)).sum())
+        self.n_odd += len(odd)
+        if odd and self._open and any(is_numeral(entries[row]) for row in odd):
+            raise _OtherDecimal
+        if odd and self.odd is None:
+            self.odd = lines[odd[0]], entries[odd[0]]
+
+    def _give_up_dates(self, entries: Sequence[str], lines: Sequence[int]) -> None:
+        wrong = next(k for k, e in enumerate(entries) if not dates.is_date(e))
+        self.odd = lines[wrong], entries[wrong]
+        self.kind, self._labels = "text", None
+        self._parts.clear()
+
+    def _encode(self, entries: Sequence[str]) -> None:
+        if self._labels is None:
+            return
+        labels = self._labels
+        codes = [labels.setdefault(entry.strip(), len(labels)) for entry in entries]
+        self._codes.append(np.array(codes, dtype=np.int32))
+        if len(labels) > MOST_IDS:
+            self._labels = None
+            self._codes.clear()
+
+    @property
+    def is_number(self) -> bool:
+        """Whether it holds readings: numbers, more often than anything else."""
+        return self.kind == "number" and self.n_known >= self.n_odd and self.n_known > 0
+
+    @property
+    def is_text(self) -> bool:
+        """Whether it holds something else, which is left alone."""
+        return not self.is_number and self.kind is not None
+
+    def numbers(self) -> Floats:
+        """Return readings, NaN where there is none."""
+        if self.odd is not None and self.kind == "number":
+            line, entry = self.odd
+            hint = "decimal=',', if commas are decimal" if is_numeral(entry) else (
+                f"missing='{entry.strip()[:20]}', if it stands for a missing reading"
+            )  # fmt: skip
+            raise DataError(
+                f"line {line}: column {self.name!r} must hold a number, or nothing for a gap; got "
+                f"{shortened(entry)}. Say {hint}, or ignore={self.name!r} to leave it alone."
+            )
+        if not self._numbers:
+            return np.full(self.n_rows, np.nan)
+        return reader.join(list(self._numbers), np.float64)
+
+    def parts(self) -> dates.Parts:
+        """Return dates, taken apart."""
+        return dates.Parts.joined(self._parts)
+
+    def ids(self) -> tuple[list[str], Codes] | None:
+        """Return different entries, and which of them a row has; None if there are too many."""
+        if self._labels is None or not self._codes:
+            return None
+        return list(self._labels), np.concatenate(self._codes)
+
+
+@dataclass(frozen=True, eq=False)
+class TextRows:
+    """A table in a text file."""
+
+    path: Path
+    dialect: Dialect
+    columns: dict[str, Column]
+    n_rows: int
+
+    @classmethod
+    def read(cls, path: Path, given: Given, is_id: Callable[[str], bool]) -> TextRows:
+        """Read a file; columns that may be ids are kept as such, even if they hold numbers."""
+        dialect = Dialect.of(path, given)
+        try:
+            return cls._read(path, dialect, is_id)
+        except _OtherDecimal:
+            comma: Decimal = ","
+            numerals = Numerals.of(comma, given.missing)
+            return cls._read(
+                path, dialect._replace(numerals=numerals, decimal_is_open=False), is_id
+            )
+
+    @classmethod
+    def _read(cls, path: Path, dialect: Dialect, is_id: Callable[[str], bool]) -> TextRows:
+        columns = [
+            Column(name, dialect.numerals, is_id=is_id(name), is_open=dialect.decimal_is_open)
+            for name in dialect.names
+        ]
+        rows = (record for record in records(path, dialect) if record.fields is not None)
+        n_rows, most = 0, max(1, _BATCH // len(columns))
+        while batch := list(itertools.islice(rows, most)):
+            lines = [record.line for record in batch]
+            fields = zip(*(record.fields or [] for record in batch), strict=True)
+            for column, entries in zip(columns, fields, strict=True):
+                column.add(entries, lines)
+            n_rows += len(batch)
+        if not n_rows:
+            raise DataError("There are no rows below the names of the columns.")
+        return cls(path, dialect, {column.name: column for column in columns}, n_rows)
+
+    def line_of(self, row: int) -> int:
+        """Return the line that a row begins in."""
+        rows = (record for record in records(self.path, self.dialect) if record.fields is not None)
+        return next(itertools.islice(rows, row, None)).line
+
+    def write(
+        self, out: Path, replaced: Replaced, added: Mapping[str, Any], more: MoreRows | None = None
+    ) -> None:
+        """Write the file again with other numbers in some rows, and columns added behind the last.
+
+        More rows go below the last one of the table.
+        """
+        places = {self.dialect.names.index(name): new for name, new in replaced.items()}
+        behind = [list(map(self._text, column)) for column in added.values()]
+        kept = _Kept(more)
+
+        def changes(row: int) -> dict[int, str]:
+            asked = ((k, new[row]) for k, (new, where) in places.items() if where[row])
+            return {k: self._text(number) for k, number in asked if not np.isnan(number)}
+
+        def lines() -> Iterator[str]:
+            row, end, ended = 0, "\n", True
+            for record in records(self.path, self.dialect):
+                raw = record.raw.rstrip("\r\n")
+                found = record.raw[len(raw) :]
+                end, ended = found or end, bool(found)
+                if record.fields is not None:
+                    kept.look(row, record.fields)
+                    more = [column[row] for column in behind]
+                    raw = self._changed(raw, record.fields, changes(row), more)
+                    row += 1
+                elif added:
+                    raw = self._head(raw, record.line, list(added))
+                yield raw + found
+            for n, fields in enumerate(kept.rows(len(self.dialect.names)), start=row):
+                whole = [changes(n).get(k, field) for k, field in enumerate(fields)]
+                whole += [column[n] for column in behind]
+                yield ("" if ended else end) + self._joined(whole) + end
+                ended = True
+
+        with _packed(out) as binary:
+            text = io.TextIOWrapper(binary, self.dialect.encoding, newline="")
+            text.writelines(lines())
+            text.flush()
+            text.detach()
+
+    def _text(self, number: Any) -> str:
+        return self.dialect.numerals.text(float(number))
+
+    def _head(self, raw: str, line: int, names: list[str]) -> str:
+        """Add names of columns to the line with the names, and nothing to lines of units below."""
+        first = self.dialect.names_line
+        if first is None or not first <= line <= self.dialect.above or not raw.strip():
+            return raw
+        words = names if line == first else [""] * len(names)
+        return self.dialect.delimiter.join([raw, *map(self._quoted, words)])
+
+    def _changed(
+        self, raw: str, fields: list[str], changes: dict[int, str], behind: list[str]
+    ) -> str:
+        """Return a line with some fields changed and some added."""
+        if changes:
+            parts = raw_fields(raw, self.dialect.delimiter)
+            if not len(fields) <= len(parts) <= len(fields) + 1:
+                parts = [self._quoted(field) for field in fields]
+            for k, text in changes.items():
+                parts[k] = self._quoted(text)
+            raw = self.dialect.delimiter.join(parts)
+        return self.dialect.delimiter.join([raw, *map(self._quoted, behind)])
+
+    def _joined(self, fields: list[str]) -> str:
+        return self.dialect.delimiter.join(map(self._quoted, fields))
+
+    def _quoted(self, text: str) -> str:
+        """Put a field between quotes if it needs them."""
+        if self.dialect.delimiter in text or any(sign in text for sign in '"\r\n'):
+            return '"' + text.replace('"', '""') + '"'
+        return text
+
+
+class MoreRows(NamedTuple):
+    """Rows to add: some columns as in one row, some as in another, nothing in all others."""
+
+    sources: dict[int, NDArray[np.int64]]  # by the place of a column, the row to take it from
+
+
+class _Kept:
+    """Fields that rows to be added take from others, seen as these go by."""
+
+    def __init__(self, more: MoreRows | None) -> None:
+        self.sources = {} if more is None else more.sources
+        self.wanted = {k: set(rows.tolist()) for k, rows in self.sources.items()}
+        self.found: dict[tuple[int, int], str] = {}
+
+    def look(self, row: int, fields: list[str]) -> None:
+        """Keep what is wanted of a row."""
+        for k, rows in self.wanted.items():
+            if row in rows:
+                self.found[k, row] = fields[k]
+
+    def rows(self, width: int) -> Iterator[list[str]]:
+        """Yield the rows to add."""
+        many = max((len(rows) for rows in self.sources.values()), default=0)
+        for n in range(many):
+            taken = {k: self.found[k, int(rows[n])] for k, rows in self.sources.items()}
+            yield [taken.get(k, "") for k in range(width)]
+
+
+def records(path: Path, dialect: Dialect) -> Iterator[Record]:
+    """Yield every line of a file, rows of the table with their fields."""
+    lines = reader.text_lines(path, dialect.encoding)
+    for number, line in enumerate(itertools.islice(lines, dialect.above), start=1):
+        yield Record(number, line, None)
+    names, head, width = dialect.names, dialect.head, len(dialect.names)
+    loose: tuple[int, int] | None = None  # a line that only the end of a file may have
+    for number, raw, fields in raw_rows(lines, dialect.delimiter, dialect.above + 1):
+        if len(fields) == width + 1 and not fields[-1].strip():
+            fields.pop()
+        is_row = len(fields) == width and fields != head
+        if is_row and not any(map(str.strip, fields)):
+            is_row = False
+        if not is_row:
+            alone = len(fields) < 2 or not any(map(str.strip, fields[1:]))
+            remark = raw.lstrip().startswith("#") or fields == head or not raw.strip()
+            if len(fields) != width and not (alone or remark):
+                raise _wrong_width(number, len(fields), names)
+            if len(fields) != width and not remark and loose is None:
+                loose = number, len(fields)
+        elif loose is not None:
+            raise _wrong_width(*loose, names)
+        yield Record(number, raw, fields if is_row else None)
+
+
+def _wrong_width(line: int, found: int, names: list[str]) -> DataError:
+    return DataError(
+        f"line {line}: found {found} fields, expected {len(names)}, which are {listed(names)}; "
+        "mend or remove the line."
+    )
+
+
+def raw_rows(
+    lines: Iterable[str], delimiter: str, number: int
+) -> Iterator[tuple[int, str, list[str]]]:
+    """Split lines by the rules of csv; yield the number and the text that a row has in the file."""
+    taken: list[str] = []
+
+    def recorded() -> Iterator[str]:
+        for line in lines:
+            taken.append(line)
+            yield line
+
+    for line, fields in reader.csv_rows(recorded(), delimiter, number):
+        yield line, "".join(taken), fields
+        taken.clear()
+
+
+def raw_fields(raw: str, delimiter: str) -> list[str]:
+    """Split a line into fields as they are written, with their quotes."""
+    if '"' not in raw:
+        return raw.split(delimiter)
+    mark = re.escape(delimiter)
+    return re.findall(rf'(?:^|(?<={mark}))(\s*"(?:[^"]|"")*"[^{mark}]*|[^{mark}]*)', raw)
+
+
+@contextlib.contextmanager
+def _packed(path: Path) -> Iterator[Any]:
+    """Open a file to write to, packed as its name says, with the same bits every time."""
+    suffix = path.suffix.lower()
+    with writing(path) as file:
+        if suffix not in reader.PACKED:
+            yield file
+        elif suffix == ".gz":
+            with gzip.GzipFile("", "wb", fileobj=file, mtime=0) as packed:
+                yield packed
+        else:
+            with reader.PACKED[suffix](file, "wb") as packed:
+                yield packed
