@@ -21,6 +21,7 @@ if TYPE_CHECKING:
         PluginError,
         SettingError,
     )
+    from noisewise.gaps import GapReport, gap_report
     from noisewise.imputer import DeviationImputer
     from noisewise.models import load
     from noisewise.models.auto import AutoFactorizer
@@ -35,6 +36,7 @@ if TYPE_CHECKING:
         noisy_observations,
         noisy_places,
         noisy_series,
+        table_noise_model,
     )
     from noisewise.splits import Calibration
 
@@ -45,6 +47,7 @@ _NAMES = {
         "DataError DivergedError FitInterrupted MissingExtraError ModelFileError NoisewiseError "
         "PluginError SettingError"
     ),
+    "gaps": "GapReport gap_report",
     "imputer": "DeviationImputer",
     "models": "load",
     "models.auto": "AutoFactorizer",
@@ -53,7 +56,9 @@ _NAMES = {
     "models.residual": "ResidualFactorizer",
     "models.series": "LinearInterpolator OUSmoother",
     "models.temporal": "TemporalFactorizer",
-    "noise": "noise_model noisy_ids noisy_observations noisy_places noisy_series",
+    "noise": (
+        "noise_model noisy_ids noisy_observations noisy_places noisy_series table_noise_model"
+    ),
     "splits": "Calibration",
 }
 _HOME = {name: module for module, names in _NAMES.items() for name in names.split()}
@@ -62,11 +67,11 @@ __version__ = "0.1.0"
 
 __all__ = [
     "AutoFactorizer", "BayesianFactorizer", "Calibration", "DataError", "DeviationFactorizer",
-    "DeviationImputer", "DivergedError", "FitInterrupted", "Ids", "LinearInterpolator",
-    "MissingExtraError", "ModelFileError", "NoisewiseError", "OUSmoother", "Observations",
-    "PluginError", "ResidualFactorizer", "SettingError", "TemporalFactorizer", "load",
-    "noise_model", "noisy_ids", "noisy_observations", "noisy_places", "noisy_series", "observe",
-    "read",
+    "DeviationImputer", "DivergedError", "FitInterrupted", "GapReport", "Ids",
+    "LinearInterpolator", "MissingExtraError", "ModelFileError", "NoisewiseError", "OUSmoother",
+    "Observations", "PluginError", "ResidualFactorizer", "SettingError", "TemporalFactorizer",
+    "gap_report", "load", "noise_model", "noisy_ids", "noisy_observations", "noisy_places",
+    "noisy_series", "observe", "read", "table_noise_model",
 ]  # fmt: skip
 
 

@@ -13,11 +13,10 @@ from typing import Any, Literal, Self
 
 import numpy as np
 from sklearn.base import BaseEstimator, OneToOneFeatureMixin, TransformerMixin
-from sklearn.utils.validation import check_array, check_is_fitted, validate_data
+from sklearn.utils.validation import check_is_fitted
 
 from noisewise import imputer_file, registry, storage
-from noisewise.data import Codes, Ids, Observations, frames, observe, tables_with_holes
-from noisewise.data.arrays import read_array, read_xarray
+from noisewise.data import Codes, Ids, Observations, observe, tables_with_holes
 from noisewise.data.tables_with_holes import Fitted, LabelledArray, Roles
 from noisewise.data.timestamps import (
     Floats,
@@ -29,6 +28,7 @@ from noisewise.data.timestamps import (
     series_keys,
 )
 from noisewise.errors import DataError
+from noisewise.imputer_tables import read_table
 from noisewise.models import base
 from noisewise.models.auto import AutoFactorizer
 from noisewise.models.base import Factorizer, at_one_moment, in_one_step
@@ -66,7 +66,9 @@ class DeviationImputer(
       dimensions, time is the last unless ``time`` has the number of another;
     - a wide frame of pandas, polars or pyarrow with a column for each series. The index of a frame
       of pandas is the time, or the column that ``time`` names. Levels of columns (location, sensor)
-      are modes of their own;
+      are modes of their own. If ``location`` names a column, rows are of a place and a time each,
+      and all other columns are sensors;
+    - a series, whose index is the time;
     - a long frame with a row for each reading, if ``value`` names the column to fill;
     - a DataArray of xarray, or a Dataset, whose variables over time are the sensors.
 
@@ -98,7 +100,8 @@ class DeviationImputer(
     )
     location: str | Mapping[Any, Any] | Callable[[Any], Any] | None = setting(
         _NAMES,
-        "For a long frame, the column that says where. For plain columns, what says where each is: "
+        "For a long frame, or one with a column for each sensor, the column that says where. For "
+        "plain columns, what says where each is: "
         '``{"t1": "hall"}``, or a function of its name; without it each column is at a place of '
         "its own.",
         default=None,
@@ -162,7 +165,8 @@ class DeviationImputer(
     def transform(self, X: Any, return_std: bool = False) -> Any:
         """Return a copy of a table without holes and, if asked for, the std of every cell.
 
-        X is the table that was fitted, or another of the same series. Times and ids tell which of
+        X is the table that was fitted, or another of the same series; a frame may have their
+        columns in any order, and not all of them. Times and ids tell which of
         its cells were there in ``fit``. Rows without times are those of ``fit`` if they begin with
         the same readings and holes; else they are what came next. Series of whose sensor nothing
         was ever read stay as they are, with a warning. The std of a reading is 0.
@@ -232,32 +236,10 @@ class DeviationImputer(
         return imputer
 
     def _read(self, X: Any, *, reset: bool) -> LabelledArray:
-        """Read a table of any kind; scikit-learn checks the features of those that have any."""
+        """Read a table of any kind; if not ``reset``, it must be like the fitted one."""
         roles = Roles(self.time, self.location, self.sensor, self.value, self.duplicates)
-        if reset:
-            for name in ("n_features_in_", "feature_names_in_"):
-                self.__dict__.pop(name, None)
-        if tables_with_holes.is_xarray(X):
-            return read_xarray(X, roles)
-        frame = frames.as_frame(X)
-        if frame is not None:
-            if self.value is None:
-                validate_data(self, X, reset=reset, skip_check_array=True)
-            return frames.read_frame(frame, roles)
-        if isinstance(X, np.ma.MaskedArray):
-            raise DataError("X is a masked array; pass X.filled(np.nan), with floats.")
-        numbers = {"dtype": "numeric", "ensure_all_finite": False}
-        X = check_array(X, ensure_2d=False, allow_nd=True, estimator=self, **numbers)
-        flat = X.ndim <= 2 and self.time in (None, 0, -2)
-        if flat:
-            X = validate_data(self, X, reset=reset, **numbers)
-        table = read_array(X, roles)
-        if not (reset or flat) and table.lengths != self._fitted.lengths:
-            raise DataError(
-                f"X must have {self._fitted.lengths} places along the axes beside time, as in fit; "
-                f"got {table.lengths}."
-            )
-        return table
+        known = None if reset else (self._fitted.lengths, self._standardised.seen.ids)
+        return read_table(self, X, roles, known)
 
     def _placed(self, table: LabelledArray) -> LabelledArray:
         """Check that a table has the modes of the fitted one, and say when its rows were."""

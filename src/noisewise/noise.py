@@ -13,8 +13,13 @@ import numpy.typing as npt
 from scipy import stats
 from sklearn.utils.validation import check_is_fitted
 
+from noisewise.data import Observations
+from noisewise.data.ids import check_values
+from noisewise.data.labelled import labelled
+from noisewise.data.observations import Duplicates
+from noisewise.data.tables_with_holes import Roles
 from noisewise.data.timestamps import mode_number
-from noisewise.errors import SettingError
+from noisewise.errors import DataError, SettingError
 from noisewise.models.base import as_it_is
 from noisewise.models.rows import Rows
 from noisewise.models.temporal import TemporalFactorizer
@@ -95,6 +100,38 @@ def noise_model(X: Any, y: Any = None, **settings: Any) -> TemporalFactorizer:
     return TemporalFactorizer(**(JUDGE | settings)).fit(X, y)
 
 
+def table_noise_model(
+    X: Any,
+    *,
+    time: Any = None,
+    location: Any = None,
+    sensor: Any = "auto",
+    value: Any = None,
+    duplicates: Duplicates = "error",
+    **settings: Any,
+) -> TemporalFactorizer:
+    """Fit the model by which sensors are judged to a table as ``DeviationImputer`` takes it.
+
+    X is a wide or long frame, a series, an array or of xarray, with holes or without; the other
+    parameters say what is what in it, as they do there. Settings are as for ``noise_model``.
+
+    Examples
+    --------
+    >>> rng = np.random.default_rng(0)
+    >>> day = np.sin(np.arange(100) / 4)[:, None]
+    >>> heat = rng.normal(20 + day, [0.1, 0.1, 1.0, 0.1, 0.1])
+    >>> model = table_noise_model(heat, sensor=None, random_state=0, n_jobs=1)
+    >>> noisy_series(model, n=1)["series"].tolist()
+    [2]
+    """
+    table = labelled(X, Roles(time, location, sensor, value, duplicates))
+    seen = table.observed(duplicates)
+    if len(seen) < 2:
+        raise DataError(f"X has {len(seen)} readings; at least 2 are needed.")
+    known = Observations(seen.codes, check_values(seen.values, "value"), seen.ids)
+    return noise_model(known, sensor=table.sensor, **settings)
+
+
 def noisy_series(model: TemporalFactorizer, *, n: int | None = 20, fewest: int = 1) -> Table:
     """Rank series of sensors by what they do alone: scatter and drift.
 
@@ -105,9 +142,9 @@ def noisy_series(model: TemporalFactorizer, *, n: int | None = 20, fewest: int =
     median. ``noise`` is the root of the sum of both squares, what lies below the median counting as
     0. Above 3 or so, a sensor is not like the others.
 
-    The model is one such as ``noise_model`` gives; ``n`` and ``fewest`` are as for ``noisy_ids``.
-    The table has a column of ids for each mode but time, noise, white, drift, white_std and
-    drift_std (in units of the values), and observations.
+    The model is one such as ``noise_model`` or ``table_noise_model`` gives; ``n`` and ``fewest``
+    are as for ``noisy_ids``. The table has a column of ids for each mode but time, noise, white,
+    drift, white_std and drift_std (in units of the values), and observations.
 
     Examples
     --------

@@ -16,6 +16,7 @@ from typer.core import TyperGroup
 from noisewise import errors, registry
 from noisewise.cli import options
 from noisewise.cli.evaluate import compare, evaluate, tune
+from noisewise.cli.gaps import gaps
 from noisewise.cli.impute import impute
 from noisewise.cli.noise import noise
 from noisewise.cli.options import aligned, check_folder, grouped, in_options, option, say, tell
@@ -61,7 +62,7 @@ app = typer.Typer(
     rich_markup_mode="markdown",
     pretty_exceptions_enable=False,
 )
-for command in (demo, fit, predict, recommend, impute, noise, evaluate, compare, tune):
+for command in (demo, fit, predict, recommend, impute, gaps, noise, evaluate, compare, tune):
     app.command()(grouped(command))
 data = typer.Typer(
     help="Public datasets: what there is, on what terms, and how to get it.",

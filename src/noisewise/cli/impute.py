@@ -15,13 +15,12 @@ import typer
 from noisewise.cli import options
 from noisewise.cli.options import Layout, check_file, option, parsed, say, tell
 from noisewise.data import Observations
-from noisewise.data.arrays import read_xarray
-from noisewise.data.frames import as_frame, read_frame
 from noisewise.data.gapped import kind_of, read_gapped
 from noisewise.data.ids import check_values
+from noisewise.data.labelled import labelled
 from noisewise.data.observations import Duplicates
 from noisewise.data.tables import find_ids
-from noisewise.data.tables_with_holes import LabelledArray, Roles, is_xarray
+from noisewise.data.tables_with_holes import LabelledArray, Roles
 from noisewise.data.timestamps import Floats, Units, are_dates
 from noisewise.errors import DataError, SettingError, listed
 from noisewise.imputer import DeviationImputer, methods
@@ -116,7 +115,7 @@ def fill_file(
     gapped = read_gapped(path, **layout)
     if gapped.left:
         say(f"Left alone: {listed(gapped.left)}")
-    as_cells = partial(_cells, roles=Roles(**gapped.options, duplicates=duplicates))
+    as_cells = partial(labelled, roles=Roles(**gapped.options, duplicates=duplicates))
     cells = as_cells(gapped.table)
     holes = np.isnan(cells.values)
     if not holes.any():
@@ -152,7 +151,7 @@ def read_readings(
     """Read what a file with gaps has, time as the last mode, and which mode is the sensor."""
     gapped = read_gapped(path, **layout)
     check_sensors(path, gapped.names)
-    cells = _cells(gapped.table, Roles(**gapped.options, duplicates=duplicates))
+    cells = labelled(gapped.table, Roles(**gapped.options, duplicates=duplicates))
     seen = cells.observed(duplicates)
     if len(seen) < 2:
         raise DataError(f"{path} has {len(seen)} readings; at least 2 are needed.")
@@ -177,12 +176,6 @@ def _check(path: Path, out: Path, page: str | Path | None, most: int) -> None:
     if page is not None:
         check_most(most)
         require_matplotlib()
-
-
-def _cells(table: Any, roles: Roles) -> LabelledArray:
-    if is_xarray(table):
-        return read_xarray(table, roles)
-    return read_frame(cast(Any, as_frame(table)), roles)
 
 
 def _noise(
