@@ -32,9 +32,9 @@ from noisewise.engine.training import Callback, standardised
 from noisewise.errors import DataError, SettingError
 from noisewise.models import learner, on_gpu
 from noisewise.models.base import Cells, at_one_moment
+from noisewise.models.kept_rows import KeptRows
 from noisewise.models.learner import Checkpoint
 from noisewise.models.new_row import Recommendation
-from noisewise.models.rows import Rows
 from noisewise.models.sampled import FEWEST_DRAWS, Run, Sampled, rating_schema, restored_ratings
 from noisewise.schema import Entry, Found, Schema, record
 from noisewise.settings import SPAN, Rule, either, learned, one_of, setting, settings, whole
@@ -60,7 +60,7 @@ class RowSummary(NamedTuple):
 
 
 @settings
-class BayesianFactorizer(Sampled, Rows, on_gpu.OnDevice):
+class BayesianFactorizer(Sampled, KeptRows, on_gpu.OnDevice):
     """Bayesian factorization that learns how noisy each observation is; no setting needs tuning.
 
     Examples
