@@ -6,12 +6,12 @@ from pathlib import Path
 
 import typer
 
-from noisewise import load
 from noisewise.cli import options
 from noisewise.cli.options import option, tell
 from noisewise.cli.ratings import MODEL_FILE
 from noisewise.data.files import typed
 from noisewise.errors import SettingError, printable
+from noisewise.models import load
 from noisewise.models.kept_rows import KeptRows
 
 
