@@ -63,11 +63,7 @@ app = typer.Typer(
     rich_markup_mode="markdown",
     pretty_exceptions_enable=False,
 )
-COMMANDS = (
-    *(demo, fit, predict, recommend, why),
-    *(impute, gaps, noise, evaluate, compare, tune),
-)
-for command in COMMANDS:
+for command in (demo, fit, predict, recommend, why, impute, gaps, noise, evaluate, compare, tune):
     app.command()(grouped(command))
 data = typer.Typer(
     help="Public datasets: what there is, on what terms, and how to get it.",
