@@ -8,7 +8,7 @@ N := 20000
 # Two processes, each with half of the tests; who is done takes from the other.
 PYTEST = $(BIN)/python -m pytest -n 2 --dist worksteal
 
-.PHONY: demo test test-portable lint fuzz bench bench-bayes bench-peers clean
+.PHONY: demo test test-portable lint fuzz bench bench-bayes bench-peers bench-imputation clean
 
 demo: $(VENV)/ready
 	$(BIN)/noisewise demo --out demo
@@ -50,6 +50,11 @@ bench-peers: $(BENCH)/ready
 	@test -n "$(ML1M)" -a -n "$(ML100K)" || { echo "Say where the ratings are: make bench-peers ML1M=ml1m.npz ML100K=ml100k.npz"; exit 2; }
 	$(BENCH)/bin/python bench/peers.py small $(ML100K) --json bench/results/peers-ml100k.json
 	$(BENCH)/bin/python bench/peers.py accuracy $(ML1M) --json bench/results/peers-ml1m.json
+
+bench-imputation: $(VENV)/ready
+	@test -n "$(DATA)" || { echo "Say where the datasets are: make bench-imputation DATA=folder"; exit 2; }
+	$(BIN)/python bench/imputation.py --data $(DATA) --out bench/results/imputation.json --methods noisewise-auto
+	$(BIN)/python bench/imputation_speed.py --json bench/results/imputation_speed.json
 
 $(VENV)/ready: pyproject.toml reproduction/pyproject.toml constraints.txt
 	@$(PYTHON) -c 'import sys; assert sys.version_info >= (3, 11), "noisewise needs Python 3.11 or newer"'

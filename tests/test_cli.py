@@ -215,3 +215,24 @@ def test_every_command_has_help_with_an_example(capsys, command):
 def test_it_knows_its_version(capsys):
     assert run("--version") == 0
     assert capsys.readouterr().out.strip() == noisewise.__version__
+
+
+def test_lists_for_everybody_go_into_a_table(folder, tmp_path, capsys):
+    pytest.importorskip("pyarrow")
+    for name in ("top.csv", "top.parquet"):
+        out = tmp_path / name
+        assert run("recommend", folder / "model.nw", "--all", "-n", 3, "--out", out) == 0
+        assert f"are in {out}" in capsys.readouterr().out
+    written = (tmp_path / "top.csv").read_text().splitlines()
+    assert len(written) == 1 + pq_length(tmp_path / "top.parquet")
+    items = ("--mode", "item", "--out", tmp_path / "who.csv")
+    assert run("recommend", folder / "model.nw", "--all", *items) == 0
+    assert (tmp_path / "who.csv").read_text().startswith("item,rank,user,mean,std\n")
+    for wrong in ([], ["--all", USER]):
+        assert run("recommend", folder / "model.nw", *wrong) != 0
+
+
+def pq_length(path):
+    import pyarrow.parquet
+
+    return pyarrow.parquet.read_metadata(path).num_rows

@@ -182,7 +182,7 @@ def test_ids_never_seen_are_ranked_as_on_the_cpu(kind, host):
     codes, moments = gpu_posterior.GpuPosterior(host, own).best(rows, gpu_posterior.Sought(4))
     side = own.side(0, rows)
     for k in range(2):
-        cells = own.cells(0, side.part(slice(k, k + 1)), codes[k])
+        cells = own.pairs(0, side, np.full(4, k, dtype=np.int32), codes[k])
         for a, b in zip(cells, moments, strict=True):
             assert b[4 * k : 4 * k + 4] == pytest.approx(a, rel=1e-3, abs=1e-4)
 

@@ -291,4 +291,4 @@ def test_lists_are_judged_on_the_command_line(tmp_path, capsys):
     assert run("recommend", model, "u1", "-n", "2") == 0
     assert "  2. " in capsys.readouterr().out
     assert run("recommend", model, "u1", "--risk", "1") == 2
-    assert "--by and --risk are not for a Popularity" in capsys.readouterr().err
+    assert "--by, --risk and --mode are not for a Popularity" in capsys.readouterr().err

@@ -1,9 +1,13 @@
 """Lists: what brute force would give, who is left out, and who is similar."""
 
+import warnings
+
 import numpy as np
 import pytest
 
-from noisewise import DataError, DeviationFactorizer, recommend
+from noisewise import BayesianFactorizer, DataError, DeviationFactorizer, load, recommend
+from noisewise.errors import SettingError
+from noisewise.models import lists
 
 N_USERS, N_ITEMS = 30, 20
 
@@ -165,3 +169,77 @@ def test_risk_is_a_finite_number(model, risk):
 def test_similar_to_an_unknown_id_is_refused(model):
     with pytest.raises(DataError, match="The item 9999 was not seen in training"):
         model.similar(9_999)
+
+
+@pytest.mark.parametrize("risk", [0.0, 1.0])
+@pytest.mark.parametrize("mode", ["user", "item"])
+def test_a_table_for_all_has_the_lists_of_each(model, mode, risk):
+    table = model.recommend_all(4, mode=mode, risk=risk)
+    other = "item" if mode == "user" else "user"
+    assert list(table) == [mode, "rank", other, "mean", "std"]
+    for id in range(N_USERS if mode == "user" else N_ITEMS):
+        mine = table[mode] == id
+        expected = model.recommend(id, 4, mode=mode, risk=risk)
+        got = zip(*(table[name][mine].tolist() for name in (other, "mean", "std")), strict=True)
+        assert list(got) == [tuple(one) for one in expected]
+        assert table["rank"][mine].tolist() == list(range(1, len(expected) + 1))
+
+
+def test_lists_for_items_leave_out_who_has_rated_them(model, seen):
+    for item in range(N_ITEMS):
+        users = {best.id for best in model.recommend(item, 50, mode=1)}
+        assert users == {user for user in range(N_USERS) if item not in seen[user]}
+
+
+@pytest.mark.parametrize("library", ["pandas", "polars", "pyarrow"])
+def test_a_table_for_all_is_a_frame_like_the_one_fitted_to(small_world, library, tmp_path):
+    frames = pytest.importorskip(library)
+    columns = {"who": small_world.X[:, 0], "rank": small_world.X[:, 1], "stars": small_world.y}
+    make = frames.table if library == "pyarrow" else frames.DataFrame
+    model = DeviationFactorizer(rank=1, epochs=3, random_state=0, n_jobs=1).fit(make(columns))
+    model.save(tmp_path / "m.nw")
+    for one in (model, load(tmp_path / "m.nw")):
+        table = one.recommend_all(2, ids=[3, 4])
+        assert isinstance(table, type(make(columns)))
+        names = table.column_names if library == "pyarrow" else list(table.columns)
+        assert names == ["who", "list_rank", "rank", "mean", "std"]
+        assert len(table) == 4
+    assert isinstance(model.recommend_all(frame=None), dict)
+    with pytest.raises(SettingError, match="frame must be one of"):
+        model.recommend_all(frame="csv")
+
+
+def test_a_table_for_all_goes_to_parquet_in_parts(model, monkeypatch, tmp_path):
+    parquet = pytest.importorskip("pyarrow.parquet")
+    whole = model.recommend_all(3)
+    monkeypatch.setattr(lists, "ROWS_AT_ONCE", 7)
+    out = tmp_path / "top.parquet"
+    assert model.recommend_all(3, out=out) == len(whole["rank"])
+    table = parquet.read_table(out)
+    assert parquet.ParquetFile(out).num_row_groups > 1
+    for name, column in whole.items():
+        assert table[name].to_pylist() == column.tolist()
+    with pytest.raises(SettingError, match=r"out must end in \.parquet"):
+        model.recommend_all(3, out=tmp_path / "top.csv")
+    assert [path.name for path in tmp_path.iterdir()] == ["top.parquet"]
+
+
+def test_the_lists_of_levels_are_ordered_by_what_is_predicted(small_world):
+    chosen = {"rank": 2, "sweeps": 30, "burn_in": 10, "random_state": 0, "n_jobs": 1}
+    model = BayesianFactorizer(**chosen, likelihood="ordinal")
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        model.fit(small_world.X, np.clip(np.rint(small_world.y), 1, 5))
+    for user in (3, 4):
+        best = model.recommend(user, 6, exclude_seen=False)
+        mean, std = model.predict([(user, one.id) for one in best], return_std=True)
+        np.testing.assert_allclose([one[1:] for one in best], np.column_stack([mean, std]), 1e-5)
+        assert (np.diff(mean) <= 0).all()
+
+
+def test_ties_at_the_end_of_the_range_do_not_hide_what_is_best():
+    X = [(user, item) for user in range(12) for item in range(8)]
+    values = np.tile([1.0, 5.0, 5.0, 5.0, 5.0, 5.0, 5.0, 5.0], 12)
+    model = DeviationFactorizer(rank=0, epochs=2, random_state=0, n_jobs=1).fit(X, values)
+    many = model.recommend_many(range(12), 3, exclude_seen=False)
+    assert many == [model.recommend(user, 3, exclude_seen=False) for user in range(12)]

@@ -1,35 +1,29 @@
-"""Top-N lists in chunks: by mean, less risk times std, or by expected utility; similar rows.
+"""Top-N lists for many rows at once: by mean, less risk times std, or by expected utility.
 
-The table of all users with all items is never built: a chunk of it is, and what wins is kept.
+The table of all users with all items is never built: blocks of it are, by products of matrices, and
+what may win is asked for once more, cell by cell. So a list has the same bits whoever else is asked
+for, and in however many threads.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from typing import Any, NamedTuple, Protocol, Self
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 import numpy.typing as npt
 from scipy.special import log_ndtr
 
 from noisewise.data.ids import Seen
-from noisewise.engine.arrays import Array, Codes, Floats, Moments
+from noisewise.engine.arrays import Array, Codes, Counts, Floats, Moments
+from noisewise.engine.training import chunks, in_threads, one_blas_thread
 from noisewise.errors import DataError, SettingError
 from noisewise.propensity import propensity_of
 from noisewise.settings import one_of
 
-CHUNK_CELLS = 4_000_000
+CHUNK_CELLS = 1_000_000  # of a block of the table
 
-
-class Side(Protocol):
-    """Rows of one mode, as the factors they come from have them."""
-
-    @property
-    def size(self) -> int:
-        """How many rows."""
-
-    def part(self, chosen: slice) -> Self:
-        """Return some of the rows."""
+Finish = Callable[[Moments], Moments]  # clips and calibrates
 
 
 class RowFactors(Protocol):
@@ -52,11 +46,14 @@ class RowFactors(Protocol):
     def side(self, mode: int, codes: Codes) -> Any:
         """Rows of a mode by their codes."""
 
-    def table(self, mode: int, side: Any) -> Moments:
-        """Moments of rows of a mode with every id of the other mode."""
+    def table(self, mode: int, side: Any, codes: Codes, *, spread: bool) -> Moments:
+        """Moments of rows of a mode with those of the other, up to rounding; or their means."""
 
-    def cells(self, mode: int, side: Any, codes: Codes) -> Moments:
-        """Moments of a single row of a mode with some rows of the other."""
+    def shortlist(self, n: int) -> tuple[int, float]:
+        """Return how many of the best by ``table``, and what is how little worse, to look at."""
+
+    def pairs(self, mode: int, side: Any, rows: Codes, codes: Codes) -> Moments:
+        """Moments of cells: places of rows in ``side``, and codes of the other mode."""
 
     def similarity(self, mode: int, code: int) -> Floats:
         """Cosine of a row's factors with those of all rows of its mode."""
@@ -94,43 +91,151 @@ def likely_by(
     return Likely(lambda part: propensity.scores(sets[part]), factors.location)
 
 
-def top_columns(
-    factors: RowFactors,
-    side: Side,
-    n: int,
-    *,
-    mode: int = 0,
-    risk: float = 0.0,
-    std_scale: float = 1.0,
-    likely: Likely | None = None,
-    excluded: list[Codes],
-    candidates: Codes | None = None,
-) -> Iterator[Codes]:
-    """Yield, row by row, the best n columns: highest mean minus ``risk`` times std, best first.
+class Sought(NamedTuple):
+    """Which columns are the best: highest mean minus ``risk`` times std.
 
-    ``side`` has the rows of ``mode`` to rank for, and ``excluded`` for each the columns to leave
-    out. Only ``candidates`` are ranked; None ranks all that were trained on. With ``likely`` the
-    best are those of the highest chance to be taken up, and to be better than usual.
+    With ``likely``, highest chance to be taken up, and to be better than usual.
     """
-    counts = factors.counts[1 - mode]
-    ranked = np.flatnonzero(counts) if candidates is None else candidates[counts[candidates] > 0]
-    barred = np.setdiff1d(np.arange(len(counts)), ranked)
-    chunk = max(1, CHUNK_CELLS // len(counts))
-    for start in range(0, side.size, chunk):
-        part = slice(start, start + chunk)
-        moments = factors.table(mode, side.part(part))
-        score = moments.mean
-        if risk:
-            std = np.sqrt(moments.noise + moments.epistemic)
-            score = score - np.float32(risk * std_scale) * std
-        if likely is not None:
-            std = std_scale * np.sqrt(moments.noise + moments.epistemic)
-            chance = log_ndtr((moments.mean - likely.usual) / std)
-            score = (np.log(likely.scores(part)) + chance).astype(np.float32)
-        score[:, barred] = -np.inf
-        for row, without in zip(score, excluded[part], strict=True):
-            row[without] = -np.inf
-            yield _best(row, n)
+
+    n: int
+    risk: float
+    columns: Codes  # to choose from, in order
+    finish: Finish
+    seen: tuple[Counts, Codes] | None = None  # what to leave out: starts by code of row, columns
+    likely: Likely | None = None
+
+    @property
+    def spread(self) -> bool:
+        """Whether it takes a std to rank."""
+        return bool(self.risk) or self.likely is not None
+
+
+class Lists(NamedTuple):
+    """The best columns of rows, best first: a line each, ended by -1 where there are fewer."""
+
+    codes: Codes
+    mean: Floats
+    std: Floats
+
+    @property
+    def lengths(self) -> npt.NDArray[np.int64]:
+        """How many each row has."""
+        return np.asarray((self.codes >= 0).sum(axis=1))
+
+
+def allowed(counts: Counts, candidates: Codes | None) -> Codes:
+    """Return columns to choose from: those trained on, of candidates (-1 is none) if given."""
+    if candidates is None:
+        return np.flatnonzero(counts).astype(np.int32)
+    chosen = np.unique(candidates[candidates >= 0])
+    return chosen[counts[chosen] > 0].astype(np.int32)
+
+
+def best_columns(
+    factors: RowFactors,
+    mode: int,
+    rows: Codes,
+    sought: Sought,
+    *,
+    side: Any = None,
+    n_jobs: int = 1,
+) -> Lists:
+    """Return the best columns for rows of a mode: by codes as from ``known_codes``, or a side."""
+    parts: dict[int, Lists] = {}
+
+    def work(part: slice) -> None:
+        some = rows[part]
+        own = factors.side(mode, some) if side is None else side
+        taken = None if sought.likely is None else np.log(sought.likely.scores(part))
+        at, codes = _candidates(factors, mode, own, some, sought, taken)
+        found = factors.pairs(mode, own, at, codes)
+        chance = None if taken is None else taken[at, codes]
+        parts[part.start] = ranked(len(some), at, codes, found, sought, chance)
+
+    with one_blas_thread():
+        size = CHUNK_CELLS // (4 if sought.spread else 1)  # which takes as many more arrays
+        blocks = chunks(len(rows), max(1, size // max(len(sought.columns), 1)))
+        in_threads(work, blocks, n_jobs)
+    none = ranked(0, rows[:0], rows[:0], Moments(*np.empty((3, 0), dtype=np.float32)), sought)
+    lists = [none, *(parts[start] for start in sorted(parts))]
+    return Lists(*(np.concatenate(part) for part in zip(*lists, strict=True)))
+
+
+def _candidates(
+    factors: RowFactors, mode: int, side: Any, rows: Codes, sought: Sought, taken: Array | None
+) -> tuple[Codes, Codes]:
+    """Return cells that may win: places of rows, and codes of columns."""
+    columns, many = sought.columns, len(sought.columns)
+    if not many:
+        return rows[:0], rows[:0]
+    table = factors.table(mode, side, columns, spread=sought.spread)
+    score = _scores(table, sought, None if taken is None else taken[:, columns])
+    if sought.seen is not None:
+        place = np.full(len(factors.counts[1 - mode]) + 1, -1, dtype=np.int32)
+        place[columns] = np.arange(many, dtype=np.int32)
+        at, codes = seen_cells(sought.seen, rows)
+        at, codes = at[place[codes] >= 0], codes[place[codes] >= 0]
+        score[at, place[codes]] = -np.inf
+    n, apart = factors.shortlist(sought.n)
+    worst: Any = -np.inf
+    if n < many:
+        worst = np.partition(score, many - n, axis=1)[:, many - n, None] - score.dtype.type(apart)
+    places, found = np.nonzero((score >= worst) & (score > -np.inf))
+    return places.astype(np.int32), columns[found]
+
+
+def _scores(moments: Moments, sought: Sought, taken: Array | None) -> Any:
+    """Rank by the mean before it is clipped, so that it makes no ties at the ends of the range."""
+    if not sought.spread:
+        return moments.mean
+    _, noise, epistemic = sought.finish(moments)
+    std = np.sqrt(noise + epistemic)
+    if sought.likely is None:
+        return moments.mean - std.dtype.type(sought.risk) * std
+    return taken + log_ndtr((moments.mean - sought.likely.usual) / std, dtype=np.float64)
+
+
+def ranked(
+    n_rows: int,
+    at: npt.NDArray[np.integer],
+    codes: Codes,
+    found: Moments,
+    sought: Sought,
+    taken: Array | None = None,
+) -> Lists:
+    """Order cells of rows, whose places rise, by what is known of them; keep the best of each."""
+    mean, noise, epistemic = sought.finish(found)
+    order = np.lexsort((codes, -_scores(found, sought, taken), at))
+    first = np.searchsorted(at, np.arange(n_rows))
+    rank = np.arange(len(at)) - first[at]
+    kept, rows, ranks = order[rank < sought.n], at[rank < sought.n], rank[rank < sought.n]
+    shape = n_rows, min(sought.n, len(sought.columns))
+    lists = Lists(
+        np.full(shape, -1, dtype=np.int32),
+        np.full(shape, np.nan, dtype=mean.dtype),
+        np.full(shape, np.nan, dtype=mean.dtype),
+    )
+    for whole, part in zip(lists, (codes, mean, np.sqrt(noise + epistemic)), strict=True):
+        whole[rows, ranks] = part[kept]
+    return lists
+
+
+def seen_cells(seen: tuple[Counts, Codes], rows: Codes) -> tuple[Codes, Codes]:
+    """Return what rows were seen with: their places among the rows, and columns.
+
+    Examples
+    --------
+    >>> seen = np.array([0, 2, 2, 3]), np.array([4, 7, 5], dtype=np.int32)
+    >>> [part.tolist() for part in seen_cells(seen, np.array([2, 1, 0, 3]))]
+    [[0, 2, 2], [5, 4, 7]]
+    """
+    starts, columns = seen
+    known = (rows >= 0) & (rows < len(starts) - 1)
+    code = np.where(known, rows, 0)
+    length = np.where(known, starts[code + 1] - starts[code], 0)
+    places = np.repeat(np.arange(len(rows), dtype=np.int32), length)
+    within = np.arange(length.sum()) - np.repeat(np.cumsum(length) - length, length)
+    return places, columns[np.repeat(starts[code], length) + within]
 
 
 def similar_rows(factors: RowFactors, mode: int, code: int, n: int) -> tuple[Codes, Floats]:

@@ -100,6 +100,7 @@ class Entry(NamedTuple):
     of: Place
     kind: Callable[[Any], Any]  # returns a value as it should be, or None if it cannot be meant
     optional: bool = False  # may be null
+    added: bool = False  # files of earlier versions lack it: then it is null
 
     def write(self, value: Any, header: dict[str, Any], tensors: Tensors) -> None:
         """Put it into the header; what could not be measured of a record is null."""
@@ -112,8 +113,8 @@ class Entry(NamedTuple):
         """Return it as declared."""
         value: Any = source.header
         for key in self.name.split("."):
-            value = value[key]
-        if self.optional and value is None:
+            value = value.get(key) if self.added else value[key]
+        if (self.optional or self.added) and value is None:
             return None
         found = self.kind(value)
         if found is None:

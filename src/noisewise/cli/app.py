@@ -21,6 +21,7 @@ from noisewise.cli.impute import impute
 from noisewise.cli.noise import noise
 from noisewise.cli.options import aligned, check_folder, grouped, in_options, option, say, tell
 from noisewise.cli.ratings import demo, fit, predict, recommend
+from noisewise.cli.why import why
 from noisewise.data import fetch as fetching
 from noisewise.errors import NoisewiseError, SettingError
 
@@ -62,7 +63,7 @@ app = typer.Typer(
     rich_markup_mode="markdown",
     pretty_exceptions_enable=False,
 )
-for command in (demo, fit, predict, recommend, impute, gaps, noise, evaluate, compare, tune):
+for command in (demo, fit, predict, recommend, why, impute, gaps, noise, evaluate, compare, tune):
     app.command()(grouped(command))
 data = typer.Typer(
     help="Public datasets: what there is, on what terms, and how to get it.",

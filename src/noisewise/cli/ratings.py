@@ -19,7 +19,7 @@ from noisewise.data.sources import as_text
 from noisewise.errors import FitInterrupted, SettingError, printable
 from noisewise.evaluation.demo import run_demo
 from noisewise.models import load
-from noisewise.models.new_row import Recommendation
+from noisewise.models.lists import Recommendation
 from noisewise.models.rows import Rows
 
 MODEL_FILE = typer.Argument(..., help="A model that `fit` wrote.")
@@ -149,6 +149,7 @@ def recommend(
     ),
     risk: float = option("Rank by mean minus risk times std: above 0 plays safe.", default=0.0),
     seen: bool = option("Also recommend what was rated.", "--seen", default=False),
+    mode: str | None = option("The id column of those who get lists; else the first."),
     out: Path | None = option(
         "The table to write: .csv, .tsv (both also .gz) or .parquet; else lists are printed.",
         check=_check_table,
@@ -156,7 +157,7 @@ def recommend(
     device: str | None = options.DEVICE,
     report: Path | None = options.JSON,
 ) -> None:
-    """Recommend what a user has not rated yet.
+    """Recommend what a user has not rated yet, or with --mode item, who will like an item.
 
     Example: `noisewise recommend movies.nw 17 42 -n 5 --risk 1`
 
@@ -169,14 +170,18 @@ def recommend(
     fitted = load(model)
     if not hasattr(fitted, "recommend_many"):
         raise SettingError(f"{model} holds a {type(fitted).__name__}, which does not recommend.")
-    ranked = {"by": by, "risk": risk} if isinstance(fitted, Rows) else {}
-    if not ranked and (risk or by != "value"):
-        raise SettingError(f"--by and --risk are not for a {type(fitted).__name__}.")
-    fitted = options.on_device(fitted, device)
-    everyone: list[Any] = fitted.ids_[0].labels.tolist()
-    users = everyone if everybody else [typed(id, fitted.ids_[0]) for id in ids or ()]
-    lists = fitted.recommend_many(users, n, exclude_seen=not seen, **ranked)
-    known = (fitted.ids_[0].lookup(users) >= 0).tolist()
+    if not isinstance(fitted, Rows) and (risk or by != "value" or mode is not None):
+        raise SettingError(f"--by, --risk and --mode are not for a {type(fitted).__name__}.")
+    m = 0 if mode is None else fitted.mode_number(mode)
+    ranked = {"by": by, "risk": risk, "mode": m} if isinstance(fitted, Rows) else {}
+    ranked["exclude_seen"] = not seen
+    fitted, names = options.on_device(fitted, device), fitted.ids_[m]
+    everyone: list[Any] = names.labels.tolist()
+    users = everyone if everybody else [typed(id, names) for id in ids or ()]
+    if out is not None and isinstance(fitted, Rows):
+        return _written(fitted, users, n, ranked, out, report)
+    lists = fitted.recommend_many(users, n, **ranked)
+    known = (names.lookup(users) >= 0).tolist()
     found = [] if report is None else [
         {"id": user, "known": is_known, "best": [r._asdict() for r in best]}
         for user, is_known, best in zip(users, known, lists, strict=True)
@@ -185,8 +190,23 @@ def recommend(
         options.write_table(out, _ranked(fitted.ids_, users, lists))
         text = f"Lists for {len(users):,} are in {out}."
     else:
-        text = "\n".join(map(partial(_list, fitted.ids_[0].name), users, known, lists))
-    tell(text, found, report)
+        text = "\n".join(map(partial(_list, names.name), users, known, lists))
+    return tell(text, found, report)
+
+
+def _written(
+    fitted: Rows, users: list[Any], n: int, ranked: dict[str, Any], out: Path, report: Path | None
+) -> None:
+    """Write lists as one table."""
+    if options.table_ending(out) == options.PARQUET:
+        length = fitted.recommend_all(n, ids=users, out=out, **ranked)
+    else:
+        columns = fitted.recommend_all(n, ids=users, frame=None, **ranked)
+        table = {name: column.tolist() for name, column in columns.items()}
+        options.write_table(out, table)
+        length = len(next(iter(table.values())))
+    text = f"Lists for {len(users):,} are in {out}."
+    tell(text, {"file": str(out), "lists": len(users), "lines": length}, report)
 
 
 def _ranked(

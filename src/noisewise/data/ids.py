@@ -381,6 +381,11 @@ class Seen(NamedTuple):
         rows = np.repeat(np.arange(len(self.starts) - 1, dtype=np.int32), np.diff(self.starts))
         return rows, self.columns
 
+    def turned(self, n_columns: int) -> Seen:
+        """Return the same cells by column."""
+        rows, columns = self.cells()
+        return Seen.of((columns, rows), (n_columns, len(self.starts) - 1))
+
     def of_row(self, row: int) -> Codes:
         """Columns seen with a row; a row beyond the end has none."""
         if not 0 <= row < len(self.starts) - 1:

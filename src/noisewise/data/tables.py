@@ -16,6 +16,7 @@ import scipy.sparse
 from noisewise.data.ids import from_frame
 from noisewise.errors import DataError, listed, shortened
 
+LIBRARIES = ("pandas", "polars", "pyarrow")  # whose frames are taken, and given back
 MOST_MODES = 32  # as many axes as numpy can index at once
 
 _USER = {"user", "userid", "uid", "customer", "customerid", "reviewer", "reviewerid"}
@@ -92,6 +93,15 @@ def has_names(X: Any) -> bool:
     """Tell whether X is a frame whose columns have names, all of them text."""
     X = from_frame(X)
     return isinstance(X, nw.DataFrame) and _text_names(X) is not None
+
+
+def library_of(X: Any) -> str | None:
+    """Return the library whose frame X is: one of ``LIBRARIES``, or None."""
+    frame = from_frame(X)
+    if not isinstance(frame, nw.DataFrame):
+        return None
+    name = frame.implementation.value
+    return name if name in LIBRARIES else None
 
 
 def _text_names(frame: Any) -> list[str] | None:

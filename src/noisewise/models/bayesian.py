@@ -9,7 +9,7 @@ averaged over the draws. Nothing is tuned: how much to shrink is drawn too.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from functools import partial
 from itertools import pairwise
 from typing import Any, Literal, NamedTuple
@@ -32,10 +32,10 @@ from noisewise.engine.training import Callback, standardised
 from noisewise.errors import DataError, SettingError
 from noisewise.models import learner, on_gpu
 from noisewise.models.base import Cells, at_one_moment
+from noisewise.models.kept_rows import KeptRows
 from noisewise.models.learner import Checkpoint
-from noisewise.models.new_row import Recommendation
-from noisewise.models.rows import Rows
 from noisewise.models.sampled import FEWEST_DRAWS, Run, Sampled, rating_schema, restored_ratings
+from noisewise.recommend import Lists, Sought
 from noisewise.schema import Entry, Found, Schema, record
 from noisewise.settings import SPAN, Rule, either, learned, one_of, setting, settings, whole
 
@@ -60,7 +60,7 @@ class RowSummary(NamedTuple):
 
 
 @settings
-class BayesianFactorizer(Sampled, Rows, on_gpu.OnDevice):
+class BayesianFactorizer(Sampled, KeptRows, on_gpu.OnDevice):
     """Bayesian factorization that learns how noisy each observation is; no setting needs tuning.
 
     Examples
@@ -259,22 +259,8 @@ class BayesianFactorizer(Sampled, Rows, on_gpu.OnDevice):
         there = partial(on_gpu.moments_of_draws, posterior=own, codes=codes, time=time)
         return Cells(self._on_device(there, here), unseen)
 
-    @at_one_moment
-    def recommend_many(
-        self,
-        ids: Sequence[Any],
-        n: int = 10,
-        *,
-        by: Literal["value", "utility"] = "value",
-        risk: float = 0.0,
-        exclude_seen: bool = True,
-        candidates: Iterable[Any] | None = None,
-    ) -> list[list[Recommendation]]:
-        """Recommend to many ids, each as ``recommend`` would, in chunks."""
-        check_is_fitted(self)
-        here, there = super().recommend_many, on_gpu.best_of_draws
-        chosen = {"by": by, "risk": risk, "exclude_seen": exclude_seen, "candidates": candidates}
-        return on_gpu.recommend_many(self, here, there, ids, n, chosen)
+    def _best(self, mode: int, codes: Codes, sought: Sought) -> Lists:
+        return on_gpu.best_columns(self, super()._best, on_gpu.best_of_draws, mode, codes, sought)
 
     def _fold(self, mode: int, codes: Codes, values: Floats) -> Side:
         scale = self.factors_.scale

@@ -15,13 +15,12 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable
 from dataclasses import fields, replace
 from functools import partial
 from typing import Any, Literal, Self
 
 import numpy as np
-from sklearn.utils.validation import check_is_fitted
 
 from noisewise.data import Observations, encode_ids, observe
 from noisewise.data.ids import Seen
@@ -32,12 +31,12 @@ from noisewise.engine.sgd.layout import Params, State, aligned, initial_state
 from noisewise.engine.training import EpochInfo, mean_in_units, standardised
 from noisewise.errors import FitInterrupted
 from noisewise.models import on_gpu
-from noisewise.models.base import Cells, at_one_moment, in_one_step
+from noisewise.models.base import Cells, in_one_step
+from noisewise.models.factor_rows import FactorRows
 from noisewise.models.iterative import Fit, Iterative, Plan, judged
 from noisewise.models.learner import count_rows, mean_and_std
-from noisewise.models.new_row import Recommendation
 from noisewise.models.on_gpu import FactorsOnDevice
-from noisewise.models.rows import FactorRows
+from noisewise.recommend import Lists, Sought
 from noisewise.settings import check, number, one_of, setting, settings, whole
 
 ADVICE = (
@@ -202,21 +201,8 @@ class DeviationFactorizer(Iterative, FactorRows, FactorsOnDevice):
         )
         return Cells(moments, self._unseen(known))
 
-    @at_one_moment
-    def recommend_many(
-        self,
-        ids: Sequence[Any],
-        n: int = 10,
-        *,
-        by: Literal["value", "utility"] = "value",
-        risk: float = 0.0,
-        exclude_seen: bool = True,
-        candidates: Iterable[Any] | None = None,
-    ) -> list[list[Recommendation]]:
-        """Recommend to many ids, each as ``recommend`` would, in chunks."""
-        check_is_fitted(self)
-        chosen = {"by": by, "risk": risk, "exclude_seen": exclude_seen, "candidates": candidates}
-        return on_gpu.recommend_many(self, super().recommend_many, on_gpu.best, ids, n, chosen)
+    def _best(self, mode: int, codes: Codes, sought: Sought) -> Lists:
+        return on_gpu.best_columns(self, super()._best, on_gpu.best, mode, codes, sought)
 
     def _fold_many(self, mode: int, starts: Counts, codes: Codes, values: Any) -> list[Any]:
         return on_gpu.new_rows(self, self._fold_each, mode, starts, codes, values)

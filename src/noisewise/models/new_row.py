@@ -4,21 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, NamedTuple
+from itertools import chain
+from typing import Any, Literal
 
 import numpy as np
 
 from noisewise.engine.arrays import Codes, Floats, Moments
 from noisewise.errors import DataError, printable
-from noisewise.recommend import Side, likely_by
-
-
-class Recommendation(NamedTuple):
-    """An id, and the value that is expected of it, give or take."""
-
-    id: Any
-    mean: float
-    std: float
+from noisewise.models.lists import Recommendation, as_recommendations
+from noisewise.recommend import best_columns, likely_by
 
 
 @dataclass(frozen=True, eq=False)
@@ -27,7 +21,7 @@ class NewRow:
 
     model: Any  # that knows the rows of the other mode
     mode: int  # of the new id
-    side: Side  # its row
+    side: Any  # its row
     seen: Codes  # of the other mode, that it was learned from
 
     def __repr__(self) -> str:
@@ -65,15 +59,26 @@ class NewRow:
         """Recommend the best n, as ``DeviationFactorizer.recommend`` does."""
         if by != "value" and self.mode != 0:
             raise DataError(f'by={by!r} is for new rows of the first mode; use by="value".')
-        likely = likely_by(by, risk, self.model.factors_, self.model.seen_, [self.seen])
-        excluded = [self.seen if exclude_seen else self.seen[:0]]
-        best: list[Recommendation]
-        (best,) = self.model._ranked(self.side, self.mode, n, risk, excluded, candidates, likely)
+        model, seen = self.model, self.seen if exclude_seen else self.seen[:0]
+        likely = likely_by(by, risk, model.factors_, model.seen_, [self.seen])
+        starts = np.array([0, len(seen)])
+        sought = model.wanted(self.mode, n, risk, (starts, seen), candidates, likely)
+        one = np.zeros(1, dtype=np.int32)
+        found = best_columns(model.factors_, self.mode, one, sought, side=self.side)
+        (best,) = as_recommendations(found, model.ids_[1 - self.mode].labels)
         return best
 
     def _cells(self, others: Sequence[Any]) -> Moments:
         other = 1 - self.mode
         codes = self.model.factors_.known_codes(other, self.model._codes(other, others))
-        found = self.model.factors_.cells(self.mode, self.side, codes)
+        first = np.zeros(len(codes), dtype=np.int32)
+        found = self.model.factors_.pairs(self.mode, self.side, first, codes)
         calibrated: Moments = self.model._calibrated(found)
         return calibrated
+
+
+def in_one(lists: Sequence[Any]) -> Any:
+    """Put sequences one after another."""
+    if all(isinstance(own, np.ndarray) for own in lists):
+        return np.concatenate(lists)
+    return list(chain.from_iterable(lists))

@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-import gc
 import math
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import replace
-from itertools import pairwise, repeat
 from typing import Any, Literal, TypeVar
 
 import numpy as np
-import numpy.typing as npt
 
 from noisewise.data import Observations
 from noisewise.data.ids import Seen
@@ -19,7 +15,8 @@ from noisewise.engine import devices
 from noisewise.engine.arrays import Codes, Counts, Moments, Values
 from noisewise.engine.devices import Device
 from noisewise.engine.gibbs import gpu_fold_in as fold_in_draws
-from noisewise.engine.gibbs.gpu_posterior import GpuPosterior, Sought
+from noisewise.engine.gibbs import gpu_posterior
+from noisewise.engine.gibbs.gpu_posterior import GpuPosterior
 from noisewise.engine.gibbs.posterior import RatingPosterior
 from noisewise.engine.sgd import gpu, gpu_fold_in, gpu_plan
 from noisewise.engine.sgd.factors import Factors
@@ -29,14 +26,13 @@ from noisewise.engine.sgd.layout import Params
 from noisewise.engine.training import EpochInfo
 from noisewise.errors import SettingError, warn
 from noisewise.models.iterative import Fit, Plan
-from noisewise.models.new_row import Recommendation
+from noisewise.recommend import Lists, Sought, ranked
 from noisewise.settings import Rule, one_of, setting, settings
 
 MANY_CELLS = 5_000_000  # to predict, from which on it pays to send rows to a GPU
 MANY_DRAWN = 50_000_000  # the same where each is predicted by every draw: cells times draws
 MANY_ROWS = 5_000  # to recommend to
 MANY_NEW = 100  # to fold in; of draws, the fewer there are
-LISTED = 50_000  # lists that are made at a time, so that what is needed on the way is soon free
 
 T = TypeVar("T")
 
@@ -90,18 +86,6 @@ class FactorsOnDevice(OnDevice):
 
     def _options(self) -> gpu.Options:
         return gpu.Options(self.precision, self.deterministic)
-
-
-@contextmanager
-def _nothing_collected() -> Iterator[None]:
-    """Keep Python from looking for garbage, again and again, among millions of new objects."""
-    enabled = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if enabled:
-            gc.enable()
 
 
 def fit_factors(
@@ -177,39 +161,27 @@ def moments(device: Device, factors: Factors, codes: tuple[Codes, ...]) -> Momen
     return OnGpu(device, factors).moments(codes)
 
 
-def best(
-    device: Device,
-    factors: Factors,
-    rows: Codes,
-    n: int,
-    ranking: dict[str, Any],
-    finished: Callable[[Moments], Moments],
-    labels: npt.NDArray[Any],
-) -> list[list[Recommendation]]:
-    """Return the best n columns for many rows.
-
-    ``ranking`` is what ``OnGpu.top`` is told; ``finished`` clips and calibrates moments; ``labels``
-    has the ids of columns.
-    """
-    here = OnGpu(device, factors)
-    codes = here.top(rows, n, **ranking)
-    many = (codes >= 0).sum(axis=1)
-    found = here.moments((np.repeat(rows, many), codes[codes >= 0]))
-    return _lists(codes, finished(found), labels)
+def best(device: Device, factors: Factors, rows: Codes, std_scale: float, sought: Sought) -> Lists:
+    """Return the best columns for many rows of the first mode."""
+    here, (n, _) = OnGpu(device, factors), factors.shortlist(sought.n)
+    codes = here.top(
+        rows, n, risk=sought.risk, std_scale=std_scale, seen=sought.seen, candidates=sought.columns
+    )
+    at, found = np.nonzero(codes >= 0)
+    cells = rows[at], codes[at, found]
+    return ranked(len(rows), at, cells[1], here.moments(cells), sought)
 
 
 def best_of_draws(
-    device: Device,
-    posterior: RatingPosterior,
-    rows: Codes,
-    n: int,
-    ranking: dict[str, Any],
-    finished: Callable[[Moments], Moments],
-    labels: npt.NDArray[Any],
-) -> list[list[Recommendation]]:
-    """Return the best n columns for many rows, by a posterior; see ``best``."""
-    codes, found = GpuPosterior(device, posterior).best(rows, Sought(n, **ranking))
-    return _lists(codes, finished(found), labels)
+    device: Device, posterior: RatingPosterior, rows: Codes, std_scale: float, sought: Sought
+) -> Lists:
+    """Return the best columns for many rows of the first mode, by a posterior."""
+    asked = gpu_posterior.Sought(
+        posterior.shortlist(sought.n)[0], sought.risk, std_scale, sought.seen, sought.columns
+    )
+    codes, moments = GpuPosterior(device, posterior).best(rows, asked)
+    at, found = np.nonzero(codes >= 0)
+    return ranked(len(rows), at, codes[at, found], moments, sought)
 
 
 def moments_of_draws(
@@ -219,31 +191,21 @@ def moments_of_draws(
     return GpuPosterior(device, posterior).moments(codes, time)
 
 
-def recommend_many(
+def best_columns(
     model: Any,
-    here: Callable[..., list[list[Recommendation]]],
-    there: Callable[..., list[list[Recommendation]]],
-    ids: Sequence[Any],
-    n: int,
-    chosen: dict[str, Any],
-) -> list[list[Recommendation]]:
-    """Recommend on the GPU of a model (``there``) where that pays, or else as it does ``here``."""
-    if chosen["candidates"] is not None:
-        chosen["candidates"] = list(chosen["candidates"])
-    sound = n > 0 and np.isfinite(chosen["risk"]) and chosen["by"] == "value"
-    sound &= not (chosen["exclude_seen"] and model.seen_ is None) and len(model.ids_) == 2
-    if model.device == "cpu" or len(ids) < MANY_ROWS or not sound:
-        return here(ids, n, **chosen)
-    allowed = chosen["candidates"]
-    ranking = {
-        "risk": chosen["risk"], "std_scale": model.std_scale_,
-        "seen": model.seen_ if chosen["exclude_seen"] else None,
-        "candidates": None if allowed is None else model._codes(1, allowed),
-    }  # fmt: skip
-    rows = model.factors_.known_codes(0, model._codes(0, ids))
-    parts = rows, n, ranking, model._calibrated, model.ids_[1].labels
-    lists: list[list[Recommendation]] = model._on_device(
-        lambda device: there(device, model.factors_, *parts), lambda: here(ids, n, **chosen)
+    here: Callable[..., Lists],
+    there: Callable[..., Lists],
+    mode: int,
+    rows: Codes,
+    sought: Sought,
+) -> Lists:
+    """Rank on the GPU of a model (``there``) where that pays, or else as it does ``here``."""
+    few = len(rows) < MANY_ROWS or not len(sought.columns) or sought.likely is not None
+    if model.device == "cpu" or mode != 0 or few:
+        return here(mode, rows, sought)
+    lists: Lists = model._on_device(
+        lambda device: there(device, model.factors_, rows, model.std_scale_, sought),
+        lambda: here(mode, rows, sought),
     )
     return lists
 
@@ -269,25 +231,3 @@ def new_rows(
 
     sides: list[Any] = model._on_device(there, lambda: here(*given))
     return sides
-
-
-def _lists(codes: Codes, moments: Moments, labels: npt.NDArray[Any]) -> list[list[Recommendation]]:
-    """Return columns, -1 where there is none, with their moments as lists of recommendations."""
-    mean, noise, epistemic = moments
-    std = np.sqrt(noise + epistemic)
-    names = np.empty(len(labels), dtype=object)
-    names[:] = labels.tolist()  # one object for each id, however often it is listed
-    lists: list[list[Recommendation]] = []
-    first = 0
-    with _nothing_collected():
-        for start in range(0, len(codes), LISTED):
-            some = codes[start : start + LISTED]
-            ends = np.cumsum((some >= 0).sum(axis=1)).tolist()
-            part = slice(first, first + ends[-1])
-            columns = names[some[some >= 0]], mean[part], std[part]
-            triples = zip(*(column.tolist() for column in columns), strict=True)
-            # As _make does, but without a call of Python for each of millions.
-            described = list(map(tuple.__new__, repeat(Recommendation), triples))
-            lists += [described[a:b] for a, b in pairwise([0, *ends])]
-            first = part.stop
-    return lists

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Callable, Iterable, Sequence
-from functools import partial
-from itertools import chain, pairwise, zip_longest
+from itertools import pairwise, zip_longest
+from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
@@ -14,15 +14,24 @@ from sklearn.utils.validation import check_is_fitted
 
 from noisewise import schema
 from noisewise.data import Observations, encode_ids, warn_of_types
-from noisewise.data.ids import Seen, check_values
+from noisewise.data.ids import Seen, as_objects, check_values
+from noisewise.data.tables import LIBRARIES, library_of
 from noisewise.engine.arrays import Codes, Counts, Floats
-from noisewise.engine.sgd import factors
-from noisewise.engine.sgd.fold_in import fold_in
-from noisewise.engine.sgd.layout import Params
 from noisewise.errors import DataError, DivergedError
+from noisewise.models import lists
 from noisewise.models.base import Cells, Factorizer, Threads, at_one_moment
-from noisewise.models.new_row import NewRow, Recommendation
-from noisewise.recommend import Likely, RowFactors, Side, likely_by, similar_rows, top_columns
+from noisewise.models.lists import Recommendation, as_recommendations
+from noisewise.models.new_row import NewRow, in_one
+from noisewise.recommend import (
+    Likely,
+    Lists,
+    RowFactors,
+    Sought,
+    allowed,
+    best_columns,
+    likely_by,
+    similar_rows,
+)
 from noisewise.schema import Entry, Found, Schema, Tensor
 from noisewise.settings import learned, one_of, setting, settings
 
@@ -32,15 +41,6 @@ class Similar(NamedTuple):
 
     id: Any
     similarity: float
-
-
-class Row(NamedTuple):
-    """What was learned of one id, in standardised units."""
-
-    bias: float
-    mean: Floats
-    deviation: Floats
-    observations: int
 
 
 @settings
@@ -57,9 +57,10 @@ class Rows(Factorizer, Threads):
     seen_: Seen | None = learned(
         "Which cells were trained on, for ``recommend`` to leave them out."
     )
+    frame_: str | None = learned("The library of the frame that was fitted to; None for others.")
 
     @abstractmethod
-    def _fold(self, mode: int, codes: Codes, values: Floats) -> Side:
+    def _fold(self, mode: int, codes: Codes, values: Floats) -> Any:
         """Learn the row of a new id of a mode from its values with known rows of the other."""
 
     def recommend(
@@ -68,11 +69,12 @@ class Rows(Factorizer, Threads):
         n: int = 10,
         *,
         by: Literal["value", "utility"] = "value",
+        mode: int | str = 0,
         risk: float = 0.0,
         exclude_seen: bool = True,
         candidates: Iterable[Any] | None = None,
     ) -> list[Recommendation]:
-        """Recommend to one id of the first mode the best n of the second.
+        """Recommend to one id of a mode the best n of the other.
 
         Parameters
         ----------
@@ -80,6 +82,9 @@ class Rows(Factorizer, Threads):
             A user, say. One never seen gets what is best on average.
         n : int
             How many.
+        mode : int or str
+            The mode of the id: 0 for a user, to whom items are recommended; 1 for an item, which
+            gets the users who will like it best; or a column's name.
         by : {"value", "utility"}
             Rank by the value that is expected once it is given, whoever would give it; or by the
             chance that the id takes up the other one, as a linear model of who was seen with what
@@ -91,10 +96,16 @@ class Rows(Factorizer, Threads):
         exclude_seen : bool
             Leave out what the id was trained with.
         candidates : iterable of ids, optional
-            Rank only these.
+            Rank only these, which costs only them.
         """
         (best,) = self.recommend_many(
-            [id], n, by=by, risk=risk, exclude_seen=exclude_seen, candidates=candidates
+            [id],
+            n,
+            by=by,
+            mode=mode,
+            risk=risk,
+            exclude_seen=exclude_seen,
+            candidates=candidates,
         )
         return best
 
@@ -105,25 +116,76 @@ class Rows(Factorizer, Threads):
         n: int = 10,
         *,
         by: Literal["value", "utility"] = "value",
+        mode: int | str = 0,
         risk: float = 0.0,
         exclude_seen: bool = True,
         candidates: Iterable[Any] | None = None,
     ) -> list[list[Recommendation]]:
-        """Recommend to many ids, each as ``recommend`` would, in chunks."""
-        check_is_fitted(self)
-        self._needs_two_modes("recommend")
-        rows = self._codes(0, ids)
-        excluded = [np.empty(0, dtype=np.int32)] * len(rows)
-        if exclude_seen:
-            if self.seen_ is None:
-                raise DataError(
-                    "This model did not keep what was seen; fit with keep_seen=True, or pass "
-                    "exclude_seen=False."
-                )
-            excluded = [self.seen_.of_row(row) for row in rows.tolist()]
-        side = self.factors_.side(0, self.factors_.known_codes(0, rows))
-        likely = likely_by(by, risk, self.factors_, self.seen_, rows.tolist())
-        return self._ranked(side, 0, n, risk, excluded, candidates, likely)
+        """Recommend to many ids, each as ``recommend`` would, in blocks."""
+        m, sought = self._sought(n, mode, risk, exclude_seen, candidates)
+        codes = self.factors_.known_codes(m, self._codes(m, ids))
+        found = self._best(m, codes, self._by(by, m, codes, sought))
+        return as_recommendations(found, self.ids_[1 - m].labels)
+
+    @at_one_moment
+    def recommend_all(
+        self,
+        n: int = 10,
+        *,
+        ids: Sequence[Any] | None = None,
+        by: Literal["value", "utility"] = "value",
+        mode: int | str = 0,
+        risk: float = 0.0,
+        exclude_seen: bool = True,
+        candidates: Iterable[Any] | None = None,
+        frame: Literal["auto", "pandas", "polars", "pyarrow"] | None = "auto",
+        out: str | Path | None = None,
+    ) -> Any:
+        """Recommend to every id that was trained on, as ``recommend`` would, as one table.
+
+        Parameters
+        ----------
+        n, by, mode, risk, exclude_seen, candidates
+            As for ``recommend``.
+        ids : sequence of ids, optional
+            Only these; they may be new ones.
+        frame : {"auto", "pandas", "polars", "pyarrow"} or None
+            The library of the frame to return. "auto" takes that of the frame that the model was
+            fitted to; for other tables, as None does, it returns a dict of arrays.
+        out : path, optional
+            Write the table to this Parquet file, some thousand ids at a time, and return its
+            length (extra: parquet).
+
+        Returns
+        -------
+        frame, dict or int
+            A line for each recommendation, best first: whose it is, ``rank`` from 1 on, what is
+            recommended, ``mean`` and ``std``. Id columns have the names of those that the model was
+            fitted to.
+
+        Examples
+        --------
+        >>> from noisewise import DeviationFactorizer
+        >>> ratings = [("ann", "Alien", 5), ("ann", "Brazil", 4), ("bob", "Brazil", 1)]
+        >>> model = DeviationFactorizer(rank=1, patience=None, random_state=0).fit(ratings)
+        >>> lists = model.recommend_all()
+        >>> lists["user"].tolist(), lists["item"].tolist(), lists["rank"].tolist()
+        (['bob'], ['Alien'], [1])
+        """
+        m, sought = self._sought(n, mode, risk, exclude_seen, candidates)
+        library = getattr(self, "frame_", None) if frame == "auto" else frame
+        if ids is None:
+            codes = np.flatnonzero(self.factors_.counts[m]).astype(np.int32)
+            own = self.ids_[m].labels[codes]
+        else:
+            codes = self.factors_.known_codes(m, self._codes(m, ids))
+            own = as_objects(list(ids))
+
+        def best(part: slice) -> Lists:
+            return self._best(m, codes[part], self._by(by, m, codes[part], sought))
+
+        both = own, self.ids_[1 - m].labels
+        return lists.for_all(best, *both, [self.ids_[k].name for k in (m, 1 - m)], library, out)
 
     @at_one_moment
     def similar(self, id: Any, n: int = 10, *, mode: int | str = 1) -> list[Similar]:
@@ -189,7 +251,7 @@ class Rows(Factorizer, Threads):
         if not lengths:
             return []
         starts = np.cumsum([0, *(many for many, _ in lengths)])
-        codes, values = self._codes(1 - m, _in_one(others)), check_values(_in_one(y), "y")
+        codes, values = self._codes(1 - m, in_one(others)), check_values(in_one(y), "y")
         return self._new_rows(self._fold_many, m, starts, codes, values)
 
     def _new_rows(
@@ -205,45 +267,67 @@ class Rows(Factorizer, Threads):
         seen = (np.unique(own[own >= 0]) for own in np.split(codes, starts[1:-1]))
         return [NewRow(self, mode, *parts) for parts in zip(sides, seen, strict=True)]
 
-    def _fold_each(self, mode: int, starts: Counts, codes: Codes, values: Any) -> list[Side]:
+    def _fold_each(self, mode: int, starts: Counts, codes: Codes, values: Any) -> list[Any]:
         """Learn rows one after another; k has ``codes[starts[k]:starts[k + 1]]``."""
         spans = pairwise(starts.tolist())
         return [self._fold(mode, codes[a:b], values[a:b]) for a, b in spans]
 
-    def _fold_many(self, mode: int, starts: Counts, codes: Codes, values: Any) -> list[Side]:
+    def _fold_many(self, mode: int, starts: Counts, codes: Codes, values: Any) -> list[Any]:
         """Learn many rows, in whatever way is fastest."""
         return self._fold_each(mode, starts, codes, values)
 
-    def _ranked(
+    def _sought(
         self,
-        side: Side,
+        n: int,
+        mode: int | str,
+        risk: float,
+        exclude_seen: bool,
+        candidates: Iterable[Any] | None,
+    ) -> tuple[int, Sought]:
+        """Return the number of a mode, and which columns are the best for its rows."""
+        check_is_fitted(self)
+        self._needs_two_modes("recommend")
+        m, seen = self.mode_number(mode), None
+        if exclude_seen:
+            if self.seen_ is None:
+                raise DataError(
+                    "This model did not keep what was seen; fit with keep_seen=True, or pass "
+                    "exclude_seen=False."
+                )
+            seen = self.seen_ if m == 0 else self.seen_.turned(len(self.ids_[1]))
+        return m, self.wanted(m, n, risk, seen, candidates)
+
+    def wanted(
+        self,
         mode: int,
         n: int,
         risk: float,
-        excluded: list[Codes],
+        seen: Any,
         candidates: Iterable[Any] | None,
         likely: Likely | None = None,
-    ) -> list[list[Recommendation]]:
+    ) -> Sought:
+        """Return which columns are the best for rows of a mode; ``seen`` are not."""
         _check_n(n)
         if not np.isfinite(risk):
             raise DataError(f"risk must be a finite number; got {risk!r}.")
-        ids = self.ids_[1 - mode]
-        chosen = None
-        if candidates is not None:
-            chosen = self._codes(1 - mode, list(candidates))
-            chosen = chosen[chosen >= 0]
-        best = top_columns(
-            self.factors_, side, n, mode=mode, risk=risk, std_scale=self.std_scale_,
-            likely=likely, excluded=excluded, candidates=chosen,
-        )  # fmt: skip
-        lists = []
-        for k, codes in enumerate(best):
-            found = self.factors_.cells(mode, side.part(slice(k, k + 1)), codes)
-            mean, noise, epistemic = self._calibrated(found)
-            columns = ids.labels[codes], mean, np.sqrt(noise + epistemic)
-            rows = zip(*(column.tolist() for column in columns), strict=True)
-            lists.append([Recommendation(*row) for row in rows])
-        return lists
+        chosen = None if candidates is None else self._codes(1 - mode, list(candidates))
+        columns = allowed(self.factors_.counts[1 - mode], chosen)
+        return Sought(n, risk, columns, self._calibrated, seen, likely)
+
+    def _by(self, by: str, mode: int, codes: Codes, sought: Sought) -> Sought:
+        """Rank by value, or by expected utility."""
+        if by == "utility" and mode != 0:
+            raise DataError(f'by={by!r} is for rows of the first mode; use by="value".')
+        likely = likely_by(by, sought.risk, self.factors_, self.seen_, codes.tolist())
+        return sought._replace(likely=likely)
+
+    def _best(self, mode: int, codes: Codes, sought: Sought) -> Lists:
+        """Return lists for rows of a mode; codes as from ``known_codes``."""
+        return best_columns(self.factors_, mode, codes, sought, n_jobs=self._threads())
+
+    def _note_columns(self, X: Any) -> None:
+        super()._note_columns(X)
+        self.frame_ = library_of(X)
 
     def _remember(self, observations: Observations) -> None:
         self.seen_ = None
@@ -253,6 +337,7 @@ class Rows(Factorizer, Threads):
     def schema(self) -> Schema:
         """Declare what a file keeps: also which cells were trained on."""
         yield from super().schema()
+        yield Entry("frame", "frame_", lambda v: v if v in LIBRARIES else None, added=True)
         rows, columns = map(len, self.ids_[:2])
         starts = yield Tensor(
             "seen.starts", "int64", (rows + 1,), "seen_.starts", schema.STARTS, optional=True
@@ -303,82 +388,6 @@ class Rows(Factorizer, Threads):
         if code < 0:
             raise DataError(f"The {self.ids_[mode].name} {id!r} was not seen in training.")
         return code
-
-
-@settings
-class FactorRows(Rows):
-    """Base class of models whose rows are a ``Factors``."""
-
-    factors_: factors.Factors = learned("What was learned; ``row(id)`` reads it by id.")
-
-    @at_one_moment
-    def row(self, id: Any, *, mode: int | str = 0) -> Row:
-        """Read what was learned of an id: bias, mean factors, deviation factors."""
-        check_is_fitted(self)
-        m = self.mode_number(mode)
-        code, state = self._known_code(id, m), self.factors_.state
-        return Row(
-            float(state.biases(m)[code]),
-            state.mean_factors(m)[code].copy(),
-            state.deviation_factors(m)[code].copy(),
-            int(self.factors_.counts[m][code]),
-        )
-
-    @abstractmethod
-    def _params(self, seed: int) -> Params:
-        """Return how the engine lays out what was learned."""
-
-    def schema(self) -> Schema:
-        """Declare what a file keeps: also the rows, one tensor for each part of them."""
-        yield from super().schema()
-        yield from factors_schema(self)
-
-    def restore(self, found: Found) -> None:
-        """Make what was learned of what a file has."""
-        super().restore(found)
-        self.factors_ = restored_factors(self, found)
-
-    def _fold(self, mode: int, codes: Codes, values: Floats) -> factors.Side:
-        return fold_in(self.factors_, mode, codes, values)
-
-
-def factors_schema(model: Any) -> Schema:
-    """Declare what a file keeps of ``factors_``."""
-    yield Entry("factors.epoch", "factors_.state.epoch", schema.integer())
-    yield Entry("factors.variance", "factors_.state.variance", schema.real(above=0.0))
-    yield Entry("factors.location", "factors_.location", schema.real())
-    yield Entry("factors.scale", "factors_.scale", schema.real(above=0.0))
-    params = model._params((yield Entry("factors.seed", "factors_.params.seed", schema.seed)))
-    shape = tuple(map(len, model.ids_))
-    size, any_, least_0 = params.rank + 1, schema.ANYTHING, schema.NOT_NEGATIVE
-    for m, n in enumerate(shape):
-        for name, part in params.layout.parts.items():
-            rule = least_0 if name == "deviation" else any_
-            width = part.stop - part.start
-            yield Tensor(f"mode{m}.{name}", "float32", (n, width), partial(_columns, m, part), rule)
-        yield Tensor(f"mode{m}.counts", "int64", (n,), f"factors_.counts.{m}", schema.COUNTS)
-        spread, rule = ((n + 1,), least_0) if len(shape) == 2 else ((2, size, size), any_)
-        yield Tensor(f"mode{m}.spread", "float32", spread, f"factors_.spread.{m}", rule)
-        yield Tensor(f"mode{m}.shrink", "float32", (n + 1,), f"factors_.shrink.{m}", least_0)
-
-
-def restored_factors(model: Any, found: Found) -> factors.Factors:
-    """Make the factors of what ``factors_schema`` declares."""
-    numbers = found.part("factors")
-    modes = [found.part(f"mode{m}") for m in range(len(model.ids_))]
-    return factors.Factors.of_parts(model._params(numbers.pop("seed")), modes, **numbers)
-
-
-def _columns(mode: int, part: slice, model: Any) -> Floats:
-    rows: Floats = model.factors_.state.rows[mode][:-1, part]
-    return rows
-
-
-def _in_one(lists: Sequence[Any]) -> Any:
-    """Put sequences one after another."""
-    if all(isinstance(own, np.ndarray) for own in lists):
-        return np.concatenate(lists)
-    return list(chain.from_iterable(lists))
 
 
 def _check_n(n: int) -> None:

@@ -26,7 +26,7 @@ from noisewise.engine.arrays import Array, Codes, Counts, Floats, Ints, Moments
 from noisewise.errors import DataError
 from noisewise.models import learner
 from noisewise.models.base import Cells, Factorizer, at_one_moment, in_one_step
-from noisewise.models.new_row import Recommendation
+from noisewise.models.lists import Recommendation
 from noisewise.schema import Entry, Found, Schema, Tensor
 from noisewise.settings import check, learned, number, setting, settings, whole
 from noisewise.storage import Damaged

@@ -20,9 +20,9 @@ from noisewise.engine.arrays import Codes, Floats
 from noisewise.engine.sgd.factors import Factors, Side
 from noisewise.engine.sgd.layout import BIAS, LINE, Params, State, aligned_zeros
 from noisewise.engine.sgd.strata import LEAST_VARIANCE
+from noisewise.models.factor_rows import FactorRows
 from noisewise.models.iterative import Fit, Iterative, Plan
 from noisewise.models.learner import count_rows
-from noisewise.models.rows import FactorRows
 from noisewise.settings import either, learned, number, one_of, setting, settings, whole
 from noisewise_reproduction.rivals.autoencoder import Network, balanced
 from noisewise_reproduction.rivals.torch_state import (

@@ -24,8 +24,8 @@ from noisewise.engine.sgd.factors import Factors
 from noisewise.engine.sgd.layout import Params, State
 from noisewise.engine.training import EpochInfo, Training
 from noisewise.models.base import at_one_moment
+from noisewise.models.factor_rows import FactorRows
 from noisewise.models.iterative import Fit, Iterative, Plan
-from noisewise.models.rows import FactorRows
 from noisewise.schema import Entry, Schema, Source, real, record
 from noisewise.settings import learned, number, setting, settings, whole
 from noisewise.storage import Tensors

@@ -20,8 +20,8 @@ from noisewise.engine.sgd.layout import Params
 from noisewise.engine.training import EpochInfo, mean_in_units, one_blas_thread, variance_in_units
 from noisewise.models.base import Cells
 from noisewise.models.deviation import fit_factors
+from noisewise.models.factor_rows import factors_schema, restored_factors
 from noisewise.models.iterative import Fit, Iterative, Plan, judged
-from noisewise.models.rows import factors_schema, restored_factors
 from noisewise.schema import ANY, Found, Rule, Schema, Tensor
 from noisewise.settings import learned, number, one_of, setting, settings, whole
 from noisewise_reproduction.rivals.engine import local

@@ -18,9 +18,9 @@ from noisewise.engine.arrays import Codes, Floats
 from noisewise.engine.sgd.factors import Factors, Side
 from noisewise.engine.sgd.layout import Params
 from noisewise.engine.training import EpochInfo, one_blas_thread
+from noisewise.models.factor_rows import FactorRows
 from noisewise.models.iterative import Fit, Iterative, Plan, judged
 from noisewise.models.learner import count_rows
-from noisewise.models.rows import FactorRows
 from noisewise.schema import Entry, Found, Schema
 from noisewise.settings import either, learned, number, setting, settings, whole
 from noisewise_reproduction.rivals.engine.als import grouped

@@ -13,18 +13,20 @@ import numpy.typing as npt
 
 from noisewise.engine.arrays import Array, Codes, Counts, Floats, Ints, Moments
 from noisewise.engine.data import Data, Scale, Spec, Timeline
+from noisewise.engine.gibbs.blocks import Block
 from noisewise.engine.gibbs.steps.ordinal import masses
 from noisewise.engine.gibbs.steps.rows import means
 from noisewise.engine.gibbs.steps.temporal import effect_variances, gaps
-from noisewise.engine.gibbs.steps.variances import FLOOR, low_rank_variances
+from noisewise.engine.gibbs.steps.variances import low_rank_variances
 from noisewise.engine.gibbs.sweep import Draw, RatingDraw, Snapshot, rows_of
-from noisewise.engine.training import chunks, in_threads, one_blas_thread
+from noisewise.engine.training import chunks, in_threads
 from noisewise.errors import brief, too_coarse
 
 Places = npt.NDArray[np.int32]  # a row per mode
 
 CHUNK = 16_384  # cells predicted by one task
 TOTALS = 5  # that are summed over draws for every cell
+ROUNDING, FLOAT_ROUNDING = 1e-4, 1e-6  # of a table, beside a std and beside the values
 
 
 class Rows(NamedTuple):
@@ -226,54 +228,60 @@ class RatingPosterior(Posterior):
 
         return Side(len(codes), rows)
 
-    def cells(self, mode: int, side: Side, codes: Codes) -> Moments:
-        """Moments of a single row of ``mode``, maybe without an id, with some rows of the other."""
-        sums, other = Sums.of(len(codes), self.n_levels), self.side(1 - mode, codes)
-        places = np.zeros((2, len(codes)), dtype=np.int32)
-        places[1 - mode] = np.arange(len(codes))
+    def pairs(self, mode: int, side: Side, rows: Codes, codes: Codes) -> Moments:
+        """Moments of cells: places of rows in ``side``, and codes of the other mode.
+
+        A row of a side may have no id.
+        """
+        found, inverse = np.unique(codes, return_inverse=True)
+        sums, other = Sums.of(len(codes), self.n_levels), self.side(1 - mode, found)
+        places = np.empty((2, len(codes)), dtype=np.int32)
+        places[mode], places[1 - mode] = rows, inverse.ravel()
         sides = [side, other] if mode == 0 else [other, side]
         for draw in range(len(self)):
             self._add(draw, [s.rows(draw) for s in sides], places, [], sums, 1)
         return self.in_units(sums.moments())
 
-    def table(self, mode: int, side: Side) -> Moments:
-        """Moments of rows of ``mode`` with every id of the other mode: matrix products.
+    def shortlist(self, n: int) -> tuple[int, float]:
+        """Return how many of the best by ``table``, and what is how little worse, to look at."""
+        rounding = ROUNDING * self.scale.scale + FLOAT_ROUNDING * abs(self.scale.location)
+        return (2 * n + 20 if self.spec.ordinal else n), rounding
 
-        Of levels, an approximation: the hidden value is taken to be normal, cut-points to be their
-        average. The caller keeps the number of rows small, so that no full table is ever built.
+    def table(self, mode: int, side: Side, codes: Codes, *, spread: bool) -> Moments:
+        """Moments of rows of ``mode`` with some of the other: matrix products, draw by draw.
+
+        Without a spread there is only a mean. Of levels, all is an approximation: the hidden value
+        is taken to be normal, cut-points to be their average. The caller keeps the number of rows
+        small, so that no full table is ever built.
         """
-        columns = self.side(1 - mode, np.arange(self.shape[1 - mode], dtype=np.int32))
-        total, centre, square, noise = np.zeros((4, side.size, columns.size), dtype=np.float32)
-        first = None
+        columns = self.side(1 - mode, codes)
         users = side if mode == 0 else columns
+        ends, full = (self.scale.low, self.scale.high), spread or self.spec.ordinal
+        block = Block(side.size, columns.size, *ends, full=full)
         widths = np.zeros((users.size, max(self.n_levels - 2, 0)))
-        with one_blas_thread():
-            for draw in range(len(self)):
-                a, b = side.rows(draw), columns.rows(draw)
-                mean = a.factors @ b.factors.T + (a.biases[:, None] + b.biases)
-                first = mean.copy() if first is None else first
-                apart = mean - first  # squares of the means themselves would drown small variances
-                centre += apart
-                square += apart * apart
-                if a.unknown.any():
-                    covariance = self.draws["covariances"][draw, mode]
-                    square[a.unknown] += spread(b.factors, covariance).astype(np.float32)
-                for row in range(len(a.covariance) if a.covariance.size else 0):
-                    square[row] += spread(b.factors, a.covariance[row]).astype(np.float32)
-                if not self.spec.ordinal:
-                    np.clip(mean, self.scale.low, self.scale.high, out=mean)
-                total += mean
-                if self.spec.noise_rank:
-                    noise += np.maximum(a.noise @ b.noise.T, np.float32(FLOOR))
-                else:
-                    noise += self._constant(draw)
-                widths += a.widths if mode == 0 else b.widths
-        many = np.float32(len(self))
-        epistemic = np.maximum(square / many - (centre / many) ** 2, 0.0)
-        mean, noise = total / many, noise / many
-        if not self.spec.ordinal:
-            return self.in_units(Moments(mean, noise, epistemic))
-        numbers, average = np.arange(users.size), (widths / len(self)).astype(np.float32)
+        for draw in range(len(self)):
+            a, b = side.rows(draw), columns.rows(draw)
+            block.add(a, b, self._constant(draw))
+            if full:
+                self._add_unknown(draw, mode, a, b, block.square)
+            widths += a.widths if mode == 0 else b.widths
+        moments = Moments(*block.averages())
+        if self.spec.ordinal:
+            return self._as_levels(moments, mode, widths / len(self))
+        return self.in_units(moments)
+
+    def _add_unknown(self, draw: int, mode: int, a: Rows, b: Rows, square: Floats) -> None:
+        """Add the variance of rows that were not drawn."""
+        if a.unknown.any():
+            covariance = self.draws["covariances"][draw, mode]
+            square[a.unknown] += spread(b.factors, covariance).astype(np.float32)
+        for row in range(len(a.covariance) if a.covariance.size else 0):
+            square[row] += spread(b.factors, a.covariance[row]).astype(np.float32)
+
+    def _as_levels(self, hidden: Moments, mode: int, widths: Array) -> Moments:
+        """Moments of levels, whose hidden values are normal with the moments of a table."""
+        mean, noise, epistemic = hidden
+        numbers, average = np.arange(len(widths)), widths.astype(np.float32)
         grid = np.broadcast_to(numbers[:, None] if mode == 0 else numbers, mean.shape).ravel()
         full = (noise + epistemic).astype(np.float64)
         _, expected, variance = self._levels(grid, average, mean.ravel(), full.ravel())

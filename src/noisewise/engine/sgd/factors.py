@@ -17,6 +17,7 @@ from noisewise.engine.sgd.uncertainty import Population, of_cells, of_modes, of_
 from noisewise.engine.training import mean_in_units, one_blas_thread, variance_in_units
 from noisewise.errors import DivergedError, brief
 
+ROUNDING, FLOAT_ROUNDING = 1e-4, 1e-6  # of a table, beside a std and beside the values
 LARGEST = 1e9  # number of a row, in standardised units, that nobody would miss
 
 
@@ -112,39 +113,43 @@ class Factors:
         parts = self.state.rows, self.spread, self.shrink
         return Side(*(part[mode][codes] for part in parts))
 
-    def table(self, mode: int, side: Side) -> Moments:
-        """Moments of rows of ``mode`` with every id of the other mode: matrix products.
+    def table(self, mode: int, side: Side, codes: Codes, *, spread: bool) -> Moments:
+        """Moments of rows of ``mode`` with some of the other: matrix products.
 
-        The caller keeps the number of rows small, so that no full table is ever built.
+        Without a spread there is only a mean. The caller keeps the number of rows small, so that no
+        full table is ever built.
         """
         other, parts = 1 - mode, self.state.layout.parts
-        columns = self.state.rows[other][:-1]
+        columns = self.state.rows[other][codes]
         mean = side.rows[:, parts["mean"]] @ columns[:, parts["mean"]].T
         mean += side.rows[:, BIAS, None] + columns[:, BIAS]
+        if not spread:
+            return self.in_units(mean, mean[:0], mean[:0])
         if self.learned_deviation:
             part = parts["deviation"]
             noise = side.rows[:, part] @ columns[:, part].T + np.float32(self.params.delta)
         else:
             noise = np.full_like(mean, self.state.variance)
-        epistemic = np.outer(side.shrink, self.spread[other][:-1])
-        epistemic += np.outer(side.spread, self.shrink[other][:-1])
+        epistemic = np.outer(side.shrink, self.spread[other][codes])
+        epistemic += np.outer(side.spread, self.shrink[other][codes])
         return self.in_units(mean, noise, epistemic)
 
-    def cells(self, mode: int, side: Side, codes: Codes) -> Moments:
-        """Moments of a single row of ``mode`` with some of the other, as ``moments`` has them.
+    def shortlist(self, n: int) -> tuple[int, float]:
+        """Return how many of the best by ``table``, and what is how little worse, to look at."""
+        return n, ROUNDING * self.scale + FLOAT_ROUNDING * abs(self.location)
 
-        A row that has no id yet has a place here too.
+    def pairs(self, mode: int, side: Side, rows: Codes, codes: Codes) -> Moments:
+        """Moments of cells: places of rows in ``side``, and codes of the other mode.
+
+        They are as ``moments`` has them; a row that has no id yet has a place here too.
         """
         other = 1 - mode
-        rows = [side.rows, side.rows]
-        rows[other] = self.state.rows[other]
-        pair = [np.zeros_like(codes), np.zeros_like(codes)]
-        pair[other] = codes
-        state = State(tuple(rows), self.state.layout, self.state.epoch, self.state.variance)
+        both, pair = [side.rows, side.rows], [rows, rows]
+        both[other], pair[other] = self.state.rows[other], codes
+        state = State(tuple(both), self.state.layout, self.state.epoch, self.state.variance)
         mean, noise = strata.predict(state, tuple(pair), self.params, 1)
-        epistemic = (
-            side.shrink * self.spread[other][codes] + self.shrink[other][codes] * side.spread
-        )
+        epistemic = side.shrink[rows] * self.spread[other][codes]
+        epistemic += self.shrink[other][codes] * side.spread[rows]
         return self.in_units(mean, noise, epistemic)
 
     def similarity(self, mode: int, code: int) -> Floats:

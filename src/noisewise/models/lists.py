@@ -1,0 +1,140 @@
+"""Lists for many as people take them: of named tuples, as a frame, or straight into Parquet."""
+
+from __future__ import annotations
+
+import gc
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from itertools import pairwise, repeat
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import narwhals as nw
+import numpy as np
+import numpy.typing as npt
+
+from noisewise.data.reader import require_pyarrow
+from noisewise.data.tables import LIBRARIES
+from noisewise.engine.training import chunks
+from noisewise.errors import SettingError
+from noisewise.recommend import Lists
+from noisewise.settings import either, one_of
+from noisewise.storage import check_writable, writing
+
+ROWS_AT_ONCE = 20_000  # whose lists are made and written together
+FRAME = either(one_of(*LIBRARIES), None)
+
+Columns = dict[str, npt.NDArray[Any]]
+
+
+class Recommendation(NamedTuple):
+    """An id, and the value that is expected of it, give or take."""
+
+    id: Any
+    mean: float
+    std: float
+
+
+LISTED = 50_000  # lists that are made at a time, so that what is needed on the way is soon free
+
+
+def as_recommendations(lists: Lists, labels: npt.NDArray[Any]) -> list[list[Recommendation]]:
+    """Return lists of named tuples; ``labels`` has the ids of columns."""
+    names = np.empty(len(labels), dtype=object)
+    names[:] = labels.tolist()  # one object for each id, however often it is listed
+    made: list[list[Recommendation]] = []
+    with _nothing_collected():
+        for start in range(0, len(lists.codes), LISTED):
+            codes, mean, std = (part[start : start + LISTED] for part in lists)
+            found = codes >= 0
+            triples = zip(
+                names[codes[found]].tolist(), mean[found].tolist(), std[found].tolist(), strict=True
+            )
+            # As _make does, but without a call of Python for each of millions.
+            described = list(map(tuple.__new__, repeat(Recommendation), triples))
+            ends = np.cumsum(found.sum(axis=1)).tolist()
+            made += [described[a:b] for a, b in pairwise([0, *ends])]
+    return made
+
+
+@contextmanager
+def _nothing_collected() -> Iterator[None]:
+    """Keep Python from looking for garbage, again and again, among millions of new objects."""
+    enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if enabled:
+            gc.enable()
+
+
+def as_columns(lists: Lists, own: Any, labels: npt.NDArray[Any], names: list[str]) -> Columns:
+    """Return a line for each entry: whose list, the rank from 1 on, the id, mean and std.
+
+    ``own`` has the ids of rows, ``labels`` those of columns, ``names`` what both are called.
+    """
+    rows, ranks = np.nonzero(lists.codes >= 0)
+    codes = lists.codes[rows, ranks]
+    numbers = {"rank": ranks + 1, "mean": lists.mean[rows, ranks], "std": lists.std[rows, ranks]}
+    taken = {name if name not in names else f"list_{name}": c for name, c in numbers.items()}
+    rank, mean, std = taken.items()
+    return dict([(names[0], own[rows]), rank, (names[1], labels[codes]), mean, std])
+
+
+def as_frame(columns: Columns, library: str | None) -> Any:
+    """Return columns as a frame of a library; None leaves them as they are."""
+    if library is None:
+        return columns
+    try:
+        backend: Any = library
+        return nw.from_dict(dict(_plain(columns)), backend=backend).to_native()
+    except ImportError:
+        raise SettingError(f"frame={library!r} needs {library}: pip install {library}.") from None
+
+
+def _plain(columns: Columns) -> Iterable[tuple[str, Any]]:
+    """Yield columns of one type each; ids of several types are text."""
+    for name, column in columns.items():
+        if column.dtype != object:
+            yield name, column
+            continue
+        entries = column.tolist()
+        yield name, list(map(str, entries)) if len(set(map(type, entries))) > 1 else entries
+
+
+def write_parquet(path: str | Path, parts: Iterable[Columns]) -> int:
+    """Write parts of a table one after the other, wholly or not at all; return its length."""
+    if Path(path).suffix.lower() != ".parquet":
+        raise SettingError(f"out must end in .parquet; got {path}.")
+    arrow = require_pyarrow("Writing Parquet")
+    check_writable(path)
+    total, writer = 0, None
+    with writing(path) as file:
+        for columns in parts:
+            table = arrow.table(dict(_plain(columns)))
+            writer = writer or arrow.parquet.ParquetWriter(file, table.schema)
+            writer.write_table(table.cast(writer.schema))
+            total += len(table)
+        if writer is not None:
+            writer.close()
+    return total
+
+
+def for_all(
+    best: Callable[[slice], Lists],
+    own: npt.NDArray[Any],
+    labels: npt.NDArray[Any],
+    names: list[str],
+    library: str | None,
+    out: str | Path | None,
+) -> Any:
+    """Return one table of the lists of many rows, or write it; see ``Rows.recommend_all``."""
+    FRAME.require("frame", library)
+
+    def columns(part: slice) -> Columns:
+        return as_columns(best(part), own[part], labels, names)
+
+    if out is None:
+        return as_frame(columns(slice(None)), library)
+    return write_parquet(out, map(columns, chunks(len(own), ROWS_AT_ONCE) or [slice(0)]))
