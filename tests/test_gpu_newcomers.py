@@ -1,5 +1,6 @@
 """New ids folded in many at a time, lists for everybody, and devices named on the command line."""
 
+import sys
 import warnings
 
 import numpy as np
@@ -13,6 +14,7 @@ from noisewise import BayesianFactorizer, DataError, DeviationFactorizer, Linear
 from noisewise.cli import options
 from noisewise.data.files import read
 from noisewise.engine import devices, ragged
+from noisewise.evaluation.records import where_and_when
 from noisewise.models import on_gpu
 
 USERS, ITEMS = 60, 40
@@ -179,3 +181,41 @@ def test_a_model_that_uses_no_gpu_is_given_no_device():
     with pytest.raises(noisewise.SettingError, match="--device is not for a LinearInterpolator"):
         options.on_device(LinearInterpolator(), "cuda")
     assert options.on_device(MODELS["dmf"], None).device == "cpu"
+
+
+class _Card:
+    """As much of CuPy as it takes to name a card."""
+
+    id, OutOfMemoryError, CUDARuntimeError = 0, MemoryError, RuntimeError
+
+    def __init__(self):
+        self.cuda = self.runtime = self.memory = self
+        self.Device = lambda: self
+
+    def getDeviceCount(self):
+        return 1
+
+    def getDeviceProperties(self, number):
+        return {"name": b"a card"}
+
+
+def test_a_result_names_the_card_that_was_used(monkeypatch):
+    monkeypatch.setitem(sys.modules, "cupy", _Card())
+    devices._cuda.cache_clear()
+    try:
+        assert devices.card() is None
+        devices.chosen("cuda")
+        assert where_and_when()["machine"]["gpu"] == "a card"
+    finally:
+        devices._cuda.cache_clear()
+
+
+def test_a_tensor_that_must_have_the_same_bits_is_trained_on_the_cpu(host):
+    rng = np.random.default_rng(0)
+    X, y = np.column_stack([rng.permutation(200) % n for n in (9, 7, 5)]), rng.normal(size=200)
+    settings = {"rank": 2, "deviation_rank": 0, "epochs": 2, "patience": None, "random_state": 0}
+    settings |= {"duplicates": "mean"}
+    with pytest.warns(UserWarning, match="deterministic=True trains 3 id columns on the CPU"):
+        model = DeviationFactorizer(**settings, deterministic=True, device="cuda").fit(X, y)
+    assert host.sent == 0
+    assert (model.predict(X) == DeviationFactorizer(**settings).fit(X, y).predict(X)).all()

@@ -138,7 +138,8 @@ class DeviationFactorizer(Iterative, FactorRows, FactorsOnDevice):
         self, observations: Observations, held_out: Observations | None, plan: Plan, seed: int
     ) -> Fit:
         params, data = self._params(seed), (observations, held_out)
-        return self._on_device(
+        return self._trained_on(
+            observations.n_modes,
             lambda device: on_gpu.fit_factors(
                 device, self._options(), params, *data, plan, ADVICE.format(params)
             ),
@@ -168,7 +169,8 @@ class DeviationFactorizer(Iterative, FactorRows, FactorsOnDevice):
         new = self._checked(observe(X, y, duplicates=self.duplicates, ids=self.ids_))
         plan = Plan(self.factors_.state.epoch + epochs, label="partial fit", verbose=self.verbose)
         advice = ADVICE.format(self.factors_.params)
-        fitted = self._on_device(
+        fitted = self._trained_on(
+            new.n_modes,
             lambda device: on_gpu.continue_factors(
                 device, self._options(), self.factors_, new, plan, advice
             ),

@@ -32,7 +32,8 @@ from noisewise.settings import Rule, one_of, setting, settings
 MANY_CELLS = 5_000_000  # to predict, from which on it pays to send rows to a GPU
 MANY_DRAWN = 50_000_000  # the same where each is predicted by every draw: cells times draws
 MANY_ROWS = 5_000  # to recommend to
-MANY_NEW = 100  # to fold in; of draws, the fewer there are
+MANY_NEW = 100  # to fold in
+RING_MODES = 2  # with more, a CPU is faster than a GPU with the same bits on every run
 
 T = TypeVar("T")
 
@@ -80,12 +81,23 @@ class FactorsOnDevice(OnDevice):
     )
     deterministic: bool = setting(
         one_of(True, False),
-        "On a GPU: the same bits on every run, which takes longer. On a CPU they always are.",
+        "On a GPU: the same bits on every run, which takes longer; with more than two modes, the "
+        "CPU trains. There they always are the same.",
         default=False,
     )
 
     def _options(self) -> gpu.Options:
         return gpu.Options(self.precision, self.deterministic)
+
+    def _trained_on(self, n_modes: int, there: Callable[[Device], T], here: Callable[[], T]) -> T:
+        """Train on the GPU that is chosen, or on the CPU."""
+        if self.device != "cpu" and self.deterministic and n_modes > RING_MODES:
+            warn(
+                f"deterministic=True trains {n_modes} id columns on the CPU, which is faster than "
+                "a GPU that has the same bits on every run."
+            )
+            return here()
+        return self._on_device(there, here)
 
 
 def fit_factors(
