@@ -546,7 +546,7 @@ def smoothed(model: Any) -> Answers:
 
 
 def chosen(model: Any) -> Answers:
-    scores = [(s["cells"], s["blocks"], s["score"]) for s in model.scores_.values()]
+    scores = [(s["error"], s["score"]) for s in model.scores_.values()]
     return {"scores": scores, "choice": list(model.scores_).index(model.choice_)}
 
 

@@ -31,12 +31,13 @@ from typing import Any
 from imputation_cases import ROWS, SCENARIOS, TABLES, TENSORS
 from imputation_peers import PEERS
 from imputation_protocols import protocols
+from imputation_small import SMALL
 from imputation_table import as_text
 
 HERE = Path(__file__).parent
-DATASETS = ("aqi36", *TABLES, *TENSORS)
+DATASETS = (*SMALL, "aqi36", *TABLES, *TENSORS)
 OURS = ("noisewise-linear", "noisewise-ou", "noisewise-auto")
-FOR_TENSORS = ("pandas-linear", "pandas-pchip", "pandas-last")  # the rest would take hours
+SIMPLE_PEERS = ("pandas-linear", "pandas-pchip", "pandas-last")
 
 Task = dict[str, Any]
 
@@ -78,20 +79,25 @@ def plan(chosen: argparse.Namespace) -> Iterator[Task]:
             scenarios = ["fixed"]
         elif dataset in TENSORS:
             scenarios = [*ROWS, *protocols(dataset)]
+        elif dataset in SMALL:
+            scenarios = ["small"]
         for scenario in scenarios:
             kind = "protocol" if scenario.startswith("protocol") else scenario
             if chosen.scenarios and kind not in chosen.scenarios:
                 continue
-            for mask in range(1 if dataset == "aqi36" else chosen.masks):
+            many = {"fixed": 1, "small": chosen.seeds}.get(kind, chosen.masks)
+            for mask in range(many):
                 for method in chosen.methods:
-                    ours = method.startswith("noisewise-")
-                    if (dataset in TENSORS and not ours) and (
-                        kind == "protocol" or method not in FOR_TENSORS
-                    ):
+                    if not (method.startswith("noisewise-") or _takes(method, dataset, kind)):
                         continue
                     yield {
                         "dataset": dataset, "scenario": scenario, "mask": mask, "method": method,
                     }  # fmt: skip
+
+
+def _takes(peer: str, dataset: str, kind: str) -> bool:
+    """Tell whether a peer takes part: all do on tables of series, the simple ones elsewhere."""
+    return kind != "protocol" and (dataset not in (*SMALL, *TENSORS) or peer in SIMPLE_PEERS)
 
 
 class Worker:
@@ -237,8 +243,14 @@ def _arguments() -> argparse.Namespace:
     add("--data", type=Path, required=True, help="the folder that has the datasets")
     add("--out", type=Path, required=True, help="the file of records, and to go on from")
     add("--tables", nargs="+", choices=DATASETS, default=DATASETS, help="only these")
-    add("--scenarios", nargs="+", choices=("fixed", *SCENARIOS, "protocol"), help="only these")
+    add(
+        "--scenarios",
+        nargs="+",
+        choices=("fixed", "small", *SCENARIOS, "protocol"),
+        help="only these",
+    )
     add("--masks", type=int, default=3, help="how many of each scenario (default: 3)")
+    add("--seeds", type=int, default=20, help="how many of each small table (default: 20)")
     add(
         "--methods", nargs="+", default=[*OURS, *PEERS],
         help='names of peers, "noisewise-METHOD" or "noisewise-METHOD:{JSON of settings}"',
@@ -254,7 +266,7 @@ def _arguments() -> argparse.Namespace:
     strange = [m for m in chosen.methods if m not in PEERS and not m.startswith("noisewise-")]
     if strange:
         parser.error(f"--methods must be some of {', '.join(PEERS)}; got {strange[0]!r}.")
-    for name in ("masks", "jobs", "threads"):
+    for name in ("masks", "seeds", "jobs", "threads"):
         if getattr(chosen, name) < 1:
             parser.error(f"--{name} must be 1 or more; got {getattr(chosen, name)}.")
     chosen.out = Results(chosen.out)

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
+from imputation_small import SMALL, small
 
 Floats = Any
 Bools = Any
@@ -50,6 +51,8 @@ def case(data: Path, dataset: str, scenario: str, mask: int) -> Case:
     """Make the table of a dataset with the holes of a scenario."""
     if dataset == "aqi36":
         return aqi36(data)
+    if dataset in SMALL:
+        return _small(dataset, mask)
     if dataset in TENSORS:
         truth, scale = tensor(data, dataset)
         lost = lost_rows(truth.shape[-1], ROWS[scenario], mask)
@@ -67,6 +70,14 @@ def aqi36(data: Path) -> Case:
         values, truth = (found[name].astype(np.float64) for name in ("value", "truth"))
         stamps = found["time"].astype("datetime64[s]")
         return Case(values, truth, found["is_test"], np.ones(values.shape[1]), stamps)
+
+
+def _small(kind: str, seed: int) -> Case:
+    """A small table; errors are in stds of a series."""
+    readings, truth, stamps = small(kind, seed)
+    spread = truth.std(axis=0 if truth.ndim == 2 else -1, keepdims=True)
+    scale = np.where(spread > 0, spread, 1.0)
+    return Case(readings, truth, np.isnan(readings), scale, stamps)
 
 
 @lru_cache(maxsize=1)

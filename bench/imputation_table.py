@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 from imputation_cases import ROWS, SIX, TABLES, TENSORS
 from imputation_peers import PEERS
 from imputation_protocols import committed_mse, protocols
+from imputation_small import ODD, SMALL
 from table import Promise
 
 SIMPLE = tuple(
@@ -16,6 +17,7 @@ SIMPLE = tuple(
     for name in ("linear", "pchip", "ou", "seasonal", "knn", "regression", "soft", "svd")
 )
 RIVALS = (*PEERS, *SIMPLE)
+SIMPLE_RIVALS = ("pandas-linear", "pandas-pchip", "pandas-last", *SIMPLE)
 LINEAR = "pandas-linear"
 ENOUGH = 50  # cells of a series, for its coverage to be judged
 EQUAL = 1.0005  # a ratio that is not worse
@@ -45,7 +47,12 @@ def as_text(records: list[Record], judged: str) -> str:
     """Return all tables, and the promises below."""
     runs = by_place(records)
     parts = [_aqi36(runs), _table(runs, judged), _lost(runs, judged), _committed(runs, judged)]
-    parts += [_coverage(runs, judged), _failures(records), _promised(promises(runs, judged))]
+    parts += [
+        _coverage(runs, judged),
+        _odd(runs, judged),
+        _failures(records),
+        _promised(promises(runs, judged)),
+    ]
     return "\n\n".join(part for part in parts if part)
 
 
@@ -125,7 +132,7 @@ def promises(runs: Runs, judged: str) -> list[Promise]:
         if ratios:
             title = f"{dataset}, {len(ratios)} of {len(protocols(dataset))} protocols"
             found.append(Promise(f"{title}: largest ratio to the committed", max(ratios), 1.01))
-    return found
+    return found + _promised_small(runs, judged)
 
 
 def _promised_coverage(runs: Runs, judged: str) -> list[Promise]:
@@ -151,6 +158,29 @@ def _promised_coverage(runs: Runs, judged: str) -> list[Promise]:
     if pooled:
         title = "ImputeBench: worst series of a table, over scenarios"
         found.append(Promise(title, min(pooled), 0.75, True))
+    return found
+
+
+def _promised_small(runs: Runs, judged: str) -> list[Promise]:
+    found: list[Promise] = []
+    for kind in ODD:
+        if one := beside(runs[kind, "small"], judged, SIMPLE_RIVALS):
+            rows = runs[kind, "small"][judged].values()
+            held = sum(sum(row["covered"]) for row in rows) / sum(sum(row["asked"]) for row in rows)
+            found.append(Promise(f"{kind}: ratio to {one.rival}", one.ratio, 1.1))
+            found += _within(f"{kind}: coverage of 90 % intervals", held, 0.84, 0.96)
+    spikes, clean = (runs[kind, "small"].get(judged, {}) for kind in ("spikes", "no-spikes"))
+    if both := spikes.keys() & clean.keys():
+        for title, part, bound in (("spikes: that", slice(1), 1.3), ("beside", slice(1, 9), 1.05)):
+            with_spikes, without = (
+                sum(sum(one[k]["squared"][part]) for k in both) ** 0.5 for one in (spikes, clean)
+            )
+            found.append(
+                Promise(f"{title} sensor's error over that without", with_spikes / without, bound)
+            )
+    if counts := runs["counts", "small"].get(judged):
+        lowest = min(row["lowest"] for row in counts.values())
+        found.append(Promise("counts: lowest fill or end of an interval", lowest, 0.0, True))
     return found
 
 
@@ -247,6 +277,22 @@ def _coverage(runs: Runs, judged: str) -> str:
             lines.append(
                 f"{scenario:32}{fmean(shares.values()):8.3f}{shares[low]:8.3f}{shares[high]:9.3f}"
                 f"  {low}, {high}"
+            )
+    return "\n".join(lines) if len(lines) > 1 else ""
+
+
+def _odd(runs: Runs, judged: str) -> str:
+    """Small and odd tables: the mean over seeds beside the best simple model."""
+    lines = [
+        f"{'small tables':20}{'seeds':>6}{'RMSE':>9}{'ratio':>7}  {'best rival':26}{'covered':>8}"
+    ]
+    for kind in SMALL:
+        if one := beside(runs[kind, "small"], judged, SIMPLE_RIVALS):
+            rows = runs[kind, "small"][judged].values()
+            held = fmean(row["coverage90"] for row in rows)
+            lines.append(
+                f"{kind:20}{one.masks:6d}{one.error:9.4f}{one.ratio:7.3f}  "
+                f"{one.rival:26}{held:8.3f}"
             )
     return "\n".join(lines) if len(lines) > 1 else ""
 

@@ -80,7 +80,8 @@ def ours(one: Case, task: Record) -> Filled:
     if one.stamps is not None:
         import pandas as pd
 
-        table = pd.DataFrame(table, index=pd.DatetimeIndex(one.stamps), columns=_names(table))
+        names = [f"series {k}" for k in range(table.shape[1])]
+        table = pd.DataFrame(table, index=pd.DatetimeIndex(one.stamps), columns=names)
     filled, low, high = (np.asarray(part) for part in intervals(imputer.fit(table), table))
     return Filled(filled, low, high, notes_of(imputer))
 
@@ -131,6 +132,9 @@ def scores(one: Case, filled: Filled) -> Record:
         found["series"] = np.flatnonzero(asked).tolist()
         found["asked"] = asked[asked > 0].tolist()
         found["covered"] = within.sum(axis=one.time).ravel()[asked > 0].tolist()
+        squared = np.where(one.asked, ((filled.mean - one.truth) / one.scale) ** 2, 0.0)
+        found["squared"] = [_short(x) for x in squared.sum(axis=one.time).ravel()[asked > 0]]
+        found["lowest"] = float(np.minimum(filled.mean, filled.low)[one.asked].min())
     return found
 
 
@@ -160,8 +164,8 @@ def peak_mb() -> float:
     return int(line.split()[1]) * 1024 / 1e6
 
 
-def _names(table: Numbers) -> list[str]:
-    return [f"series {k}" for k in range(table.shape[1])]
+def _short(value: float) -> float:
+    return float(f"{value:.4g}")
 
 
 def _plain(value: Any) -> Any:

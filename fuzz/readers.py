@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import atexit
+import bz2
 import contextlib
 import gzip
 import io
 import json
+import lzma
 import shutil
 import tempfile
 from collections.abc import Callable
@@ -94,6 +96,10 @@ MEASURED = runs.Run({"task": "t", "dataset": "d", "model": "m", "seed": 0}, {}, 
 FINISHED = {"about": MEASURED.about, "numbers": {"rmse": 0.9}, "machine": {}, "date": "2024-01-01"}
 
 Run = Callable[[Path], None]
+PACKING: dict[str, Callable[[bytes], bytes]] = {
+    ".gz": partial(gzip.compress, compresslevel=6, mtime=0), ".bz2": bz2.compress,
+    ".xz": lzma.compress,
+}  # fmt: skip
 
 
 def targets() -> list[Target]:
@@ -106,25 +112,27 @@ def targets() -> list[Target]:
     wide = {"time": hours, "hall": [1.0, None, 3.0, 4.0], "attic": [4, 5, 6, 7]}
     grids = _grids()
     return [
-        _text("read-csv", RATINGS, CSV, read_timed),
-        _text("read-csv-gz", RATINGS, CSV, read_timed, ".csv.gz"),
-        _text("read-tsv", RATINGS.replace(",", "\t"), ("\t",), read_timed, ".tsv"),
-        _text("read-dat", RATINGS.replace(",", "::"), ("::", "::", ",", "\t"), read_timed, ".dat"),
-        _text("read-movielens", MOVIELENS, ("\t",), read_movielens, ".data"),
-        _text("read-netflix", NETFLIX, (",",), read_netflix, ".txt"),
-        _text("read-intel", LAB, (" ",), read_intel, ".txt"),
-        _text("read-intel-places", PLACES, (" ",), read_intel_places, ".txt"),
-        _text("read-laqn", LONDON, (",",), read_laqn),
-        _text("read-laqn-sites", SITES, (",",), read_laqn_sites),
+        text_target("read-csv", RATINGS, CSV, read_timed),
+        text_target("read-csv-gz", RATINGS, CSV, read_timed, ".csv.gz"),
+        text_target("read-tsv", RATINGS.replace(",", "\t"), ("\t",), read_timed, ".tsv"),
+        text_target(
+            "read-dat", RATINGS.replace(",", "::"), ("::", "::", ",", "\t"), read_timed, ".dat"
+        ),
+        text_target("read-movielens", MOVIELENS, ("\t",), read_movielens, ".data"),
+        text_target("read-netflix", NETFLIX, (",",), read_netflix, ".txt"),
+        text_target("read-intel", LAB, (" ",), read_intel, ".txt"),
+        text_target("read-intel-places", PLACES, (" ",), read_intel_places, ".txt"),
+        text_target("read-laqn", LONDON, (",",), read_laqn),
+        text_target("read-laqn-sites", SITES, (",",), read_laqn_sites),
         _arrow("read-parquet", timed, read_timed),
         _arrays("read-npz", STARS, read_stars),
         _arrays("read-npz-sensors", TENSOR, read_sensors),
-        _text("cells-csv", CELLS, CSV, use_cells),
+        text_target("cells-csv", CELLS, CSV, use_cells),
         _arrow("cells-parquet", cells, use_cells),
-        _text("predict-csv", CELLS, CSV, partial(predict, model)),
-        _text("impute-long", LONG, CSV, impute),
-        _text("impute-wide", WIDE, CSV, impute),
-        _text("impute-wide-gz", WIDE, CSV, impute, ".csv.gz"),
+        text_target("predict-csv", CELLS, CSV, partial(predict, model)),
+        text_target("impute-long", LONG, CSV, impute),
+        text_target("impute-wide", WIDE, CSV, impute),
+        text_target("impute-wide-gz", WIDE, CSV, impute, ".csv.gz"),
         _arrow("impute-parquet", wide, impute),
         Target("impute-netcdf", partial(_grid_changed, grids), ".nc", impute, grids),
         _document("json-results", RESULT, use_results),
@@ -133,20 +141,21 @@ def targets() -> list[Target]:
     ]
 
 
-def _text(
+def text_target(
     name: str, text: str, delimiters: tuple[str, ...], run: Run, suffix: str = ".csv"
 ) -> Target:
-    packed = suffix.endswith(".gz")
+    """Make a target of a table in text, packed if the suffix says so."""
+    pack = PACKING.get(Path(suffix).suffix if suffix.count(".") > 1 else "")
 
     def make(rng: Rng) -> bytes:
         content = table_changed(rng, text, delimiters)
-        if not packed:
+        if pack is None:
             return content
         times = pick(rng, [1, 1, 1, min(1000, 2**24 // (len(content) + 1))])
-        zipped = gzip.compress(content * times, 6, mtime=0)
+        zipped = pack(content * times)
         return bytes_changed(rng, zipped) if rng.random() < 0.5 else zipped
 
-    valid = gzip.compress(text.encode(), mtime=0) if packed else text.encode()
+    valid = text.encode() if pack is None else pack(text.encode())
     return Target(name, make, suffix, run, [valid])
 
 

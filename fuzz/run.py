@@ -15,7 +15,7 @@ from fuzz import alone  # noqa: F401
 from fuzz.harness import OUTCOMES, Limits, Report, Target, fuzz, replay
 
 CORPUS = Path(__file__).parent / "corpus"
-MODULES = ("models", "checkpoints", "readers")  # each has targets() -> list[Target]
+MODULES = ("models", "checkpoints", "readers", "loggers")  # each has targets() -> list[Target]
 
 
 def main() -> int:

@@ -10,9 +10,11 @@ from sklearn.exceptions import NotFittedError
 
 from noisewise import load, storage
 from noisewise.data import observe
-from noisewise.engine.data import Series
 from noisewise.errors import DataError, ModelFileError, SettingError
-from noisewise.models.auto import BLOCKS, CELLS, TRAIN, AutoFactorizer, find_gaps, like_gaps
+from noisewise.models import contest
+from noisewise.models.auto import CANDIDATES as NAMED
+from noisewise.models.auto import AutoFactorizer
+from noisewise.models.average import AverageFactorizer
 from noisewise.models.bayesian import BayesianFactorizer
 from noisewise.models.residual import ResidualFactorizer, TypeMean
 from noisewise.models.series import LinearInterpolator, OUSmoother
@@ -72,46 +74,14 @@ def test_a_factorization_is_chosen_where_only_the_others_know(fitted, shared):
     assert np.mean((truth - fitted.predict(asked)) ** 2) < 0.2 * truth.var()
 
 
-def test_scores_are_errors_over_the_best_weighted_by_the_gaps(fitted, shared):
-    X, y = shared[:2]
-    seen = observe(X, y)
-    gaps = find_gaps(Series.group(seen.codes[0], X[:, 1].astype(float), seen.values, 12))
-    assert set(fitted.scores_) == {"linear", "mean", "both"}
-    best = {k: min(one[k] for one in fitted.scores_.values()) for k in ("cells", "blocks")}
+def test_scores_are_errors_over_the_best(fitted):
+    assert set(fitted.scores_) >= {"linear", "mean", "both"}
+    best = min(one["error"] for one in fitted.scores_.values())
     for one in fitted.scores_.values():
-        ratios = [one[kind] / best[kind] for kind in ("cells", "blocks")]
-        expected = gaps.single * ratios[0] + (1 - gaps.single) * ratios[1]
-        assert one["score"] == pytest.approx(expected, rel=1e-6)
+        assert one["score"] == pytest.approx(one["error"] / best, rel=1e-6)
         assert one["seconds"] > 0
-    assert fitted.choice_ == min(fitted.scores_, key=lambda name: fitted.scores_[name]["score"])
-
-
-def test_held_out_are_single_cells_and_whole_stretches(shared):
-    seen = observe(*shared[:2])
-    model = AutoFactorizer(validation_fraction=0.2)
-    gaps, part = model._held_out(seen, 0)
-    when = seen.ids[1].labels[seen.codes[1]]
-    block = seen.codes[0] * 10_000 + (when - when.min()) // gaps.length
-    hidden = np.unique(block[part == BLOCKS])
-    assert (part[np.isin(block, hidden)] == BLOCKS).all()
-    assert np.mean(part == CELLS) == pytest.approx(0.1, abs=0.01)
-    assert np.mean(part == BLOCKS) == pytest.approx(0.1, abs=0.02)
-    assert np.mean(part == TRAIN) > 0.75
-
-
-def test_gaps_are_measured_in_steps_of_time():
-    full = np.arange(100.0)
-    assert find_gaps(Series.group(np.zeros(100, int), full, full, 1)) == (0.5, 9.9)
-    alternating = np.setdiff1d(full, np.arange(20, 60, 2))  # 20 cells, each between two readings
-    found = find_gaps(Series.group(np.zeros(80, int), alternating, alternating, 1))
-    assert found == (1.0, 9.9)
-    outages = np.setdiff1d(np.arange(1000.0), np.r_[100:130, 400:430, 700, 701])
-    found = find_gaps(Series.group(np.zeros(len(outages), int), 2 * outages, outages, 1))
-    assert found == (0.0, 60.0)
-
-
-def test_a_single_time_has_gaps_of_no_length():
-    assert find_gaps(Series.group(np.arange(3), np.zeros(3), np.zeros(3), 3)) == (0.5, 1.0)
+    assert next(iter(fitted.scores_)) == fitted.choice_
+    assert fitted.scores_[fitted.choice_]["score"] == 1.0
 
 
 def test_a_few_broken_readings_do_not_decide():
@@ -119,7 +89,7 @@ def test_a_few_broken_readings_do_not_decide():
     X, y, _, _ = some(X, y, 0.7)
     y[::200] = -1e4
     model = AutoFactorizer([("mean", TypeMean()), "ou"], random_state=0, n_jobs=1).fit(X, y)
-    assert all(one["cells"] < 1 for one in model.scores_.values())
+    assert model.scores_["ou"]["error"] < model.scores_["mean"]["error"] <= contest.FARTHEST
 
 
 def test_it_says_what_it_chose_and_why(shared, caplog):
@@ -130,7 +100,7 @@ def test_it_says_what_it_chose_and_why(shared, caplog):
     assert str(model) in caplog.text
     assert "chose 'both'" in str(model)
     for name, one in model.scores_.items():
-        assert f"{name} {one['cells']:.3g} and {one['blocks']:.3g}" in str(model)
+        assert f"{name} {one['error']:.3g}" in str(model)
 
 
 def test_intervals_are_calibrated_on_what_was_held_out(fitted, shared):
@@ -151,7 +121,7 @@ def make_walks(hidden, seed):
 def hidden_cells(kind):
     """Single cells, or stretches of fifteen, of eight series."""
     hidden = np.zeros((8, 400), dtype=bool)
-    if kind == CELLS:
+    if kind == "cells":
         hidden[:, 2::5] = True
     else:
         for place, start in np.ndindex(8, 9):
@@ -159,27 +129,71 @@ def hidden_cells(kind):
     return hidden
 
 
-@pytest.mark.parametrize("kind", [CELLS, BLOCKS])
+@pytest.mark.parametrize("kind", ["cells", "blocks"])
 def test_intervals_are_calibrated_on_cells_like_those_that_are_missing(kind):
     covered = []
     for seed in range(8):
         X, y, asked, truth = make_walks(hidden_cells(kind), seed)
-        model = AutoFactorizer(["linear"], value_range=None, random_state=seed, n_jobs=1).fit(X, y)
-        _, part = model._held_out(observe(X, y), seed)
-        assert model.calibration_.n == np.sum(part == kind)
+        model = AutoFactorizer(["linear"], value_range=None, random_state=seed, n_jobs=1)
+        model.fit(X, y, holes=asked)
         low, high = model.predict_interval(asked, 0.9)
         covered.append(np.mean((low <= truth) & (truth <= high)))
-    assert np.mean(covered) == pytest.approx(0.9, abs=0.05)  # of stretches there are few
+    assert np.mean(covered) == pytest.approx(0.9, abs=0.03)
 
 
-@pytest.mark.parametrize("single", [0.0, 0.1, 0.5, 0.8, 1.0])
-def test_what_calibrates_has_the_mix_of_what_is_missing(single):
-    part = np.random.default_rng(0).permutation(np.repeat([TRAIN, CELLS, BLOCKS], [500, 60, 80]))
-    alike = like_gaps(part, single, seed=0)
-    counts = np.bincount(part[alike], minlength=3)
-    assert counts[TRAIN] == 0
-    assert counts[CELLS] / len(alike) == pytest.approx(single, abs=0.01)
-    assert counts[CELLS] == 60 or counts[BLOCKS] == 80
+def test_two_are_taken_together_where_their_mean_is_better():
+    rng = np.random.default_rng(0)
+    X, y = make_shared(n_places=6, n_times=150)
+    walks = rng.normal(0, 0.25, (6, 150)).cumsum(axis=1)
+    walks -= walks.mean(axis=1, keepdims=True)
+    X, y, asked, truth = some(X, y + walks.ravel(), 0.8)
+    model = AutoFactorizer(["regression", "ou"], random_state=0, n_jobs=1).fit(X, y)
+    assert model.choice_ == "ou + regression" or model.choice_ == "regression + ou"
+    assert isinstance(model.model_, AverageFactorizer)
+    parts = [part.predict(asked) for part in model.model_.parts_]
+    np.testing.assert_allclose(model.predict(asked), np.mean(parts, axis=0), rtol=1e-5)
+    error = [np.mean((truth - one) ** 2) for one in (model.predict(asked), *parts)]
+    assert error[0] < min(error[1:])
+
+
+def test_holes_that_are_given_decide():
+    """Where all were lost together, what others read at the same moment is of no use."""
+    rng = np.random.default_rng(1)
+    walk = rng.normal(size=300).cumsum()
+    values = walk + rng.normal(0, 0.1, (8, 300))
+    cells = np.array([(s, t) for s in range(8) for t in range(300)])
+    lost = np.isin(cells[:, 1], np.r_[60:70, 130:140, 200:210])
+    model = AutoFactorizer(["linear", "regression"], random_state=0, n_jobs=1)
+    model.fit(cells[~lost], values.ravel()[~lost], holes=cells[lost])
+    together = model.scores_["regression"]["error"]
+    assert together == pytest.approx(model.scores_["linear"]["error"], rel=1e-3)
+    single = rng.random(len(cells)) < 0.1
+    model.fit(cells[~single], values.ravel()[~single], holes=cells[single])
+    assert model.choice_ == "regression"
+    assert model.scores_["regression"]["error"] < 0.3 * together
+
+
+def test_errors_count_in_other_units_if_asked_for(shared):
+    X, y = shared[:2]
+    plain = AutoFactorizer(CANDIDATES, random_state=0, n_jobs=1).fit(X, y)
+    tenfold = AutoFactorizer(CANDIDATES, random_state=0, n_jobs=1)
+    tenfold.fit(X, y, restore=lambda cells, mean, std: 10.0 * mean)
+    for name, one in plain.scores_.items():
+        assert tenfold.scores_[name]["error"] == pytest.approx(one["error"], rel=1e-5)
+
+
+def test_the_choice_stays_where_more_is_read(fitted, shared):
+    X, y, asked, truth = shared
+    everything = observe(np.vstack([X, asked]), np.append(y, truth))
+    again = fitted.refitted(everything)
+    assert (again.choice_, again.calibration_) == (fitted.choice_, fitted.calibration_)
+    assert np.mean((again.predict(asked) - truth) ** 2) < np.mean(
+        (fitted.predict(asked) - truth) ** 2
+    )
+    more = observe(np.vstack([X, [(99, 3), (99, 4)]]), np.append(y, [1.0, 2.0]))
+    mean, std = fitted.refitted(more).predict([(99, 5), (1, 3)], return_std=True)
+    assert np.isfinite(mean).all()
+    assert (std > 0).all()
 
 
 def test_the_best_is_fitted_on_everything(fitted, shared):
@@ -188,10 +202,11 @@ def test_the_best_is_fitted_on_everything(fitted, shared):
 
 def test_the_default_candidates_are_the_named_ones():
     found = AutoFactorizer(time=0, sensor=None, random_state=7, n_jobs=2)._candidates(7)
-    assert list(found) == ["linear", "ou", "fast", "bayes"]
+    assert list(found) == list(NAMED)
     for model in found.values():
         params = model.get_params(deep=False)
-        assert (params["time"], params["n_jobs"]) == (0, 2)
+        assert params["n_jobs"] == 2
+        assert params.get("time", 0) == 0
 
 
 def test_too_few_readings_take_the_first():
@@ -227,11 +242,11 @@ def test_files_pickles_and_threads_keep_every_bit(fitted, shared, tmp_path):
 
 
 BAD = {
-    "no such name": ({"candidates": ["kriging"]}, "candidates must be some of linear, ou"),
+    "no such name": ({"candidates": ["kriging"]}, "candidates must be some of linear, pchip, ou"),
     "no pair": ({"candidates": [("a", "ou")]}, "or pairs of a name and a model"),
     "a name twice": ({"candidates": ["ou", ("ou", OUSmoother())]}, "got 'ou' twice"),
     "none": ({"candidates": []}, "one at least"),
-    "all held out": ({"validation_fraction": 1.0}, "validation_fraction must be"),
+    "no such holes": ({"like": "tunnels"}, "like must be one of 'table', 'cells'"),
 }
 
 

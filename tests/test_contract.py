@@ -15,6 +15,8 @@ from noisewise import (
     ResidualFactorizer,
     TemporalFactorizer,
 )
+from noisewise.models.average import AverageFactorizer
+from noisewise.models.grid import TableModel
 from noisewise.models.residual import TypeMean
 from noisewise.models.simple import ItemKNN, Popularity
 
@@ -57,6 +59,19 @@ CASES = {
     ),
     "ou": Case(OUSmoother(n_jobs=1), readings, (1.9, 2.3), is_honest=True),
     "linear": Case(LinearInterpolator(n_jobs=1), readings, (2.1, 2.6), is_honest=True),
+    "seasonal": Case(OUSmoother(seasons="auto", n_jobs=1), readings, (1.5, 2.4), is_honest=True),
+    "pchip": Case(
+        LinearInterpolator(curve="pchip", n_jobs=1), readings, (2.1, 2.6), is_honest=True
+    ),
+    **{
+        f"table, {method}": Case(TableModel(method, n_jobs=1), readings, (1.4, 3.9), is_honest=True)
+        for method in ("nearest", "regression", "soft", "svd")
+    },
+    "average": Case(
+        AverageFactorizer((("bayes", TemporalFactorizer(**QUICK)), ("ou", OUSmoother())), **SEED),
+        readings,
+        (1.4, 2.6),
+    ),
     "mean of a sensor": Case(TypeMean(), readings, (5.5, 6.3)),
     "auto": Case(AutoFactorizer(("linear", "ou"), **SEED), readings, (1.9, 2.6)),
 }
@@ -87,6 +102,8 @@ FEW_SWEEPS = {"rank": 2, "sweeps": 6, "burn_in": 2}
         AutoFactorizer(("linear", "ou"), **SHORT),
         OUSmoother(duplicates="mean", n_jobs=1),
         LinearInterpolator(duplicates="mean", n_jobs=1),
+        TableModel(duplicates="mean", n_jobs=1),
+        AverageFactorizer((("ou", OUSmoother()),), **SHORT),
         TypeMean(duplicates="mean"),
     ],
     two_modes=[Popularity(duplicates="mean"), ItemKNN(duplicates="mean")],

@@ -327,7 +327,9 @@ def test_auto_keeps_its_choice_and_its_calibration_for_new_rows(holed, monkeypat
     seen = []
     fit = OUSmoother.fit
     monkeypatch.setattr(OUSmoother, "fit", lambda self, X: seen.append(len(X)) or fit(self, X))
-    updated = imputer._standardised.updated(imputer._read(holed, reset=False).observed("error"))
+    updated = imputer._standardised.updated(
+        imputer._read(holed, reset=False).observed("error"), "auto"
+    )
     assert seen == [(~np.isnan(holed)).sum()]  # once, and to everything
     assert updated.model.calibration_ is imputer.model_.calibration_
 

@@ -7,36 +7,34 @@ as z-scores of their sensor.
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Mapping
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal, Self
+from typing import Any, Literal, Self, cast
 
 import numpy as np
 from sklearn.base import BaseEstimator, OneToOneFeatureMixin, TransformerMixin
 from sklearn.utils.validation import check_is_fitted
 
 from noisewise import imputer_file, registry, storage
-from noisewise.data import Codes, Ids, Observations, observe, tables_with_holes
+from noisewise.data import Observations, tables_with_holes
 from noisewise.data.tables_with_holes import Fitted, LabelledArray, Roles
-from noisewise.data.timestamps import (
-    Floats,
-    Ints,
-    Units,
-    as_integers,
-    key_places,
-    same_clock,
-    series_keys,
-)
+from noisewise.data.timestamps import Floats, same_clock
 from noisewise.errors import DataError
 from noisewise.imputer_tables import read_table
 from noisewise.models import base
-from noisewise.models.auto import AutoFactorizer
+from noisewise.models.auto import LIKE, AutoFactorizer
 from noisewise.models.base import Factorizer, at_one_moment, in_one_step
+from noisewise.scaling import BOUNDS, TRANSFORMS
 from noisewise.settings import Rule, check, learned, one_of, rules_of, setting, settings
+from noisewise.splits import check_coverage
+from noisewise.standardised import StandardisedModel, Wishes, scale_of
 
 CHUNK = 1_000_000  # holes that are filled at a time
 
 _NAME = Rule("a name, a number or None", lambda v: isinstance(v, Hashable))
+_LIKE = Rule(
+    f"one of {', '.join(map(repr, LIKE))}, or a table of True where a hole will be",
+    lambda v: v in LIKE if isinstance(v, str) else hasattr(v, "shape"),
+)
 _NAMES = Rule("a name, a dict, a function or None", lambda v: isinstance(v, Hashable | Mapping))
 
 
@@ -131,6 +129,42 @@ class DeviationImputer(
         "from what was read in ``fit`` alone.",
         default=True,
     )
+    scale: Literal["auto", "sqrt", "log"] | None = setting(
+        one_of("auto", *TRANSFORMS, None),
+        "What models compute in: readings as they are (None), their roots or their logarithms. "
+        '"auto" tries all three on readings that are hidden, for sensors that are never negative '
+        "and skewed, as counts and concentrations are. What is filled in is the mean of the "
+        "reading on its own scale.",
+        default="auto",
+    )
+    bounds: Literal["auto"] | tuple[float | None, float | None] | None = setting(
+        BOUNDS,
+        "What no reading can be below or above, in units of the table: (0, None). Nothing filled "
+        'in, and no end of an interval, is beyond. "auto" has 0 for sensors that are never '
+        "negative and are skewed, or 0 more than once.",
+        default="auto",
+    )
+    whole: bool = setting(
+        one_of(True, False),
+        "Whether readings are whole numbers: what is filled in is rounded, and ends of intervals "
+        "outwards.",
+        default=False,
+    )
+    outliers: Literal["auto", "keep", "drop"] = setting(
+        one_of("auto", "keep", "drop"),
+        "What to learn from single readings that are far from all others of their series and from "
+        'those before and after: what they say, or nothing. "auto" decides by whether others are '
+        "predicted better without. They stay in the table either way.",
+        default="auto",
+    )
+    like: Literal["table", "cells", "blocks", "blackout", "end"] | Any = setting(
+        _LIKE,
+        'What the holes are like that will be filled, which "auto" judges models by: those of the '
+        'table, or single "cells", "blocks" of ten steps of single series, "blackout" (of all '
+        'series), the "end" of all series, as in a forecast; or a table of the same layout that '
+        "is True where holes will be.",
+        default="table",
+    )
     settings: Mapping[str, Any] | None = setting(
         Rule("a dict or None", lambda v: v is None or isinstance(v, Mapping)),
         'Parameters of the model, such as ``{"rank": 8}``.',
@@ -153,10 +187,28 @@ class DeviationImputer(
         model = registry.build(
             "sensors", self.method, self.settings, time=-1, sensor=table.sensor,
             random_state=self.random_state, n_jobs=self.n_jobs, verbose=self.verbose,
+            **({"like": self.like} if isinstance(self.like, str) else {}),
         )  # fmt: skip
-        self._standardised = StandardisedModel.fit(seen, table.sensor, model)
+        wishes = Wishes(self.scale, self.bounds, self.outliers, "table")
+        if isinstance(self.like, str):
+            wishes = wishes._replace(like=cast(Any, self.like))
+        self._standardised = StandardisedModel.fit(
+            seen, table.sensor, model, wishes, self._holes(table)
+        )
         self._fitted = Fitted.of(table)
         return self
+
+    def _holes(self, table: LabelledArray) -> Observations:
+        """Return the cells that models are judged by: holes, or what a user says will be holes."""
+        mask = np.isnan(table.values)
+        if not isinstance(self.like, str):
+            mask = np.asarray(self.like, dtype=bool)
+            if mask.shape != table.values.shape:
+                raise DataError(
+                    f"like must have the shape of the readings of X, {table.values.shape}; got "
+                    f"{mask.shape}."
+                )
+        return table.cells(np.flatnonzero(mask))
 
     def _check(self) -> None:
         check(self, rules_of(self) | {"method": one_of(*methods())})
@@ -171,28 +223,56 @@ class DeviationImputer(
         the same readings and holes; else they are what came next. Series of whose sensor nothing
         was ever read stay as they are, with a warning. The std of a reading is 0.
         """
-        check_is_fitted(self)
-        table = self._read(X, reset=False)
-        holes = np.isnan(table.values)
-        places = np.flatnonzero(holes)
-        mean, std = np.zeros(holes.size), np.zeros(holes.size)
-        if len(places):
-            table, model = self._placed(table), self._standardised
-            if self.refit:
-                model = model.updated(table.observed(self.duplicates))
-            for start in range(0, len(places), CHUNK):
-                part = places[start : start + CHUNK]
-                mean[part], std[part] = model.predict(table.cells(part))
-            tables_with_holes.warn_of_unread(table, places[np.isnan(mean[places])])
-        known = holes & ~np.isnan(mean.reshape(holes.shape))
-        filled = table.put(mean.reshape(holes.shape), known)
-        if not return_std:
-            return filled
-        return filled, table.put(std.reshape(holes.shape), np.ones_like(holes))
+        table, known, (mean, std) = self._answered(X, StandardisedModel.predict)
+        filled = table.put(np.rint(mean) if self.whole else mean, known)
+        return (filled, table.put(std, np.ones_like(known))) if return_std else filled
+
+    @at_one_moment
+    def interval(self, X: Any, coverage: float = 0.9) -> tuple[Any, Any]:
+        """Return two tables, the lower and the upper ends of intervals of what is missing.
+
+        An interval holds the missing reading in ``coverage`` of the cases. Where there is a
+        reading, both ends are the reading. X is as for ``transform``.
+
+        Examples
+        --------
+        >>> counts = np.tile([0.0, 1.0, 2.0, 9.0], 20)[:, None]
+        >>> counts[3::8] = np.nan
+        >>> low, high = DeviationImputer("ou").fit(counts).interval(counts, coverage=0.8)
+        >>> bool((low >= 0).all()), bool((low <= high).all())
+        (True, True)
+        """
+        check_coverage(coverage)
+        table, known, (low, high) = self._answered(
+            X, lambda model, cells: model.interval(cells, coverage)
+        )
+        if self.whole:
+            low, high = np.floor(low), np.ceil(high)
+        return table.put(low, known), table.put(high, known)
 
     def fit_transform(self, X: Any, y: Any = None, return_std: bool = False) -> Any:
         """Learn from a table and fill its holes; see ``fit`` and ``transform``."""
         return self.fit(X, y).transform(X, return_std=return_std)
+
+    def _answered(
+        self, X: Any, ask: Callable[[StandardisedModel, Observations], tuple[Floats, Floats]]
+    ) -> tuple[LabelledArray, Any, list[Floats]]:
+        """Ask for two numbers of every hole; return the table, and where there is an answer."""
+        check_is_fitted(self)
+        table = self._read(X, reset=False)
+        holes = np.isnan(table.values)
+        places = np.flatnonzero(holes)
+        found = np.zeros((2, holes.size))
+        if len(places):
+            table, model = self._placed(table), self._standardised
+            if self.refit:
+                model = model.updated(table.observed(self.duplicates), self.bounds)
+            for start in range(0, len(places), CHUNK):
+                part = places[start : start + CHUNK]
+                found[:, part] = ask(model, table.cells(part))
+            tables_with_holes.warn_of_unread(table, places[np.isnan(found[0, places])])
+        shaped = [part.reshape(holes.shape) for part in found]
+        return table, holes & ~np.isnan(shaped[0]), shaped
 
     @property
     def model_(self) -> Factorizer:
@@ -205,6 +285,12 @@ class DeviationImputer(
         """The method; for "auto", the one it took."""
         return self.model_.choice_ if isinstance(self.model_, AutoFactorizer) else self.method
 
+    @property
+    @at_one_moment
+    def scale_(self) -> str | None:
+        """The scale that models compute in; for "auto", the one it took."""
+        return self._standardised.decided.transform
+
     @at_one_moment
     def save(self, path: str | Path) -> None:
         """Write the imputer to one safetensors file, wholly or not at all; nothing in it can run.
@@ -216,6 +302,7 @@ class DeviationImputer(
         kept = imputer_file.Kept(
             self.get_params(deep=False), self._fitted, model.seen, model.sensor, model.model,
             getattr(self, "n_features_in_", None), None if names is None else names.tolist(),
+            model.decided,
         )  # fmt: skip
         imputer_file.write(path, kept)
 
@@ -226,8 +313,10 @@ class DeviationImputer(
             kept = imputer_file.read(path)
             imputer = cls(**kept.settings)
             imputer._check()
-            units, _ = _units(kept.seen, kept.sensor)
-            imputer._standardised = StandardisedModel(kept.seen, kept.sensor, units, kept.model)
+            scale = scale_of(kept.seen, kept.sensor, kept.decided, imputer.bounds)
+            imputer._standardised = StandardisedModel(
+                kept.seen, kept.sensor, kept.decided, scale, kept.model
+            )
             imputer._fitted = kept.fitted
             if kept.features is not None:
                 imputer.feature_names_in_ = np.array(kept.features, dtype=object)
@@ -265,103 +354,3 @@ class DeviationImputer(
         tags.input_tags.allow_nan = True
         tags.transformer_tags.preserves_dtype = ["float64", "float32"]
         return tags
-
-
-@dataclass(frozen=True, eq=False)
-class StandardisedModel:
-    """Readings, the units of their sensors, and the model that was fitted to both.
-
-    Models compute in float32: what they say of z-scores goes back to units in float64, so that a
-    meter that counts in millions keeps its digits.
-    """
-
-    seen: Observations  # all readings, in float64; ids that have none are not among its ids
-    sensor: int | None  # the mode that is the sensor; None if all readings have one unit
-    units: Units  # mean and variance of each sensor
-    model: Factorizer  # fitted to the readings as z-scores
-
-    @classmethod
-    def fit(cls, seen: Observations, sensor: int | None, model: Factorizer) -> StandardisedModel:
-        """Fit a model to readings."""
-        seen = _without_unseen(seen)
-        units, sensors = _units(seen, sensor)
-        scores = (seen.values - units.mean[sensors]) / np.sqrt(units.variance[sensors])
-        model.fit(Observations(seen.codes, scores.astype(np.float32), seen.ids))
-        return cls(seen, sensor, units, model)
-
-    def predict(self, cells: Observations) -> tuple[Floats, Floats]:
-        """Mean and std of readings; NaN for sensors of which nothing was ever read."""
-        mean, std = np.full(len(cells), np.nan), np.full(len(cells), np.nan)
-        sensors = np.zeros(len(cells), dtype=np.int32)
-        if self.sensor is not None:
-            asked = cells.ids[self.sensor].labels
-            sensors = self.seen.ids[self.sensor].lookup(asked)[cells.codes[self.sensor]]
-        known = np.flatnonzero(sensors >= 0)
-        if len(known):
-            scores, spread = self.model.predict(cells.take(known), return_std=True)
-            scale = np.sqrt(self.units.variance[sensors[known]])
-            mean[known] = self.units.mean[sensors[known]] + scale * scores
-            std[known] = scale * spread
-        return mean, std
-
-    def updated(self, new: Observations) -> StandardisedModel:
-        """Fit the model again if readings are new; they replace old ones of the same cells."""
-        if not len(new):
-            return self
-        new = observe(new, ids=self.seen.ids)
-        old_keys, new_keys = _keys(self.seen, new.shape), _keys(new, new.shape)
-        order = np.argsort(old_keys)
-        at = key_places(old_keys[order], new_keys, np.ones(len(new), dtype=bool))
-        if ((at >= 0) & (self.seen.values[order[at]] == new.values)).all():
-            return self
-        rest = self.seen.take(~np.isin(old_keys, new_keys))
-        codes = tuple(np.append(a, b) for a, b in zip(rest.codes, new.codes, strict=True))
-        everything = Observations(codes, np.append(rest.values, new.values), new.ids)
-        if not isinstance(self.model, AutoFactorizer):
-            return StandardisedModel.fit(everything, self.sensor, base.clone_with(self.model))
-        again = StandardisedModel.fit(everything, self.sensor, base.clone_with(self.model.model_))
-        again.model.calibration_ = self.model.calibration_  # as the chosen one was judged
-        return again
-
-    def begins_like(self, new: Observations, n_rows: int) -> bool:
-        """Tell whether rows, numbered from 0, have the same readings up to a row."""
-        old, new = (
-            part.take(part.ids[-1].labels[part.codes[-1]] < n_rows) for part in (self.seen, new)
-        )
-        if len(old) != len(new) or not len(new):
-            return len(old) == len(new)
-        new = observe(new, ids=self.seen.ids)
-        a, b = _keys(old, new.shape), _keys(new, new.shape)
-        first, second = np.argsort(a), np.argsort(b)
-        alike = np.array_equal(a[first], b[second])
-        return alike and np.array_equal(old.values[first], new.values[second])
-
-
-def _keys(seen: Observations, shape: tuple[int, ...]) -> Ints:
-    """Return one number for each cell."""
-    return series_keys(seen.codes, shape)[0]
-
-
-def _units(seen: Observations, sensor: int | None) -> tuple[Units, Any]:
-    """Mean and variance of each sensor, and the sensor of each reading."""
-    if sensor is None:
-        sensors, many = np.zeros(len(seen), dtype=np.int64), 1
-    else:
-        sensors, many = seen.codes[sensor].astype(np.int64), len(seen.ids[sensor])
-    mean, variance = Units.of(seen.values, sensors, many)
-    lone = np.flatnonzero(np.bincount(sensors, minlength=many) == 1)
-    # One reading says nothing of the variance of its sensor: it may be off by its own size.
-    variance[lone] = np.where(mean[lone] == 0.0, 1.0, mean[lone] ** 2)
-    return Units(mean, variance), sensors
-
-
-def _without_unseen(seen: Observations) -> Observations:
-    """Return the same readings without the ids that have none; times in their order."""
-    coded: list[tuple[Ids, Codes]] = []
-    for own, seen_codes in zip(seen.ids[:-1], seen.codes[:-1], strict=True):
-        present, code = np.unique(seen_codes, return_inverse=True)
-        coded.append((Ids(own.labels[present], own.name), code.astype(np.int32)))
-    times = seen.ids[-1].labels[seen.codes[-1]].astype(np.float64)
-    coded.append(Ids.encode(as_integers(times), seen.ids[-1].name))
-    codes = tuple(code for _, code in coded)
-    return Observations(codes, seen.values, tuple(ids for ids, _ in coded))

@@ -15,6 +15,7 @@ from noisewise.data.tables_with_holes import CLOCKS, Fitted
 from noisewise.errors import SettingError
 from noisewise.models.base import Factorizer
 from noisewise.models.model_file import OF_THE_MACHINE, IdsOfModes, Part
+from noisewise.scaling import TRANSFORMS, Decided
 from noisewise.schema import ANY, Entry, Rule, Schema, Source, Tensor, integer, packed, unpacked
 from noisewise.storage import Damaged
 
@@ -32,6 +33,7 @@ class Kept(NamedTuple):
     model: Factorizer
     n_features: int | None
     features: list[str] | None
+    decided: Decided
 
 
 def write(path: str | Path, kept: Kept) -> None:
@@ -66,10 +68,30 @@ def _schema() -> Schema:
         rule = _every_one_of(len(own))
         yield Tensor(f"mode{mode}.codes", "int32", (len(values),), f"seen.codes.{mode}", rule)
     yield Entry("fitted", "fitted", _fitted)
+    yield DecidedScale("decided", "decided")
     many = yield Entry("n_features", "n_features", integer(least=1), optional=True)
     names = yield Entry("features", "features", lambda v: list(map(str, v)), optional=True)
     if names is not None and len(names) != many:
         raise Damaged(f"it names {len(names)} of {many} columns")
+
+
+class DecidedScale(NamedTuple):
+    """A field that says which scale was decided on; files of before that was asked have none."""
+
+    name: str
+    of: str
+
+    def write(self, value: Decided, header: dict[str, Any], tensors: Any) -> None:
+        """Put it into the header."""
+        header[self.name] = list(value)
+
+    def read(self, source: Source) -> Decided:
+        """Return it as declared."""
+        transform, chosen, dropped = source.header.get(self.name, Decided())
+        flags = isinstance(chosen, bool) and isinstance(dropped, bool)
+        if transform not in (None, *TRANSFORMS) or not flags:
+            raise Damaged("its scale makes no sense")
+        return Decided(transform, chosen, dropped)
 
 
 def _every_one_of(n: int) -> Rule:
@@ -91,6 +113,8 @@ def _plain(settings: dict[str, Any]) -> dict[str, Any]:
     plain = _portable(settings)
     if isinstance(plain["random_state"], np.random.RandomState):
         plain["random_state"] = None
+    if not isinstance(plain["like"], str):  # it told how to choose, which is done
+        plain["like"] = "table"
     for name in ("location", "sensor"):
         if isinstance(plain[name], Mapping):
             plain[name] = list(plain[name].items())
@@ -111,6 +135,8 @@ def _given(settings: dict[str, Any]) -> dict[str, Any]:
     for name in ("location", "sensor"):
         if isinstance(given[name], list):
             given[name] = dict(given[name])
+    if isinstance(given.get("bounds"), list):
+        given["bounds"] = tuple(given["bounds"])
     for name, value in (given["settings"] or {}).items():
         given["settings"][name] = tuple(value) if isinstance(value, list) else value
     return given

@@ -107,29 +107,43 @@ _OWN_MODELS = Models(
         Model("item-knn", "ratings", "noisewise.models.simple:ItemKNN",
               about="nearest neighbours of items, by their ratings and by who has rated them"),
         *(
-            Model(name, "sensors", f"noisewise.models.{make}", about=about)
-            for name, make, about in (
-                ("auto", "auto:AutoFactorizer",
-                 "the best of linear, ou, fast and bayes on held-out cells and outages"),
-                ("bayes", "temporal:TemporalFactorizer",
+            Model(name, "sensors", f"noisewise.models.{make}", given, about=about)
+            for name, make, given, about in (
+                ("auto", "auto:AutoFactorizer", {},
+                 "the best of all on holes like those of the table, or the mean of the best two"),
+                ("bayes", "temporal:TemporalFactorizer", {},
                  "a factorization and a process in time per series, drawn from their posterior"),
-                ("fast", "residual:fast",
+                ("fast", "residual:fast", {},
                  "a process in time per series, and factorizations of what it leaves; seconds"),
-                ("ou", "series:OUSmoother",
+                ("ou", "series:OUSmoother", {},
                  "every series alone, as an Ornstein-Uhlenbeck process seen through noise"),
-                ("linear", "series:LinearInterpolator",
+                ("seasonal", "series:OUSmoother", {"seasons": "auto"},
+                 "the same, around what repeats every day, week or year, or with a found period"),
+                ("linear", "series:LinearInterpolator", {},
                  "every series alone, by straight lines between readings"),
-                ("dtf", "deviation:dtf", "a factorization whose noise is low-rank too (DTF)"),
-                ("ptf", "deviation:ptf", "a factorization with the same noise everywhere (PTF)"),
+                ("pchip", "series:LinearInterpolator", {"curve": "pchip"},
+                 "every series alone, by cubics that never overshoot"),
+                ("nearest", "grid:TableModel", {"method": "nearest"},
+                 "the mean of the moments that are most alike"),
+                ("regression", "grid:TableModel", {"method": "regression"},
+                 "every series by a regression on those most like it"),
+                ("soft", "grid:TableModel", {"method": "soft"},
+                 "low rank, by singular values less a constant (SoftImpute)"),
+                ("svd", "grid:TableModel", {"method": "svd"},
+                 "low rank, by the largest singular values alone"),
+                ("dtf", "deviation:dtf", {}, "a factorization whose noise is low-rank too (DTF)"),
+                ("ptf", "deviation:ptf", {},
+                 "a factorization with the same noise everywhere (PTF)"),
             )
         ),
     ),
     classes={
         name: f"noisewise.models.{module}:{name}"
         for name, module in (
-            ("AutoFactorizer", "auto"), ("BayesianFactorizer", "bayesian"),
-            ("DeviationFactorizer", "deviation"), ("LinearInterpolator", "series"),
-            ("OUSmoother", "series"), ("ResidualFactorizer", "residual"),
+            ("AutoFactorizer", "auto"), ("AverageFactorizer", "average"),
+            ("BayesianFactorizer", "bayesian"), ("DeviationFactorizer", "deviation"),
+            ("LinearInterpolator", "series"), ("OUSmoother", "series"),
+            ("ResidualFactorizer", "residual"), ("TableModel", "grid"),
             ("TemporalFactorizer", "temporal"), ("TypeMean", "residual"),
             ("Popularity", "simple"), ("ItemKNN", "simple"),
         )
@@ -185,8 +199,8 @@ def build(
     if chosen.get("candidates") is not None:
         chosen["candidates"] = tuple(
             (one, build(kind, one, coordinates=coordinates, **shared))
-            if isinstance(one, str)
-            else one
+            if isinstance(one, str) and one in _models(kind)
+            else one  # a model, or a name that only the model which chooses knows
             for one in chosen["candidates"]
         )
     return model.set_params(**chosen)

@@ -77,6 +77,14 @@ def _is_span(v: Any) -> bool:
 
 
 SPAN = Rule("a pair (low, high)", _is_span)
+SEASONS = Rule(
+    'periods above 0, "auto" or None',
+    lambda v: (
+        v is None
+        or (isinstance(v, str) and v == "auto")
+        or (isinstance(v, tuple | list) and all(map(number(above=0.0).holds, v)))
+    ),
+)
 PATH = Rule("a path", lambda v: isinstance(v, str | os.PathLike) and str(v) != "")
 RANDOM_SEED = Rule(
     f"{whole(0).words}, a RandomState or None",

@@ -239,12 +239,12 @@ def _method(model: Factorizer) -> list[str | Table]:
     if not isinstance(model, AutoFactorizer) or not model.scores_:
         return []
     rows = [
-        [name, f"{one['cells']:.3g}", f"{one['blocks']:.3g}", f"{one['score']:.2f}"]
-        for name, one in sorted(model.scores_.items(), key=lambda item: item[1]["score"])
+        [name, f"{one['error']:.3g}", f"{one['score']:.2f}", f"{one['seconds']:.1f}"]
+        for name, one in model.scores_.items()
     ]
-    head = ["method", "single readings", "outages", "score"]
+    head = ["method", "error", "over the best", "seconds"]
     words = (
-        "Mean squared error on readings that were held out, in units of each type's variance. The "
-        "lowest score is the best: errors over those of the best, weighted by the gaps there are."
+        "Root of the mean squared error on readings that were hidden as the gaps of the table are, "
+        "in units of the std of each series. The lowest is the best."
     )
     return [Table(head, rows, words)]

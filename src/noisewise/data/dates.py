@@ -307,20 +307,28 @@ def _days(parts: Parts, name: str, order: str | None, ticks: Ints) -> Ints:
     possible = {one: days for one, days in read.items() if days is not None}
     if not possible:
         raise _impossible(parts, name)
-    distinct = {days.tobytes(): one for one, days in reversed(possible.items())}
+    distinct = _distinct(possible)
     if len(distinct) > 1:
-        distinct = _steady({one: possible[one] for one in distinct.values()}, ticks)
+        distinct = _distinct(_steady({one: possible[one] for one in distinct}, ticks))
     if len(distinct) > 1:
         row = int(doubtful.argmax())
         shown = "/".join(f"{part[row]:02}" for part in parts[:3])
-        choice = " or ".join(f"date_order='{one}'" for one in distinct.values())
+        choice = " or ".join(f"date_order='{one}'" for one in distinct)
         raise DataError(
             f"column {name!r} does not tell the day from the month, as in {shown}: say {choice}."
         )
-    return possible[next(iter(distinct.values()))]
+    return possible[distinct[0]]
 
 
-def _steady(possible: dict[str, Ints], ticks: Ints) -> dict[bytes, str]:
+def _distinct(possible: dict[str, Ints]) -> list[str]:
+    """Return orders that mean different days."""
+    seen: dict[bytes, str] = {}
+    for one, days in possible.items():
+        seen.setdefault(days.tobytes(), one)
+    return list(seen.values())
+
+
+def _steady(possible: dict[str, Ints], ticks: Ints) -> dict[str, Ints]:
     """Leave out orders in which times within days jump by weeks where another goes on steadily.
 
     Dates alone are left alone: the first of every month and the first days of January look alike.
@@ -331,8 +339,8 @@ def _steady(possible: dict[str, Ints], ticks: Ints) -> dict[bytes, str]:
         jumps[one] = int(np.diff(times).max(initial=0))
     if len(np.unique(ticks)) > 1 and min(jumps.values()) <= 2 * DAY:
         calm = {one: days for one, days in possible.items() if jumps[one] <= 20 * DAY}
-        possible = calm if len(calm) == 1 else possible
-    return {days.tobytes(): one for one, days in possible.items()}
+        return calm if len(calm) == 1 else possible
+    return possible
 
 
 def _in_order(parts: Parts, orders: dict[int, str]) -> Ints | None:

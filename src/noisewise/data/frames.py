@@ -58,7 +58,8 @@ def _wide(frame: nw.DataFrame[Any], roles: Roles) -> LabelledArray:
     rows, clock, entry = _rows(frame, columns, time)
     if roles.duplicates == "error":
         refuse_repeats([rows], "time stamp", entry)
-    labels = [frame.columns[k] for k in chosen]
+    names = frame.columns
+    labels = [names[k] for k in chosen]
     levels = getattr(getattr(frame.to_native(), "columns", None), "nlevels", 1)
     if levels > 1:
         modes, sensor = _level_modes(frame.to_native().columns, labels, roles)
@@ -88,7 +89,8 @@ def _by_place(frame: nw.DataFrame[Any], roles: Roles) -> LabelledArray:
     place = Mode.of(columns[at].to_native(), frame.columns[at], 0)
     if roles.duplicates == "error":
         refuse_repeats([place, rows], "cell", lambda row: (str(columns[at][row]), entry(row)))
-    sensors = Mode.of([frame.columns[k] for k in chosen], "sensor", 1)
+    names = frame.columns
+    sensors = Mode.of([names[k] for k in chosen], "sensor", 1)
 
     def put(new: Floats, where: Mask) -> Any:
         changed = [(chosen[k], k) for k in np.flatnonzero(where.any(axis=0)).tolist()]

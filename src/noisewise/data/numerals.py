@@ -138,23 +138,24 @@ _MARKS: tuple[Decimal, Decimal] = (".", ",")
 
 def decimal_of(cells: Iterable[str], delimiter: str) -> Decimal | Literal["?"] | None:
     """Return the decimal mark that cells have: None if none of them tells, "?" if it is open."""
-    commas, threes, points = 0, 0, 0
+    commas, threes, points, groups = 0, 0, 0, 0
     for cell in map(str.strip, cells):
         if "," in cell:
-            is_three = bool(_THREE.fullmatch(cell))
-            threes += is_three
-            commas += not is_three and bool(_WITH_COMMA.fullmatch(cell))
             grouped = _GROUPED.fullmatch(cell)
             if grouped and "." in cell:
-                commas, points = (
+                commas, groups = (
                     commas + (grouped["mark"] == "."),
-                    points + (grouped["mark"] == ","),
+                    groups + (grouped["mark"] == ","),
                 )
+            elif _THREE.fullmatch(cell):
+                threes += 1
+            else:
+                commas += bool(_WITH_COMMA.fullmatch(cell))
         elif "." in cell:
             points += bool(_WITH_POINT.fullmatch(cell))
     if commas:
-        return "," if points == 0 or commas > points else "?"
-    if points or (threes and delimiter == ","):
+        return "?" if groups else ","
+    if points or groups or (threes and delimiter == ","):
         return "."
     return "?" if threes else None
 

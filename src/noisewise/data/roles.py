@@ -39,7 +39,7 @@ _LISTS = {
     "value": "value reading measurement messwert samplemeasurement obsvalue",
     # These are values only if no other column can be.
     "maybe": "state arithmeticmean valeur valor wert valore waarde concentration result",
-    "hour": "hour hours stunde std heure hora ora uur hr hh time uhrzeit zeit tid hourending",
+    "hour": "hour hours stunde heure hora ora uur hh hourending time uhrzeit",
 }
 USUAL = {role: tuple(names.split()) for role, names in _LISTS.items()}
 _CALENDAR = (
@@ -149,7 +149,6 @@ def find_time(table: Table, named: str | None, taken: Iterable[str]) -> tuple[st
     free = [name for name in table.names if name not in set(taken)]
     kinds = {name: table.date_kind(name) for name in free}
     dated = [name for name in free if kinds[name] in ("days", "moments")]
-    dated = dated or [name for name in free if kinds[name] == "broken"]
     if named is not None:
         checked([named], table.names, "time")
         if kinds.get(named) == "times" and dated:
@@ -164,6 +163,7 @@ def find_time(table: Table, named: str | None, taken: Iterable[str]) -> tuple[st
         return parts
     found = [name for name in usual(free, "time") if table.is_number(name)]
     unread = [name for name in usual(free, "time") if not table.is_number(name)]
+    unread += [name for name in free if kinds[name] == "broken"]
     if len(found) > 1:
         raise DataError(f"Which of the columns {listed(found)} is the time? Name it with time=.")
     return tuple(found or unread[:1])

@@ -87,7 +87,10 @@ class TextSource:
             parts = self._parts[name]
             return ("moments" if parts.has_times else "days") if parts.has_days else "times"
         column = self.rows.columns[name]
-        return "broken" if column.kind == "text" and column.odd is not None else None
+        if not column.was_date or column.odd is None:
+            return None
+        is_gap = column.numerals.is_missing(column.odd[1])
+        return None if is_gap and not roles.may_be_time(name) else "broken"
 
     def varies(self, name: str) -> bool:
         """Tell whether a column of dates holds more than one."""

@@ -32,7 +32,7 @@ Replaced: TypeAlias = Mapping[str, tuple[Floats, Mask]]  # numbers for some rows
 
 MOST_IDS = 100_000  # a column with more different entries is none of ids
 
-_BATCH = 2**17  # fields that are turned into columns at a time
+_BATCH = 2**15  # fields that are turned into columns at a time
 
 
 class Record(NamedTuple):
@@ -55,6 +55,7 @@ class Column:
         self.kind: str | None = None  # "number", "date" or "text"; None if nothing is in it
         self.n_rows = self.n_known = self.n_odd = 0
         self.odd: tuple[int, str] | None = None  # the first entry of another kind, and its line
+        self.was_date = False  # but for the odd entry
         self._is_id, self._open = is_id, is_open
         self._numbers: list[Floats] = []
         self._parts: list[dates.Parts] = []
@@ -85,9 +86,8 @@ class Column:
         if sum(map(is_numeral, known)) * 2 >= len(known):
             self.kind = "number"
         else:
-            stripped = [entry.strip() for entry in entries]
-            is_date = not self.n_rows and dates.Parts.of(stripped) is not None
-            self.kind = "date" if is_date else "text"
+            n_dates = 0 if self.n_rows else sum(dates.is_date(entry) for entry in known)
+            self.kind = "date" if n_dates * 2 >= len(known) else "text"
         if self.kind == "text" and self.n_rows and not self._is_id:
             self._encode([""] * self.n_rows)
 
@@ -104,7 +104,9 @@ class Column:
     def _give_up_dates(self, entries: Sequence[str], lines: Sequence[int]) -> None:
         wrong = next(k for k, e in enumerate(entries) if not dates.is_date(e))
         self.odd = lines[wrong], entries[wrong]
-        self.kind, self._labels = "text", None
+        self.kind, self.was_date = "text", True
+        if not self._is_id and self.n_rows > len(entries):  # rows that are gone as text
+            self._labels = None
         self._parts.clear()
 
     def _encode(self, entries: Sequence[str]) -> None:
@@ -140,11 +142,14 @@ class Column:
             )
         if not self._numbers:
             return np.full(self.n_rows, np.nan)
-        return reader.join(list(self._numbers), np.float64)
+        if len(self._numbers) > 1:
+            self._numbers = [reader.join(self._numbers, np.float64)]
+        return self._numbers[0]
 
     def parts(self) -> dates.Parts:
         """Return dates, taken apart."""
-        return dates.Parts.joined(self._parts)
+        self._parts = [dates.Parts.joined(self._parts)]
+        return self._parts[0]
 
     def ids(self) -> tuple[list[str], Codes] | None:
         """Return different entries, and which of them a row has; None if there are too many."""

@@ -1,73 +1,92 @@
-"""AutoFactorizer: several models of sensors, judged on the data at hand; the best is kept.
+"""AutoFactorizer: all models of sensors, judged on holes like those of the table; the best is kept.
 
 Which one is best depends on what is missing: between frequent readings a line is hard to beat, in
-an outage only other sensors know anything. So both are tried: single cells and whole stretches.
+an outage only other sensors know anything, and where nobody read, what repeats every day. So the
+table's own holes are moved in time, and hide what lies under them.
 """
 
 from __future__ import annotations
 
 import logging
-import time as clock
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from dataclasses import replace
+from typing import Any, Self
 
 import numpy as np
 
-from noisewise.data import Observations
-from noisewise.data.timestamps import Units, checked_stamps, sensor_modes, series_keys
-from noisewise.engine.arrays import Array, Ints
-from noisewise.engine.data import Series
-from noisewise.errors import SettingError, unsaid
-from noisewise.models.base import Cells, Factorizer, Seeded, Threads, clone_with, shown
+from noisewise.data import Ids, Observations, encode_ids, observe
+from noisewise.data.timestamps import (
+    SeriesIndex,
+    key_places,
+    n_keys,
+    sensor_modes,
+    series_keys,
+)
+from noisewise.engine.arrays import Array, Ints, Moments
+from noisewise.errors import SettingError
+from noisewise.models import contest, local
+from noisewise.models.average import AverageFactorizer
+from noisewise.models.base import (
+    Cells,
+    Factorizer,
+    Seeded,
+    Threads,
+    as_it_is,
+    clone_with,
+    in_one_step,
+    shown,
+)
+from noisewise.models.contest import Contest, Restore
+from noisewise.models.deviation import dtf
+from noisewise.models.grid import TableModel
+from noisewise.models.holes import Like, Trial, trials
+from noisewise.models.holes import Readings as Arranged
 from noisewise.models.learner import FEWEST_HELD_OUT, fixed_seed
+from noisewise.models.local import LocalScale
 from noisewise.models.model_file import Part
 from noisewise.models.residual import fast
-from noisewise.models.sensors import InTime, Readings
+from noisewise.models.sensors import InTime, Readings, index_of
 from noisewise.models.series import LinearInterpolator, OUSmoother
 from noisewise.models.temporal import TemporalFactorizer
-from noisewise.schema import Entry, Found, Schema, real
-from noisewise.settings import Rule, learned, number, setting, settings
+from noisewise.schema import ANY, POSITIVE, RISING, Entry, Found, Schema, Tensor, real
+from noisewise.schema import keys as keys_rule
+from noisewise.settings import Rule, learned, one_of, setting, settings
 from noisewise.splits import Calibration
 from noisewise.storage import Damaged
 
+# What competes: cheap ones first, as the first is taken where there is nothing to judge by.
 CANDIDATES: dict[str, Factorizer] = {
     "linear": LinearInterpolator(),
+    "pchip": LinearInterpolator(curve="pchip"),
     "ou": OUSmoother(),
+    "seasonal": OUSmoother(seasons="auto"),
+    "nearest": TableModel("nearest"),
+    "regression": TableModel("regression"),
+    "soft": TableModel("soft"),
+    "svd": TableModel("svd", rank=4),
+    "dtf": dtf(),
     "fast": fast(),
     "bayes": TemporalFactorizer(),
 }
-SWEEPS = 60  # that a sampler is judged by; one that settles later is no better than "fast"
-TRAIN, CELLS, BLOCKS = range(3)
-KINDS = {"cells": CELLS, "blocks": BLOCKS}
-STEPS = 10  # of time that a stretch lasts where the data have no gap to go by
-LONGEST = 0.1  # share of all time that a stretch lasts at most
-TRIM = 0.01  # share of squared errors, the largest, that do not count
-LEAST = 1e-9  # of a squared error, in units of a type's variance
+LIKE = ("table", "cells", "blocks", "blackout", "end")
+LEAST = 1e-9  # of an error, in units of the std of a series
+JOIN = " + "  # between the names of two that are taken together
 
 log = logging.getLogger("noisewise")
 
 
-class Gaps(NamedTuple):
-    """What is missing between the first and the last reading of every series."""
-
-    single: float  # share of missing cells that are between two readings
-    length: float  # of the longer gap that the typical missing cell is in
-
-
 @settings
 class AutoFactorizer(Readings, InTime, Seeded, Threads):
-    """Choose among models of sensors by what they predict of readings that were held out.
+    """Choose among models of sensors by what they predict of readings that were hidden.
 
-    Half of the held-out cells are single ones, half are stretches of single series, as long as the
-    gap that the typical missing cell is in: ten steps of time if there is none, at most a tenth of
-    all time.
-
-    Every candidate is fitted once on the rest, a ``TemporalFactorizer`` for 60 sweeps only. Its
-    score is its mean squared error on either kind, over that of the best candidate there, weighted
-    as single cells and stretches are among what is missing. Errors are in units of the std of a
-    type of sensor, without the largest hundredth. The best is fitted again on everything; std and
-    intervals are calibrated on what it was judged by. With too few observations to judge by, the
-    first candidate is taken.
+    What is missing of the table is moved in time by random offsets, three or more, and hides what
+    lies under it; of a large table, in a window of time and of some of the series. Every candidate
+    learns from the rest and predicts what is hidden; those far behind after the first offset, and
+    all but three of those that cost seconds, are not asked again. The one with the lowest mean
+    squared error is fitted again on everything, or two whose mean is better by more than chance.
+    Errors are in units of the std of their series, without the hundredth of cells that nobody can
+    predict. Stds and intervals are calibrated on the same cells, by series and by the size of the
+    std. With too few observations to judge by, the first candidate is taken.
 
     Examples
     --------
@@ -75,32 +94,62 @@ class AutoFactorizer(Readings, InTime, Seeded, Threads):
     >>> rows = [(place, t, place + np.sin(t / 9)) for place in range(4) for t in range(200)]
     >>> rows = [rows[k] for k in rng.permutation(len(rows))[:400]]
     >>> model = AutoFactorizer(["linear", "ou"], random_state=0).fit(rows)
-    >>> sorted(model.scores_), model.choice_ in model.scores_
+    >>> sorted(model.scores_)[:2], model.choice_ in model.scores_
     (['linear', 'ou'], True)
     """
 
     candidates: Sequence[str | tuple[str, Factorizer]] | None = setting(
         Rule("a sequence or None", lambda v: v is None or isinstance(v, Sequence)),
-        'What to try: names among "linear", "ou", "fast" and "bayes", which are all tried by '
-        "default, or pairs (name, model). ``random_state`` and ``n_jobs`` of all of them are those "
-        "given here; those named also get ``time`` and ``sensor``.",
+        f"What to try: names among {', '.join(CANDIDATES)}, which are all tried by default, or "
+        "pairs (name, model). ``random_state`` and ``n_jobs`` of all of them are those given here; "
+        "those named also get ``time``, ``sensor`` and ``value_range``.",
         default=None,
         kw_only=False,
     )
-    validation_fraction: float = setting(
-        number(above=0.0, most=0.5), "Share of the observations to hold out.", default=0.1
+    like: Like = setting(
+        one_of(*LIKE),
+        'What the holes are like that will be filled: those of the table, single "cells", "blocks" '
+        'of ten steps of single series, "blackout" (of all series) or the "end" of all series, as '
+        "in a forecast. A table that has hardly any holes is judged by cells and by blocks.",
+        default="table",
     )
 
-    choice_: str = learned("Name of the candidate that was chosen.")
+    choice_: str = learned("Name of the candidate that was chosen, or of two with a + between.")
     model_: Factorizer = learned("The chosen candidate, fitted on everything.")
     scores_: dict[str, dict[str, float]] = learned(
-        'For every candidate: mean squared error of "cells" and of "blocks", "score", and the '
-        '"seconds" that its fit took. Empty if there was too little to judge by.'
+        'For every candidate: "error", the root of the mean squared error of hidden cells in units '
+        'of the std of their series; "score", that over the error of the best; and "seconds" that '
+        "it took. Candidates that were hopeless after the first offset have the error there. Empty "
+        "if there was too little to judge by."
     )
     reason_: str = learned(
         "What was chosen and why, in a sentence; also what ``str`` gives, and what the logger "
         '"noisewise" is told.'
     )
+    local_: LocalScale = learned("Factors of stds by series and by size.")
+    _index: SeriesIndex = learned()
+
+    @in_one_step
+    def fit(
+        self, X: Any, y: Any = None, *, holes: Any = None, restore: Restore | None = None
+    ) -> Self:
+        """Learn from a table of ids, one of which is a time (a number or a date), and values y.
+
+        Parameters
+        ----------
+        X : table of ids, or Observations
+            Without y, the last column has the values.
+        y : values, optional
+            One for each row.
+        holes : table of ids or Observations, optional
+            Cells that are to be filled. By default, what is missing of all series at all times.
+        restore : callable, optional
+            ``restore(cells, mean, std)`` returns means in the units that errors count in.
+        """
+        self._call = (holes, restore)
+        self._fit(X, y, None)
+        del self._call
+        return self
 
     def _learn(
         self, seen: Observations, validation: Observations | None
@@ -108,35 +157,45 @@ class AutoFactorizer(Readings, InTime, Seeded, Threads):
         """Try every candidate, and fit the best on everything."""
         seed = fixed_seed(self.random_state)
         candidates = self._candidates(seed)
-        gaps, part = self._held_out(seen, seed)
-        calibration, scores = None, {}
-        choice = next(iter(candidates))
-        reason = f"chose {choice!r}, the first: too few observations to judge by."
-        if np.bincount(part, minlength=3).min() >= FEWEST_HELD_OUT:
-            alike = like_gaps(part, gaps.single, seed)
-            judged = {
-                name: self._judge(_shortened(model), seen, part, alike)
-                for name, model in candidates.items()
-            }
-            scores = _scores({name: record for name, (record, _) in judged.items()}, gaps.single)
-            choice = min(scores, key=lambda name: scores[name]["score"])
-            calibration = judged[choice][1]
-            reason = _reason(choice, scores, gaps)
-        self.model_ = clone_with(candidates[choice]).fit(seen)
-        self.choice_, self.scores_, self.reason_ = choice, scores, reason
+        holes, restore = self._call
+        if holes is not None and not isinstance(holes, Observations):
+            holes = observe(holes, np.zeros(len(holes)), duplicates="last")
+        time = sensor_modes(self.time, self.sensor, seen.ids)[0]
+        arranged = Arranged.of(seen, time, holes)
+        drawn = trials(arranged, self.like, np.random.default_rng([seed, 5]))
+        hidden = contest.draw_trials(drawn)
+        chosen: tuple[str, ...] = (next(iter(candidates)),)
+        unit = contest.series_scale(seen.values, arranged.seen.which, arranged.n_series)
+        self.local_, calibration, self.scores_ = LocalScale.none(unit), None, {}
+        self.reason_ = f"chose {chosen[0]!r}, the first: too few observations to judge by."
+        found = None
+        if sum(len(one.hidden) for one in hidden) >= FEWEST_HELD_OUT:
+            found = contest.hold(
+                seen, arranged, hidden, candidates, self.like, restore or _as_it_is
+            )
+        if found is not None and found.answers:
+            chosen, error = found.together()
+            self.local_, calibration = _calibrated(found, chosen, arranged, hidden, unit)
+            self.scores_ = _scores(found, chosen, error)
+            self.reason_ = _reason(self.scores_, JOIN.join(chosen), found, self.like)
+        self.choice_ = JOIN.join(chosen)
+        self.model_ = self._chosen(chosen, candidates, seed).fit(seen)
+        self._index = _series_of(self, seen)
         log.info("%s", self)
         return seen, calibration
 
     def _candidates(self, seed: int) -> dict[str, Any]:
         """Return unfitted models by name."""
         shared = {"random_state": seed, "n_jobs": self.n_jobs, **shown(self.verbose)}
+        named = shared | {
+            "time": self.time, "sensor": self.sensor, "value_range": self.value_range,
+        }  # fmt: skip
         found: dict[str, Any] = {}
         given: Sequence[Any] = [*CANDIDATES] if self.candidates is None else self.candidates
         for one in given:
             pair = isinstance(one, tuple | list) and len(one) == 2
             if isinstance(one, str) and one in CANDIDATES:
-                name = one
-                model = clone_with(CANDIDATES[one], time=self.time, sensor=self.sensor, **shared)
+                name, model = one, clone_with(CANDIDATES[one], **named)
             elif pair and isinstance(one[0], str) and isinstance(one[1], Factorizer):
                 name, model = one[0], clone_with(one[1], **shared)
             else:
@@ -151,47 +210,47 @@ class AutoFactorizer(Readings, InTime, Seeded, Threads):
             raise SettingError("candidates must have one at least; got none.")
         return found
 
-    def _held_out(self, seen: Observations, seed: int) -> tuple[Gaps, Ints]:
-        """Return the gaps in the data, and which part an observation is in."""
-        time, _ = sensor_modes(self.time, self.sensor, seen.ids)
-        stamps, _ = checked_stamps(seen.ids[time])
-        when = stamps[seen.codes[time]]
-        keys, which = np.unique(series_keys(seen.codes, seen.shape, time)[0], return_inverse=True)
-        gaps = find_gaps(Series.group(which, when, seen.values, len(keys)))
-        stretch = ((when - when.min()) // gaps.length).astype(np.int64)
-        _, block = np.unique(which * (stretch.max() + 1) + stretch, return_inverse=True)
-        rng = np.random.default_rng([seed, 5])
-        size = int(0.5 * self.validation_fraction * len(seen))
-        order = rng.permutation(int(block.max()) + 1)
-        full = np.searchsorted(np.cumsum(np.bincount(block)[order]), size)
-        part = np.where(np.isin(block, order[: full + 1]), BLOCKS, TRAIN)
-        part[rng.permutation(np.flatnonzero(part == TRAIN))[:size]] = CELLS
-        return gaps, part
+    def _chosen(self, names: tuple[str, ...], candidates: dict[str, Any], seed: int) -> Any:
+        """Return the model of one name, or of two together, unfitted."""
+        if len(names) == 1:
+            return clone_with(candidates[names[0]])
+        pairs = tuple((name, clone_with(candidates[name])) for name in names)
+        return AverageFactorizer(
+            pairs, time=self.time, sensor=self.sensor, value_range=self.value_range,
+            random_state=seed, n_jobs=self.n_jobs, verbose=self.verbose,
+        )  # fmt: skip
 
-    def _judge(
-        self, model: Any, seen: Observations, part: Ints, alike: Ints
-    ) -> tuple[dict[str, float], Calibration]:
-        """Fit a candidate on one part, judge it by the others; those alike gaps calibrate it."""
-        started = clock.perf_counter()
-        with unsaid("Predictions have not settled"):  # a chain is judged as it is
-            model.fit(seen.take(part == TRAIN))
-        seconds = clock.perf_counter() - started
-        sensor = sensor_modes(self.time, self.sensor, seen.ids)[1]
-        types = np.zeros(len(seen), np.int64) if sensor is None else seen.codes[sensor]
-        units = Units.of(seen.values, types, int(types.max()) + 1)
-        held_out = np.flatnonzero(part != TRAIN)
-        asked = seen.take(held_out)
-        error = asked.values - model.predict(asked)
-        _, noise, epistemic = model.cells(asked).moments
-        std, kept = np.sqrt(noise + epistemic), np.isin(held_out, alike)
-        calibration = Calibration.measure(error[kept], std[kept])
-        squared = error.astype(np.float64) ** 2 / units.variance[types[held_out]]
-        record = {name: _trimmed(squared[part[held_out] == kind]) for name, kind in KINDS.items()}
-        return record | {"seconds": seconds}, calibration
+    def refitted(self, seen: Observations) -> Self:
+        """Return the same choice and calibration, with the chosen model fitted to other readings.
+
+        Examples
+        --------
+        >>> rows = [(place, t, place + np.sin(t / 9)) for place in range(4) for t in range(80)]
+        >>> model = AutoFactorizer(["linear", "ou"], random_state=0).fit(rows[::2])
+        >>> model.refitted(observe(rows)).predict([(2, 21)]).round(3)
+        array([2.723], dtype=float32)
+        """
+        again = as_it_is(self)
+        again.model_ = clone_with(self.model_).fit(seen)
+        again.ids_ = seen.ids
+        index = _series_of(self, seen)
+        which = index.series(seen.codes)
+        unit = contest.series_scale(seen.values, which, len(index.keys))
+        old = _renamed(self._index, self.ids_, seen.ids)
+        at = key_places(index.keys, old, old >= 0)
+        series = np.ones(len(unit))
+        series[at[at >= 0]] = self.local_.series[at >= 0]
+        again._index, again.local_ = index, replace(self.local_, series=series, unit=unit)
+        return again
 
     def cells(self, X: Any) -> Cells:
         """Return what is known of cells, before clipping and calibration."""
-        return self.model_.cells(X)
+        found = self.model_.cells(X)
+        mean, noise, epistemic = self.model_.finished(found)
+        which = self._index.series(encode_ids(X, self.ids_))
+        square = self.local_.factors(which, np.sqrt(noise + epistemic)) ** 2
+        noise, epistemic = ((square * part).astype(part.dtype) for part in (noise, epistemic))
+        return Cells(Moments(mean, noise, epistemic), found.unseen)
 
     def __str__(self) -> str:
         return f"AutoFactorizer {self.reason_}" if hasattr(self, "reason_") else repr(self)
@@ -204,71 +263,93 @@ class AutoFactorizer(Readings, InTime, Seeded, Threads):
         yield Entry("scores", "scores_", _as_scores)
         yield Entry("reason", "reason_", str)
         yield Entry("seconds", "seconds_", real())
+        index = index_of(self, self.ids_)
+        rule = keys_rule(n_keys(index.shape, index.time))
+        keys = yield Tensor("local.keys", "int64", (ANY,), "_index.keys", rule)
+        yield Tensor("local.series", "float64", (len(keys),), "local_.series", POSITIVE)
+        yield Tensor("local.unit", "float64", (len(keys),), "local_.unit", POSITIVE)
+        knots = yield Tensor("local.knots", "float64", (ANY,), "local_.knots", RISING)
+        yield Tensor("local.by_std", "float64", (len(knots),), "local_.by_std", POSITIVE)
 
     def restore(self, found: Found) -> None:
         """Make what was learned of what a file has."""
         if self.model_.ids_ != self.ids_:
             raise Damaged("its parts do not belong together")
+        parts = found.part("local")
+        self._index = replace(index_of(self, self.ids_), keys=parts.pop("keys"))
+        self.local_ = LocalScale(**parts)
 
 
-def find_gaps(series: Series) -> Gaps:
-    """Measure what is missing between the first and the last reading of every series."""
-    step, span = series.usual_step(), float(np.ptp(series.time))
-    inside = np.diff(series.which) == 0
-    missing = np.rint(np.diff(series.time)[inside] / step) - 1
-    single, longer = float((missing == 1).sum()), np.sort(missing[missing > 1])
-    total = single + float(longer.sum())
-    length = float(STEPS)
-    if len(longer):
-        reached = np.cumsum(longer)
-        length = float(longer[np.searchsorted(reached, 0.5 * reached[-1])])
-    length = max(min(length * step, LONGEST * span), step)
-    return Gaps(single / total if total else 0.5, length)
+def _series_of(model: AutoFactorizer, seen: Observations) -> SeriesIndex:
+    """Return which series observations are of."""
+    bare = index_of(model, seen.ids)
+    return replace(bare, keys=np.unique(series_keys(seen.codes, seen.shape, bare.time)[0]))
 
 
-def like_gaps(part: Ints, single: float, seed: int) -> Ints:
-    """Return as many held-out observations as can be with the mix that what is missing has."""
-    rng = np.random.default_rng([seed, 6])
-    shares = {CELLS: single, BLOCKS: 1.0 - single}
-    rows = {kind: np.flatnonzero(part == kind) for kind in shares}
-    most = min(len(rows[kind]) / share for kind, share in shares.items() if share > 0)
-    taken = [rng.permutation(rows[kind])[: round(share * most)] for kind, share in shares.items()]
-    return np.sort(np.concatenate(taken))
+def _renamed(index: SeriesIndex, before: tuple[Ids, ...], after: tuple[Ids, ...]) -> Ints:
+    """Return the numbers that series have by other ids; -1 where there is none."""
+    others = [mode for mode in range(len(before)) if mode != index.time]
+    old = np.unravel_index(index.keys, [index.shape[mode] for mode in others])
+    codes: list[Any] = [np.zeros(len(index.keys), dtype=np.int32)] * len(before)
+    for mode, code in zip(others, old, strict=True):
+        codes[mode] = after[mode].lookup(before[mode].labels)[code]
+    keys, known = series_keys(tuple(codes), tuple(map(len, after)), index.time)
+    return np.where(known, keys, -1)
+
+
+def _as_it_is(cells: Observations, mean: Any, std: Any) -> Any:
+    return mean
+
+
+def _outages(arranged: Arranged, hidden: list[Trial]) -> Ints:
+    """Return a number for cells hidden together: neighbours in time of a series, in a trial."""
+    found, n = [], 0
+    for trial in hidden:
+        which, when = arranged.seen.which[trial.hidden], arranged.seen.when[trial.hidden]
+        order = np.lexsort([when, which])
+        new = (np.diff(which[order]) != 0) | (np.diff(when[order]) > 1.5 * arranged.step)
+        number = np.empty(len(order), dtype=np.int64)
+        number[order] = np.cumsum(np.append(0, new))
+        found.append(n + number)
+        n += len(order)
+    return np.unique(np.concatenate(found), return_inverse=True)[1]
+
+
+def _calibrated(
+    found: Contest, names: tuple[str, ...], arranged: Arranged, hidden: list[Trial], unit: Array
+) -> tuple[LocalScale, Calibration]:
+    """Learn from hidden cells how far the chosen model is off."""
+    mean = np.mean([found.answers[name].mean for name in names], axis=0)
+    std = np.mean([found.answers[name].std for name in names], axis=0)
+    which = arranged.seen.which[np.concatenate([trial.hidden for trial in hidden])]
+    error = found.cells.values - mean
+    cells = local.Hidden(error, std, which, _outages(arranged, hidden), found.trial, found.weight)
+    return local.measure(cells, unit)
 
 
 def _as_scores(value: Any) -> dict[str, dict[str, float]]:
     return {name: {k: float(v) for k, v in one.items()} for name, one in value.items()}
 
 
-def _shortened(model: Any) -> Any:
-    """Return an unfitted copy that takes no longer than it must to be judged."""
-    if not isinstance(model, TemporalFactorizer):
-        return clone_with(model)
-    return clone_with(model, sweeps=min(model.sweeps, max(SWEEPS, 3 * model.burn_in)))
-
-
-def _scores(records: dict[str, dict[str, float]], single: float) -> dict[str, dict[str, float]]:
-    """Return records with the score of each: errors over the best, weighted."""
-    best = {kind: min(record[kind] for record in records.values()) for kind in KINDS}
-    weights = {"cells": single, "blocks": 1.0 - single}
+def _scores(found: Contest, chosen: tuple[str, ...], error: float) -> dict[str, dict[str, float]]:
+    """Return the record of everybody, and of two that were taken together; the best first."""
+    errors, seconds = dict(found.errors), dict(found.seconds)
+    name = JOIN.join(chosen)
+    errors[name], seconds[name] = error, sum(found.seconds[one] for one in chosen)
+    best = max(min(errors.values()), LEAST)
     return {
-        name: record
-        | {"score": sum(w * (record[k] + LEAST) / (best[k] + LEAST) for k, w in weights.items())}
-        for name, record in records.items()
-    }
+        one: {"error": errors[one], "score": max(errors[one], LEAST) / best,
+              "seconds": seconds[one]}
+        for one in sorted(errors, key=errors.__getitem__)
+        if np.isfinite(errors[one])
+    }  # fmt: skip
 
 
-def _reason(choice: str, scores: dict[str, dict[str, float]], gaps: Gaps) -> str:
-    order = sorted(scores, key=lambda name: scores[name]["score"])
-    told = [
-        f"{name} {scores[name]['cells']:.3g} and {scores[name]['blocks']:.3g}" for name in order
-    ]
+def _reason(scores: dict[str, dict[str, float]], choice: str, found: Contest, like: str) -> str:
+    told = [f"{name} {one['error']:.3g}" for name, one in scores.items()]
+    holes = "holes like those of the table" if like == "table" else f"holes like {like!r}"
     return (
-        f"chose {choice!r}: lowest mean squared error, in units of each type's variance, on single "
-        f"cells (weight {gaps.single:.2f}) and on stretches of {gaps.length:g} (weight "
-        f"{1 - gaps.single:.2f}); {', '.join(told)}."
+        f"chose {choice!r}: lowest error on {len(found.truth):,} readings hidden by {holes} in "
+        f"{int(found.trial.max()) + 1} trials, in units of the std of each series; "
+        f"{', '.join(told)}."
     )
-
-
-def _trimmed(squared: Array) -> float:
-    return float(np.sort(squared)[: len(squared) - int(TRIM * len(squared))].mean())

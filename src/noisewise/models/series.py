@@ -7,10 +7,12 @@ A line is hard to beat where sensors miss single readings. ``OUSmoother`` takes 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from itertools import product
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
+from scipy.interpolate import PchipInterpolator
 from sklearn.utils.validation import check_is_fitted
 
 from noisewise.data.timestamps import Units
@@ -18,9 +20,10 @@ from noisewise.engine.arrays import Array, Floats, Ints
 from noisewise.engine.data import Series, interpolate
 from noisewise.engine.state_space import Process, log_likelihood, predict, smooth
 from noisewise.models.base import at_one_moment
+from noisewise.models.profiles import Profile, expected, fit_profiles, without_profiles
 from noisewise.models.sensors import PRIOR, SeriesModel, index_of, series_units
 from noisewise.schema import NOT_NEGATIVE, POSITIVE, Entry, Found, Rule, Schema, Tensor, real
-from noisewise.settings import learned, settings
+from noisewise.settings import SEASONS, learned, one_of, setting, settings
 
 ROUNDS = 10  # of ``fit_variance``
 ENOUGH = 100_000  # errors tell two variances; of more, every so manieth is used
@@ -48,6 +51,12 @@ class LinearInterpolator(SeriesModel):
     >>> model.predict([("hall", 9), ("attic", 12)]).tolist()
     [20.0, 15.5]
     """
+
+    curve: Literal["line", "pchip"] = setting(
+        one_of("line", "pchip"),
+        'What to draw between readings: lines, or cubics that never overshoot ("pchip").',
+        default="line",
+    )
 
     walk_: Array = learned(
         "Per type, in the order of its ids, and for a type never seen: variance that a unit of "
@@ -85,7 +94,10 @@ class LinearInterpolator(SeriesModel):
         noise = self.noise_[types]
         reached = np.minimum(self.walk_[types] * line.reach, self._most[types])
         epistemic = reached + noise * (line.load - 1.0)  # noise of the two observations is in it
-        return line.value, factor * noise, factor * epistemic
+        value = line.value
+        if self.curve == "pchip" and not leave_out:
+            value = np.where(np.isnan(value), value, cubics(self.series_, which, when))
+        return value, factor * noise, factor * epistemic
 
     def schema(self) -> Schema:
         """Declare what a file keeps: also the variances."""
@@ -95,6 +107,29 @@ class LinearInterpolator(SeriesModel):
         yield Tensor("noise", "float64", (n,), "noise_", POSITIVE)
         yield Tensor("most", "float64", (n,), "_most", NOT_NEGATIVE)
         yield Tensor("factor", "float64", (n_series,), "_factor", POSITIVE)
+
+
+def cubics(series: Series, which: Ints, when: Array) -> Array:
+    """Return series at some times by monotone cubics; beyond their ends they stay as they were.
+
+    Examples
+    --------
+    >>> series = Series.group(np.zeros(3, int), np.array([0.0, 1.0, 3.0]), [0.0, 1.0, 1.0], 1)
+    >>> cubics(series, np.zeros(2, int), np.array([2.0, 9.0])).tolist()
+    [1.0, 1.0]
+    """
+    out = np.full(len(when), np.nan)
+    order = np.argsort(which, kind="stable")
+    bounds = np.searchsorted(which[order], np.arange(len(series) + 1))
+    for s in np.flatnonzero(np.diff(bounds)):
+        rows, own = order[bounds[s] : bounds[s + 1]], slice(*series.starts[s : s + 2])
+        times, first = np.unique(series.time[own], return_index=True)
+        values = series.values[own][first]
+        if len(times) == 1:
+            out[rows] = values[0]
+        elif len(times) > 1:
+            out[rows] = PchipInterpolator(times, values)(np.clip(when[rows], times[0], times[-1]))
+    return out
 
 
 def fit_walk(reach: Array, load: Array, squared: Array, most: float) -> tuple[float, float]:
@@ -149,6 +184,14 @@ class OUSmoother(SeriesModel):
     True
     """
 
+    seasons: Literal["auto"] | Sequence[float] | None = setting(
+        SEASONS,
+        "Periods of what repeats, in units of the ids of time (seconds for dates): the mean of "
+        'every part of a period is taken out first, where that helps. "auto" tries a day, a week, '
+        "a year, and the period at which series are most like themselves.",
+        default=None,
+    )
+
     process_: Process = learned("Mean, variance, noise and timescale of every series.")
     length_: Array = learned(
         "Per type, in the order of its ids: the time after which the correlation is 1/e (in units "
@@ -156,6 +199,7 @@ class OUSmoother(SeriesModel):
     )
     noise_share_: Array = learned("Per type, the share of the variance that is noise.")
     unit_: float = learned("The time that mostly lies between one stamp and the next.")
+    profiles_: list[Profile] = learned("What repeats, a profile for every period that is of use.")
 
     @property
     @at_one_moment
@@ -178,16 +222,20 @@ class OUSmoother(SeriesModel):
 
     def _learn_series(self, series: Series, types: Ints, n_types: int) -> None:
         unit = series.usual_step()
-        units = series_units(series, types, n_types)
-        length, share = fit_timescales(series, units, types, n_types, unit, self._threads())
-        self._smooth(series, units, types, length, share)
+        rest = self._without_profiles(series)
+        units = series_units(rest, types, n_types)
+        length, share = fit_timescales(rest, units, types, n_types, unit, self._threads())
+        self._smooth(units, types, length, share)
         self.unit_ = unit
 
-    def _smooth(
-        self, series: Series, units: Units, types: Ints, length: Array, share: Array
-    ) -> None:
-        process, _ = fit_processes(series, units, types, length, share, self._threads())
-        self._smoothed = smooth(series, process, self._threads())
+    def _without_profiles(self, series: Series) -> Series:
+        self.profiles_ = fit_profiles(series, self.seasons)
+        self._rest = without_profiles(series, self.profiles_) if self.profiles_ else series
+        return self._rest
+
+    def _smooth(self, units: Units, types: Ints, length: Array, share: Array) -> None:
+        process, _ = fit_processes(self._rest, units, types, length, share, self._threads())
+        self._smoothed = smooth(self._rest, process, self._threads())
         self.process_, self.length_, self.noise_share_ = process, length, share
 
     @property
@@ -197,9 +245,11 @@ class OUSmoother(SeriesModel):
 
     def _at(self, which: Ints, when: Array, leave_out: bool) -> tuple[Array, Array, Array]:
         mean, variance = predict(
-            self.series_, self.process_, self._smoothed, which, when,
+            self._rest, self.process_, self._smoothed, which, when,
             leave_out=leave_out, n_jobs=self._threads(),
         )  # fmt: skip
+        if self.profiles_:
+            mean = mean + expected(self.profiles_, which, when)
         return mean, self.process_.noise[which], variance
 
     def schema(self) -> Schema:
@@ -214,7 +264,9 @@ class OUSmoother(SeriesModel):
         """Make what was learned of what a file has."""
         super().restore(found)
         types, length, share = self._index.sensors, self.length_, self.noise_share_
-        self._smooth(self.series_, self._series_units, types, length, share)
+        rest = self._without_profiles(self.series_)
+        units = series_units(rest, types, self._index.n_sensors)
+        self._smooth(units, types, length, share)
 
 
 def fit_processes(

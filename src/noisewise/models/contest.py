@@ -1,0 +1,245 @@
+"""A contest of models: who predicts best what was hidden; and whether two do better together.
+
+Errors are in units of the series that they are of. What nobody can predict, a broken reading, does
+not count: the hundredth of the cells that the best prediction of each is farthest from.
+"""
+
+from __future__ import annotations
+
+import time as clock
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import combinations
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from noisewise.data import Ids, Observations
+from noisewise.engine.arrays import Array, Ints
+from noisewise.errors import DataError, DivergedError, unsaid
+from noisewise.models.base import clone_with
+from noisewise.models.holes import Like, Readings, Trial, likeness
+from noisewise.models.sensors import SeriesModel
+from noisewise.models.temporal import TemporalFactorizer
+
+SWEEPS = 60  # that a sampler is judged by
+TRIALS, MOST_TRIALS = 3, 8  # parts of the readings that are hidden, one after another
+ENOUGH = 300  # hidden cells
+HOPELESS = 1.4  # times the error of the best, after the first trial
+FEW = 30  # hidden cells that tell nobody to be hopeless
+DEAR = 3  # models that cost seconds and go on after the first trial
+TRIM = 0.01  # share of the cells that do not count
+FARTHEST = 30.0  # units that an error counts at most
+TAIL = 0.025  # share of readings at either end that do not count for the unit of a series
+TOGETHER = 4  # of the best, of which two may be taken together
+GAIN = 0.99  # of the error of the best that two together may have at most
+SURE = 1.0  # standard errors by which they must be better
+
+Restore = Callable[[Observations, Any, Any], Any]  # cells, mean and std -> mean in own units
+
+
+class Answers(NamedTuple):
+    """What a model said of hidden cells."""
+
+    mean: Array
+    std: Array
+    own: Array  # the mean in units of the table
+
+
+@dataclass(frozen=True, eq=False)
+class Contest:
+    """What models said of hidden cells, trial by trial; and how well."""
+
+    cells: Observations  # that were hidden, of all trials
+    trial: Ints  # of every cell
+    truth: Array  # in units of the table
+    unit: Array  # of the series of each, in the same
+    weight: Array  # how much each counts; 1 on average
+    answers: dict[str, Answers]  # of those that took part in all trials
+    errors: dict[str, float]  # of everybody, of as many trials as they took part in
+    seconds: dict[str, float]
+
+    def squared(self, *names: str) -> Array:
+        """Return weighted squared errors of the mean of some models, of the cells that count."""
+        own = np.mean([self.answers[name].own for name in names], axis=0)
+        count = self._counted
+        squared = _squared(own, self.truth, self.unit)[count]
+        return np.asarray(squared * self.weight[count] / self.weight[count].mean())
+
+    @property
+    def _counted(self) -> Any:
+        return counted([_squared(a.own, self.truth, self.unit) for a in self.answers.values()])
+
+    def together(self) -> tuple[tuple[str, ...], float]:
+        """Return the best model, or two that are better together by more than chance; its error."""
+        errors = {name: float(np.sqrt(self.squared(name).mean())) for name in self.answers}
+        order = sorted(errors, key=lambda name: errors[name])
+        best: tuple[str, ...] = (order[0],)
+        error = errors[order[0]]
+        alone = self.squared(order[0])
+        group = self.trial[self._counted]
+        for pair in combinations(order[:TOGETHER], 2):
+            both = self.squared(*pair)
+            found = float(np.sqrt(both.mean()))
+            if found < min(GAIN * errors[order[0]], error) and _surely(both - alone, group):
+                best, error = pair, found
+        return best, error
+
+
+def _squared(own: Array, truth: Array, unit: Array) -> Array:
+    return np.asarray(np.minimum(np.abs(own - truth) / unit, FARTHEST) ** 2)
+
+
+def _surely(change: Array, group: Ints) -> bool:
+    """Tell whether squared errors are lower by more than chance, as trials or cells scatter."""
+    by_cell = change.std() / np.sqrt(len(change))
+    counts = np.bincount(group)
+    sums = np.bincount(group, change - change.mean())[counts > 0]
+    by_trial = np.sqrt((sums**2).sum()) / len(change)
+    return bool(change.mean() < -SURE * max(by_cell, by_trial))
+
+
+def counted(squared: Sequence[Array]) -> Any:
+    """Tell which cells count: all but those that even the best is farthest from."""
+    least = np.min(squared, axis=0)
+    return least <= np.quantile(least, 1.0 - TRIM, method="higher")
+
+
+def series_scale(values: Array, which: Ints, n: int) -> Array:
+    """Return the std of every series without its tails; that of all of them for a constant one.
+
+    Examples
+    --------
+    >>> values = np.array([0.0, 1.0] * 50 + [7.0] * 4)
+    >>> series_scale(values, np.repeat([0, 1], [100, 4]), 2).round(2).tolist()
+    [0.5, 0.5]
+    """
+    order = np.argsort(which, kind="stable")
+    bounds = np.searchsorted(which[order], np.arange(n + 1))
+    scale = np.zeros(n)
+    for s in range(n):
+        own = values[order[bounds[s] : bounds[s + 1]]].astype(np.float64)
+        if len(own) > 1:
+            low, high = np.quantile(own, [TAIL, 1.0 - TAIL])
+            scale[s] = np.clip(own, low, high).std() or own.std()
+    usual = float(np.median(scale[scale > 0])) if (scale > 0).any() else 1.0
+    return np.where(scale > 0, scale, usual)
+
+
+def draw_trials(drawn: Iterator[Trial]) -> list[Trial]:
+    """Take trials, as many as it takes to hide enough cells."""
+    taken: list[Trial] = []
+    for _ in range(MOST_TRIALS):
+        trial = next(drawn)
+        if len(trial.hidden) and len(trial.train) > 1:
+            taken.append(trial)
+        if len(taken) >= TRIALS and sum(len(one.hidden) for one in taken) >= ENOUGH:
+            break
+    return taken
+
+
+def compact(seen: Observations) -> Observations:
+    """Return observations without the ids that none of them has."""
+    coded = []
+    for own, codes in zip(seen.ids, seen.codes, strict=True):
+        present, code = np.unique(codes, return_inverse=True)
+        coded.append((Ids(own.labels[present], own.name), code.astype(np.int32)))
+    return Observations(tuple(c for _, c in coded), seen.values, tuple(i for i, _ in coded))
+
+
+def shortened(model: Any) -> Any:
+    """Return an unfitted copy that takes no longer than it must to be judged."""
+    if not isinstance(model, TemporalFactorizer):
+        return clone_with(model)
+    return clone_with(model, sweeps=min(model.sweeps, max(SWEEPS, 3 * model.burn_in)))
+
+
+def is_dear(model: Any) -> bool:
+    """Tell whether a model costs seconds."""
+    return not isinstance(model, SeriesModel)
+
+
+def hold(
+    seen: Observations,
+    readings: Readings,
+    trials: list[Trial],
+    candidates: dict[str, Any],
+    like: Like,
+    restore: Restore,
+) -> Contest:
+    """Let models predict what is hidden, trial by trial; the hopeless stop after the first."""
+    unit = series_scale(restore(seen, seen.values, None), readings.seen.which, readings.n_series)
+    said: dict[str, list[Answers]] = {name: [] for name in candidates}
+    seconds, errors = dict.fromkeys(candidates, 0.0), dict.fromkeys(candidates, np.inf)
+    staying = list(candidates)
+    truths, units = [], []
+    weights = [np.ones(len(trial.hidden)) for trial in trials]
+    if like == "table":
+        weights = likeness(readings, trials)
+    for turn, trial in enumerate(trials):
+        train, asked = compact(seen.take(trial.train)), compact(seen.take(trial.hidden))
+        truths.append(np.asarray(restore(asked, asked.values, None), dtype=np.float64))
+        units.append(unit[readings.seen.which[trial.hidden]])
+        for name in list(staying):
+            started = clock.perf_counter()
+            found = _asked(shortened(candidates[name]), train, asked, restore)
+            seconds[name] += clock.perf_counter() - started
+            if found is None:
+                staying.remove(name)
+            else:
+                said[name].append(found)
+        parts = (truths, units, weights[: turn + 1])
+        truth, own, weight = (np.concatenate(part) for part in parts)
+        errors |= _errors(said, staying, truth, own, weight)
+        if turn == 0:
+            staying = _hopeful(errors, staying, candidates, len(trial.hidden))
+    hidden = np.concatenate([trial.hidden for trial in trials])
+    answers = {
+        name: Answers(*(np.concatenate(parts) for parts in zip(*said[name], strict=True)))
+        for name in staying
+    }
+    number = np.repeat(np.arange(len(trials)), [len(trial.hidden) for trial in trials])
+    cells = seen.take(hidden)
+    return Contest(cells, number, truth, own, weight, answers, errors, seconds)
+
+
+def _asked(
+    model: Any, train: Observations, asked: Observations, restore: Restore
+) -> Answers | None:
+    """Fit a model and ask it; None if it cannot learn from so little."""
+    try:
+        with unsaid(""):  # what a model has to say of a part of the data is of no concern
+            mean, std = model.fit(train).predict(asked, return_std=True)
+    except (DataError, DivergedError):
+        return None
+    own = restore(asked, mean, std)
+    parts = (np.asarray(part, dtype=np.float64) for part in (mean, std, own))
+    return Answers(*parts)
+
+
+def _errors(
+    said: dict[str, list[Answers]], names: list[str], truth: Array, unit: Array, weight: Array
+) -> dict[str, float]:
+    if not names:
+        return {}
+    squared = {
+        name: _squared(np.concatenate([one.own for one in said[name]]), truth, unit)
+        for name in names
+    }
+    count = counted(list(squared.values()))
+    return {
+        name: float(np.sqrt(np.average(one[count], weights=weight[count])))
+        for name, one in squared.items()
+    }
+
+
+def _hopeful(
+    errors: dict[str, float], names: list[str], candidates: dict[str, Any], n: int
+) -> list[str]:
+    """Return those that are worth another trial: near the best, and of the dear the best few."""
+    if n < FEW or not names:
+        return names
+    limit = HOPELESS * min(errors[name] for name in names)
+    dear = sorted((name for name in names if is_dear(candidates[name])), key=errors.__getitem__)
+    out = {*dear[DEAR:]}
+    return [name for name in names if name not in out and errors[name] <= limit]

@@ -1,0 +1,231 @@
+"""TableModel: simple ways to fill a table of series by times, each from what the others read.
+
+Nearest moments, regressions on the series that are most alike, and low rank. They know nothing of
+time but the line that they start from; between the times of the table they draw lines.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Literal
+
+import numpy as np
+from scipy.linalg import eigh
+from sklearn.impute import KNNImputer
+from sklearn.linear_model import BayesianRidge
+
+from noisewise.data.timestamps import Units
+from noisewise.engine.arrays import Array, Ints
+from noisewise.engine.data import Series, interpolate
+from noisewise.engine.training import one_blas_thread
+from noisewise.errors import DataError, SettingError
+from noisewise.models.sensors import PRIOR, SeriesModel
+from noisewise.schema import POSITIVE, Schema, Tensor
+from noisewise.settings import learned, one_of, setting, settings, whole
+
+HELD_OUT = 0.1  # share of readings that tell the std
+MOST_CELLS = 50_000_000  # of a table
+MOST_ROWS = 4_000  # that nearest moments are looked for among
+NEIGHBOURS = 10
+ROUNDS = 4  # of regressions
+PREDICTORS = 20  # series of a regression
+SHRINKAGE = 1 / 50  # of singular values, as a share of the largest
+STEPS = 100  # of low rank, at most
+SETTLED = 1e-4  # relative change of a step that is the last
+LEAST = 1e-6  # share of a series' variance that an error has at least
+
+
+@settings
+class TableModel(SeriesModel):
+    """Fill a table of series by times from what other series, or other moments, read.
+
+    Readings are standardised by series, and holes start as lines between readings. The std of a
+    series is that of a tenth of its readings, which are filled as if they had been holes.
+
+    Examples
+    --------
+    >>> rows = [(place, hour, (1 + (place == "attic")) * np.sin(hour / 4))
+    ...         for place in ("hall", "attic", "cellar") for hour in range(48)]
+    >>> model = TableModel("regression").fit([row for row in rows if row[:2] != ("attic", 6)])
+    >>> bool(abs(model.predict([("attic", 6)])[0] - 2 * np.sin(6 / 4)) < 0.01)
+    True
+    """
+
+    method: Literal["nearest", "regression", "soft", "svd"] = setting(
+        one_of("nearest", "regression", "soft", "svd"),
+        '"nearest": the mean of moments that are most alike. "regression": every series on those '
+        'most like it, round by round. "soft": singular values less a constant (SoftImpute). '
+        '"svd": a low rank.',
+        default="regression",
+        kw_only=False,
+    )
+    rank: int = setting(whole(1), 'Singular values that "svd" keeps.', default=4)
+
+    filled_: Array = learned("The table, series by times, without holes.")
+    times_: Array = learned("Its times.")
+    variance_: Array = learned("Variance of errors of every series.")
+
+    def _learn_series(self, series: Series, types: Ints, n_types: int) -> None:
+        times, place = np.unique(series.time, return_inverse=True)
+        if len(times) * len(series) > MOST_CELLS:
+            raise DataError(
+                f"{self.method!r} fills a table of series by times, here {len(series):,} by "
+                f"{len(times):,}, and takes {MOST_CELLS:,} cells at most: take another method, or "
+                "times that series have in common."
+            )
+        fill = FILLS[self.method](self.rank)
+        with one_blas_thread():
+            tell = np.random.default_rng(0).random(len(place)) < HELD_OUT
+            once = _filled(fill, series, times, place, ~tell)
+            squared = (series.values - once[series.which, place]) ** 2
+            self.filled_ = _filled(fill, series, times, place, np.ones(len(place), dtype=bool))
+        self.times_ = times
+        units = Units.of(series.values, types[series.which], n_types)
+        least = LEAST * units.variance[types]
+        common = units.variance[:-1]
+        if tell.any():
+            sums = np.bincount(types[series.which[tell]], squared[tell], n_types)
+            counts = np.bincount(types[series.which[tell]], minlength=n_types)
+            common = np.where(counts > 0, sums / np.maximum(counts, 1), common)
+        own = np.bincount(series.which[tell], squared[tell], len(series))
+        many = np.bincount(series.which[tell], minlength=len(series))
+        self.variance_ = np.maximum((own + PRIOR * common[types]) / (many + PRIOR), least)
+
+    @property
+    def _noise(self) -> Array:
+        types, variance = self._index.sensors, self.variance_
+        n = self._index.n_sensors
+        sums = np.bincount(types, variance, n) / np.maximum(np.bincount(types, minlength=n), 1)
+        return np.append(np.where(sums > 0, sums, variance.mean()), variance.mean())
+
+    def _at(self, which: Ints, when: Array, leave_out: bool) -> tuple[Array, Array, Array]:
+        if leave_out:
+            raise SettingError(
+                f"{self.method!r} does not tell what a reading would be without itself: take "
+                '"ou" or "linear".'
+            )
+        right = np.searchsorted(self.times_, when).clip(max=len(self.times_) - 1)
+        left = np.maximum(right - 1, 0)
+        gap = self.times_[right] - self.times_[left]
+        share = (when - self.times_[left]) / np.where(gap > 0, gap, 1.0)
+        share = np.where(gap > 0, share, 1.0).clip(0.0, 1.0)
+        before, after = self.filled_[which, left], self.filled_[which, right]
+        variance = self.variance_[which]
+        return before + share * (after - before), variance, np.zeros(len(when))
+
+    def schema(self) -> Schema:
+        """Declare what a file keeps: also the filled table, and the variance of its series."""
+        n_series = yield from super().schema()
+        times = yield Tensor("times", "float64", (None,), "times_")
+        yield Tensor("filled", "float64", (n_series, len(times)), "filled_")
+        yield Tensor("variance", "float64", (n_series,), "variance_", POSITIVE)
+
+
+def _filled(
+    fill: Callable[[Array, Array], Array],
+    series: Series,
+    times: Array,
+    place: Ints,
+    known: Any,
+) -> Array:
+    """Return the table of series, filled from some of their readings."""
+    table = np.full((len(series), len(times)), np.nan)
+    which = series.which
+    table[which[known], place[known]] = series.values[known]
+    counts = np.maximum((~np.isnan(table)).sum(axis=1), 1)
+    mean = np.nansum(table, axis=1) / counts
+    mean = np.where((~np.isnan(table)).any(axis=1), mean, mean[counts > 0].mean())
+    std = np.sqrt(np.nansum((table - mean[:, None]) ** 2, axis=1) / counts)
+    std = np.where(std > 0, std, 1.0)
+    table = (table - mean[:, None]) / std[:, None]
+    some = Series.group(
+        which[known], series.time[known], table[which[known], place[known]], len(series)
+    )
+    every = np.repeat(np.arange(len(series)), len(times))
+    start = interpolate(some, every, np.tile(times, len(series))).value.reshape(table.shape)
+    start = np.nan_to_num(start)
+    whole = fill(table, start)
+    whole = np.where(np.isfinite(whole), whole, start)
+    return np.asarray(mean[:, None] + std[:, None] * np.where(np.isnan(table), whole, table))
+
+
+def _by_neighbours(rank: int) -> Callable[[Array, Array], Array]:
+    """Fill moments with the mean of those that are most alike."""
+
+    def fill(table: Array, start: Array) -> Array:
+        out = start.copy()
+        n = table.shape[1]
+        pieces = np.array_split(np.arange(n), -(-n // MOST_ROWS))
+        imputer = KNNImputer(n_neighbors=NEIGHBOURS, weights="distance", keep_empty_features=True)
+        for piece in pieces:
+            part = table[:, piece]
+            read = (~np.isnan(part)).any(axis=1)
+            if read.sum() > 1:
+                out[np.ix_(read, piece)] = imputer.fit_transform(part[read].T).T
+        return out
+
+    return fill
+
+
+def _by_regression(rank: int) -> Callable[[Array, Array], Array]:
+    """Fill series from those most like them, by ridge regressions whose penalty is learned."""
+
+    def fill(table: Array, start: Array) -> Array:
+        out, known = start.copy(), ~np.isnan(table)
+        if len(table) < 2:
+            return out
+        order = np.argsort(-known.sum(axis=1), kind="stable")
+        ridge = BayesianRidge(tol=1e-3, max_iter=50)
+        for _ in range(ROUNDS):
+            alike = np.abs(np.corrcoef(out + 1e-12 * np.arange(out.shape[1])))
+            np.fill_diagonal(alike, -1.0)
+            nearest = np.argsort(-np.nan_to_num(alike), axis=1, kind="stable")[:, :PREDICTORS]
+            for s in order:
+                if known[s].all() or known[s].sum() < 3 or np.ptp(table[s, known[s]]) == 0:
+                    continue
+                others = out[np.delete(nearest[s], nearest[s] == s)].T
+                ridge.fit(others[known[s]], table[s, known[s]])
+                out[s, ~known[s]] = ridge.predict(others[~known[s]])
+        return out
+
+    return fill
+
+
+def _by_singular_values(shrink: bool) -> Callable[[int], Callable[[Array, Array], Array]]:
+    """Fill a table with low rank, step by step: singular values shrunk, or all but a few cut."""
+
+    def with_rank(rank: int) -> Callable[[Array, Array], Array]:
+        def fill(table: Array, start: Array) -> Array:
+            known = ~np.isnan(table)
+            turned = len(table) > table.shape[1]  # the shorter side has the vectors
+            target, mask = (table.T, known.T) if turned else (table, known)
+            now = np.where(mask, 0.0, start.T if turned else start)
+            cut = None
+            for _ in range(STEPS):
+                guess = np.where(mask, target, now)
+                values, vectors = eigh(guess @ guess.T)
+                singular = np.sqrt(np.maximum(values, 0.0))
+                cut = SHRINKAGE * singular[-1] if cut is None else cut
+                with np.errstate(divide="ignore", invalid="ignore"):
+                    keep = np.nan_to_num(np.maximum(singular - cut, 0.0) / singular)
+                if not shrink:
+                    keep = (np.arange(len(singular)) >= len(singular) - rank).astype(float)
+                new = (vectors * keep) @ (vectors.T @ guess)
+                change = np.linalg.norm((new - now)[~mask])
+                scale = np.linalg.norm(now[~mask])
+                now = new
+                if change <= SETTLED * scale:
+                    break
+            return now.T if turned else now
+
+        return fill
+
+    return with_rank
+
+
+FILLS: dict[str, Callable[[int], Callable[[Array, Array], Array]]] = {
+    "nearest": _by_neighbours,
+    "regression": _by_regression,
+    "soft": _by_singular_values(shrink=True),
+    "svd": _by_singular_values(shrink=False),
+}

@@ -1,0 +1,215 @@
+"""Scales of readings: what models compute in, and the way back to the units of a table.
+
+A model sees z-scores of every sensor, of readings as they are, of their roots or their logarithms:
+counts and concentrations scatter the more the larger they are, and evenly on another scale. The way
+back gives the mean of the reading (and not of its root), by quadrature; ends of intervals go back
+as they are. Nothing goes below or above the bounds of a sensor.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from noisewise.data.timestamps import Floats, Ints, Units
+from noisewise.errors import DataError, brief
+from noisewise.settings import Rule, number
+
+TRANSFORMS = ("sqrt", "log")
+ENOUGH = 20  # readings that tell what a sensor is like
+SKEWED = 0.5  # the skewness of what may be a count or a concentration
+NEAR_ZERO = 0.25  # of the median: how small its smallest reading is at most
+ZEROS = 2  # readings of exactly 0 that make 0 a bound
+BEYOND = 1.0  # stds above the largest reading that the way back ends at
+POINTS = 24  # of the quadrature
+
+_NODES, _WEIGHTS = np.polynomial.hermite_e.hermegauss(POINTS)
+_WEIGHTS = _WEIGHTS / _WEIGHTS.sum()
+
+
+def _is_bounds(v: Any) -> bool:
+    pair = isinstance(v, tuple | list) and len(v) == 2
+    if not (pair and all(end is None or number().holds(end) for end in v)):
+        return False
+    return v[0] is None or v[1] is None or bool(v[0] < v[1])
+
+
+BOUNDS = Rule(
+    'a pair (low, high), of which either may be None, "auto" or None',
+    lambda v: v is None or (isinstance(v, str) and v == "auto") or _is_bounds(v),
+)
+
+
+class Decided(NamedTuple):
+    """What was decided of the scale of readings."""
+
+    transform: str | None = None
+    chosen: bool = False  # by "auto", so that it is for sensors that look like counts
+    dropped: bool = False  # whether nothing is learned from outliers
+
+
+@dataclass(frozen=True, eq=False)
+class Scale:
+    """How readings of sensors become z-scores, and back; arrays have an entry for each sensor."""
+
+    transform: str | None  # of the sensors that have one
+    transformed: npt.NDArray[np.bool_]
+    origin: Floats  # that roots and logarithms count from
+    offset: Floats  # that is added before a logarithm, so that there is one of the origin
+    units: Units  # of transformed readings
+    low: Floats  # bounds, infinite where there are none
+    high: Floats
+    top: Floats  # the largest z-score of a reading
+
+    __repr__ = brief
+
+    def standard(self, values: Floats, sensors: Ints) -> Floats:
+        """Return readings as z-scores."""
+        forward = self._forward(values, sensors)
+        z = (forward - self.units.mean[sensors]) / np.sqrt(self.units.variance[sensors])
+        return np.asarray(z, dtype=np.float64)
+
+    def ends(self, z: Any, sensors: Ints) -> Floats:
+        """Return z-scores as readings within their bounds."""
+        z = np.asarray(z, dtype=np.float64)
+        value = self.units.mean[sensors] + np.sqrt(self.units.variance[sensors]) * z
+        changed = self.transformed[sensors]
+        if changed.any():
+            at = sensors[changed]
+            back = np.maximum(value[changed], 0.0) ** 2
+            if self.transform == "log":
+                back = np.exp(np.minimum(value[changed], 700.0)) - self.offset[at]
+            value[changed] = self.origin[at] + back
+        return np.asarray(np.clip(value, self.low[sensors], self.high[sensors]))
+
+    def own(self, mean: Any, std: Any, sensors: Ints) -> tuple[Floats, Floats]:
+        """Return mean and std of readings whose z-scores have this mean and std."""
+        mean, std = np.asarray(mean, np.float64), np.asarray(std, np.float64)
+        value = self.ends(mean, sensors)
+        spread = np.sqrt(self.units.variance[sensors]) * std
+        changed = np.flatnonzero(self.transformed[sensors])
+        if len(changed):
+            at, top = sensors[changed], self.top[sensors[changed]] + BEYOND
+            nodes = np.array([
+                self.ends(np.minimum(mean[changed] + std[changed] * node, top), at)
+                for node in _NODES
+            ])  # fmt: skip
+            value[changed] = _WEIGHTS @ nodes
+            spread[changed] = np.sqrt(np.maximum(_WEIGHTS @ (nodes - value[changed]) ** 2, 0.0))
+        return value, spread
+
+    def _forward(self, values: Floats, sensors: Ints) -> Floats:
+        return transformed(self.transform, values, sensors, self)
+
+
+class Look(NamedTuple):
+    """What readings of sensors look like."""
+
+    smallest: Floats
+    can_be_counts: npt.NDArray[np.bool_]  # never negative, near 0, and skewed
+    touches_zero: npt.NDArray[np.bool_]  # never negative, and 0 more than once
+
+    @classmethod
+    def at(cls, values: Floats, sensors: Ints, n: int) -> Look:
+        """Look at the readings of n sensors."""
+        smallest = np.full(n, np.inf)
+        np.minimum.at(smallest, sensors, values)
+        counts, zero = np.zeros(n, dtype=bool), np.zeros(n, dtype=bool)
+        order = np.argsort(sensors, kind="stable")
+        bounds = np.searchsorted(sensors[order], np.arange(n + 1))
+        for k in np.flatnonzero((smallest >= 0) & (np.diff(bounds) >= ENOUGH)):
+            own = values[order[bounds[k] : bounds[k + 1]]]
+            away = own - own.mean()
+            std = own.std()
+            if std > 0:
+                skew = float(np.mean((away / std) ** 3))
+                counts[k] = skew > SKEWED and smallest[k] <= NEAR_ZERO * np.median(own)
+                zero[k] = (own == 0).sum() >= ZEROS
+        return cls(smallest, counts, zero)
+
+
+def transformed(transform: str | None, values: Floats, sensors: Ints, scale: Any) -> Floats:
+    """Return readings on another scale, of the sensors that have one."""
+    if transform is None or not scale.transformed.any():
+        return values
+    changed = scale.transformed[sensors]
+    out = values.astype(np.float64)
+    above = np.maximum(values[changed] - scale.origin[sensors[changed]], 0.0)
+    if transform == "log":
+        out[changed] = np.log(above + scale.offset[sensors[changed]])
+    else:
+        out[changed] = np.sqrt(above)
+    return out
+
+
+class _Start(NamedTuple):
+    transformed: npt.NDArray[np.bool_]
+    origin: Floats
+    offset: Floats
+
+
+def fit_scale(
+    values: Floats, sensors: Ints, n: int, transform: str | None, bounds: Any, *, chosen: bool
+) -> Scale:
+    """Learn the scale of n sensors from their readings.
+
+    A transform that was chosen by "auto" is for sensors that look like counts; one that a user
+    asked for is for all, and readings that have no root or logarithm are an error.
+    """
+    look = Look.at(values, sensors, n)
+    low, high = _bounds(bounds, look, values, n)
+    origin = np.where(np.isfinite(low), low, 0.0)
+    changed = np.full(n, transform is not None)
+    if transform is not None and chosen:
+        changed = look.can_be_counts & (look.smallest >= origin)
+    elif transform is not None and (look.smallest < origin).any():
+        worst = int((look.smallest - origin).argmin())
+        raise DataError(
+            f"transform={transform!r} needs readings of {origin[worst]:g} or more; got "
+            f"{look.smallest[worst]:g}: give bounds=(low, None), or transform=None."
+        )
+    if changed.any():
+        low = np.where(changed, np.maximum(low, origin), low)
+    start = _Start(changed, origin, _offsets(values, sensors, origin, n))
+    forward = transformed(transform, values, sensors, start)
+    units = sensor_units(forward, sensors, n)
+    z = (forward - units.mean[sensors]) / np.sqrt(units.variance[sensors])
+    top = np.zeros(n)
+    np.maximum.at(top, sensors, z)
+    return Scale(transform, *start, units, low, high, top)
+
+
+def sensor_units(values: Floats, sensors: Ints, n: int) -> Units:
+    """Mean and variance of each sensor; a single reading may be off by its own size."""
+    mean, variance = Units.of(values, sensors, n)
+    lone = np.flatnonzero(np.bincount(sensors, minlength=n) == 1)
+    variance[lone] = np.where(mean[lone] == 0.0, 1.0, mean[lone] ** 2)
+    return Units(mean, variance)
+
+
+def _offsets(values: Floats, sensors: Ints, origin: Floats, n: int) -> Floats:
+    """Return what is added before a logarithm: half the smallest reading above the origin."""
+    above = values - origin[sensors]
+    positive = above > 0
+    least = np.full(n, np.inf)
+    np.minimum.at(least, sensors[positive], above[positive])
+    return np.where(np.isfinite(least), 0.5 * least, 1.0)
+
+
+def _bounds(bounds: Any, look: Look, values: Floats, n: int) -> tuple[Floats, Floats]:
+    """Return the bounds of every sensor."""
+    low, high = np.full(n, -np.inf), np.full(n, np.inf)
+    if isinstance(bounds, str):
+        low[look.can_be_counts | look.touches_zero] = 0.0
+    elif bounds is not None:
+        low[:] = -np.inf if bounds[0] is None else bounds[0]
+        high[:] = np.inf if bounds[1] is None else bounds[1]
+        beyond = (values < low[0]) | (values > high[0])
+        if beyond.any():
+            raise DataError(
+                f"bounds must hold all readings; got {values[beyond][0]:g}, and bounds={bounds}."
+            )
+    return low, high
