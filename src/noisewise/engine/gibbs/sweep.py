@@ -21,7 +21,7 @@ from noisewise.engine.training import EpochInfo, chunks, in_threads
 Snapshot = dict[str, Any]  # what predictions need of a draw, by name
 
 # Streams of random numbers: what they are for, and in a sweep what is drawn with them.
-START, SWEEP, FOLD = range(3)
+START, SWEEP, FOLD, UPDATE = range(4)
 (
     ROWS, NORMAL_WISHART, FEATURES, NOISE, TEMPORAL, TEMPORAL_SETTINGS, LEVELS, RESCALING,
 ) = range(1, 9)  # fmt: skip
