@@ -24,7 +24,7 @@ test: $(VENV)/ready
 DISPATCHED = $(BIN)/python -c 'from numpy._core._multiarray_umath import __cpu_dispatch__ as d, __cpu_features__ as has; print(*(f for f in d if has[f]))'
 OLD_CPU = NPY_DISABLE_CPU_FEATURES="$$($(DISPATCHED))" OPENBLAS_CORETYPE=Nehalem GLIBC_TUNABLES=glibc.cpu.hwcaps=-AVX512F,-AVX2,-FMA
 ANY_CPU = NUMBA_CPU_NAME=generic NUMBA_CACHE_DIR=$(CURDIR)/.numba-portable
-COMPILED = $(addprefix tests/test_,$(addsuffix .py,bayesian calibration changing choosing contract determinism deviation engine geweke geweke_temporal gibbs gibbs_series honest interpolation newcomers residual sensor_models series smoother temporal tensor training vectors)) $(addprefix reproduction/tests/test_,$(addsuffix .py,autorec drmf linear llorma rbm rbmf rcf rivals rivals_changing rivals_newcomers rivals_tables sensor_rivals spatial table_imputers tucker)) src/noisewise/engine src/noisewise/models reproduction/src/noisewise_reproduction/rivals
+COMPILED = $(addprefix tests/test_,$(addsuffix .py,bayesian calibration changing choosing contract determinism deviation engine geweke geweke_series gibbs honest interpolation newcomers paths residual sensor_models series smoother temporal tensor training vectors)) $(addprefix reproduction/tests/test_,$(addsuffix .py,autorec drmf linear llorma rbm rbmf rcf rivals rivals_changing rivals_newcomers rivals_tables sensor_rivals spatial table_imputers tucker)) src/noisewise/engine src/noisewise/models reproduction/src/noisewise_reproduction/rivals
 
 test-portable: $(VENV)/ready
 	$(OLD_CPU) $(PYTEST)

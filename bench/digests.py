@@ -863,7 +863,7 @@ MODELS: dict[str, Callable[[int], dict[str, Digests]]] = {
     ),
     # Sensors
     "temporal": lambda jobs: fitted_series(temporal(jobs)),
-    "temporal, noise of low rank": lambda jobs: fitted_series(temporal(jobs, noise="lowrank")),
+    "temporal, heavy tails": lambda jobs: fitted_series(temporal(jobs, tails="heavy")),
     "temporal, no factors": lambda jobs: fitted_series(temporal(jobs, rank=0)),
     "temporal, one type": lambda jobs: fitted_series(temporal(jobs, sensor=None)),
     "temporal, 2 modes": lambda jobs: fitted_series(temporal(jobs), two_modes()),

@@ -63,7 +63,7 @@ def targets() -> list[Target]:
         "bayes-ordinal": (BayesianFactorizer(likelihood="ordinal", **SWEEPS), ratings),
         "bayes-time": (BayesianFactorizer(time=2, **SWEEPS), timed),
         "temporal": (TemporalFactorizer(**SWEEPS), readings),
-        "temporal-lowrank": (TemporalFactorizer(noise="lowrank", **SWEEPS), readings),
+        "temporal-heavy": (TemporalFactorizer(tails="heavy", **SWEEPS), readings),
     }
     with tempfile.TemporaryDirectory() as name, warnings.catch_warnings():
         warnings.simplefilter("ignore")

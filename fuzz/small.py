@@ -93,7 +93,7 @@ def models() -> dict[str, Any]:
         "spatial": (SpatialNeighbours(COORDINATES, n_neighbours=2, n_jobs=1), readings()),
         "tucker": (few_tucker, readings()),
         "temporal": (TemporalFactorizer(**SWEEPS), readings()),
-        "temporal-lowrank": (TemporalFactorizer(noise="lowrank", **SWEEPS), readings()),
+        "temporal-heavy": (TemporalFactorizer(tails="heavy", **SWEEPS), readings()),
         "residual": (ResidualFactorizer(few_tucker, **SHARED), readings()),
         "table": (TableImputer("knn", n_neighbours=2, random_state=0), readings()),
         "auto": (AutoFactorizer(["linear", "ou"], **SHARED), readings()),

@@ -47,7 +47,7 @@ CASES = {
     "item-kNN": Case(ItemKNN(shrinkage=5.0), ratings, (0.9, 1.2)),
     "temporal": Case(TemporalFactorizer(**SWEEPS), readings, (1.4, 1.95), is_honest=True),
     "temporal, low rank": Case(
-        TemporalFactorizer(noise="lowrank", **SWEEPS), readings, (1.4, 1.85), is_honest=True
+        TemporalFactorizer(tails="heavy", **SWEEPS), readings, (1.4, 1.85), is_honest=True
     ),
     "residual": Case(
         ResidualFactorizer(BayesianFactorizer(**QUICK), **SEED), readings, (1.4, 1.95)

@@ -10,7 +10,13 @@ from sklearn.base import clone
 from test_cli import run
 
 import noisewise
-from noisewise import BayesianFactorizer, DataError, DeviationFactorizer, LinearInterpolator
+from noisewise import (
+    BayesianFactorizer,
+    DataError,
+    DeviationFactorizer,
+    LinearInterpolator,
+    recommend,
+)
 from noisewise.cli import options
 from noisewise.data.files import read
 from noisewise.engine import devices, ragged
@@ -219,3 +225,14 @@ def test_a_tensor_that_must_have_the_same_bits_is_trained_on_the_cpu(host):
         model = DeviationFactorizer(**settings, deterministic=True, device="cuda").fit(X, y)
     assert host.sent == 0
     assert (model.predict(X) == DeviationFactorizer(**settings).fit(X, y).predict(X)).all()
+
+
+def test_lists_of_one_length_are_ordered_as_any_others():
+    rng = np.random.default_rng(0)
+    codes, worse = rng.integers(9, size=60).astype(np.int32), rng.integers(3, size=60) / 2.0
+    at = np.repeat(np.arange(12), 5)
+    order = recommend._order(12, at, codes, worse)
+    assert (order == np.lexsort((codes, worse, at))).all()
+    assert (recommend._order(13, at, codes, worse) == order).all()  # the last has none
+    assert len(recommend._order(0, at[:0], codes[:0], worse[:0])) == 0
+    assert len(recommend._order(4, at[:0], codes[:0], worse[:0])) == 0

@@ -27,7 +27,7 @@ from noisewise.models.temporal import TemporalFactorizer
 Column = npt.NDArray[Any]
 Table = dict[str, Column]
 
-JUDGE: dict[str, Any] = {"rank": 4, "sweeps": 60, "tolerance": None}  # enough to rank sensors
+JUDGE: dict[str, Any] = {"rank": 1, "sweeps": 60, "tolerance": None}  # enough to rank sensors
 BORROWED = 10  # series that what all sensors have in common is worth
 FEWEST_PEERS = 4  # series of a sensor that have a median of their own
 
@@ -95,7 +95,7 @@ def noisy_observations(model: Rows, X: Any, y: Any = None, *, n: int | None = 20
 def noise_model(X: Any, y: Any = None, **settings: Any) -> TemporalFactorizer:
     """Fit the model by which sensors are judged; settings are those of ``TemporalFactorizer``.
 
-    It has few factors: what one sensor does alone must not pass for something that all share.
+    It has one factor: what one sensor does alone must not pass for something that all share.
     """
     return TemporalFactorizer(**(JUDGE | settings)).fit(X, y)
 

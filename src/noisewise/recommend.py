@@ -15,7 +15,7 @@ import numpy.typing as npt
 from scipy.special import log_ndtr
 
 from noisewise.data.ids import Seen
-from noisewise.engine.arrays import Array, Codes, Counts, Floats, Moments
+from noisewise.engine.arrays import Array, Codes, Counts, Floats, Ints, Moments
 from noisewise.engine.training import chunks, in_threads, one_blas_thread
 from noisewise.errors import DataError, SettingError
 from noisewise.propensity import propensity_of
@@ -205,7 +205,7 @@ def ranked(
 ) -> Lists:
     """Order cells of rows, whose places rise, by what is known of them; keep the best of each."""
     mean, noise, epistemic = sought.finish(found)
-    order = np.lexsort((codes, -_scores(found, sought, taken), at))
+    order = _order(n_rows, at, codes, -_scores(found, sought, taken))
     first = np.searchsorted(at, np.arange(n_rows))
     rank = np.arange(len(at)) - first[at]
     kept, rows, ranks = order[rank < sought.n], at[rank < sought.n], rank[rank < sought.n]
@@ -218,6 +218,17 @@ def ranked(
     for whole, part in zip(lists, (codes, mean, np.sqrt(noise + epistemic)), strict=True):
         whole[rows, ranks] = part[kept]
     return lists
+
+
+def _order(n_rows: int, at: npt.NDArray[np.integer], codes: Codes, worse: Array) -> Ints:
+    """Order cells by row, then by how much worse they are, then by code."""
+    each = len(at) // max(1, n_rows)
+    rows = np.arange(n_rows)[:, None]
+    if n_rows * each == len(at) and (at.reshape(n_rows, each) == rows).all():
+        # Many short lists are sorted ten times as fast as one long one.
+        inside = np.lexsort((codes.reshape(n_rows, each), worse.reshape(n_rows, each)), axis=1)
+        return np.asarray((inside + each * rows).ravel())
+    return np.lexsort((codes, worse, at))
 
 
 def seen_cells(seen: tuple[Counts, Codes], rows: Codes) -> tuple[Codes, Codes]:

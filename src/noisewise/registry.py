@@ -112,7 +112,7 @@ _OWN_MODELS = Models(
                 ("auto", "auto:AutoFactorizer", {},
                  "the best of all on holes like those of the table, or the mean of the best two"),
                 ("bayes", "temporal:TemporalFactorizer", {},
-                 "a factorization and a process in time per series, drawn from their posterior"),
+                 "paths that series share, a path of each, drawn from their posterior"),
                 ("fast", "residual:fast", {},
                  "a process in time per series, and factorizations of what it leaves; seconds"),
                 ("ou", "series:OUSmoother", {},

@@ -14,8 +14,6 @@ from noisewise.engine.arrays import Array, Codes, Floats, Ints
 from noisewise.engine.training import chunks, dealt, in_threads
 from noisewise.errors import brief
 
-BLOCKS = 16  # of time, for threads to share out; their number must not depend on threads
-SHORTEST = 32  # times in a block, at least
 _U = np.uintp
 _ONE = np.uintp(1)
 
@@ -277,28 +275,6 @@ class SeriesData(Data):
         data, _ = Data.arrange(codes, values, shape)
         series = as_series(data.places, data.values, stamps, data.firsts[-1])
         return cls(shape, data.places, data.values, data.starts, data.index, series, stamps)
-
-    @cached_property
-    def blocks(self) -> list[Codes]:
-        """Rows of time, dealt into blocks of about equal work, which are drawn side by side."""
-        part = self._block
-        return [np.flatnonzero(part == k).astype(np.int32) for k in range(part[-1] + 1)]
-
-    @cached_property
-    def bound(self) -> npt.NDArray[np.bool_]:
-        """Observations that must not move: next to one in another block, or of the same time."""
-        part = self._block[self.places[-1] - self.firsts[-1]]
-        across = np.zeros(len(part) + 1, dtype=bool)
-        across[1:-1] = (part[1:] != part[:-1]) | (self.series.gaps[1:] == 0.0)
-        across[self.series.starts] = False
-        return np.asarray(across[1:] | across[:-1])
-
-    @cached_property
-    def _block(self) -> Ints:
-        """The block of every row of time."""
-        before = self.starts[-1]
-        many = max(1, min(BLOCKS, self.shape[-1] // SHORTEST))
-        return np.asarray(np.minimum(before[:-1] * many // before[-1], many - 1))
 
 
 def _visiting_order(codes: tuple[Codes, ...], mode: int, time: Any) -> npt.NDArray[np.intp]:

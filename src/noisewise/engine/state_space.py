@@ -166,15 +166,6 @@ def set_gains(chosen, starts, gaps, noise, timescales, amplitudes, phi, innovati
 
 
 @njit(nogil=True, error_model="numpy", cache=True)
-def path_log_likelihood(first, last, gaps, residual, noise, timescale, amplitude, factor):
-    """Log density of the residuals of a series, up to a constant; ``factor`` is on the noise."""
-    total, logs, last_log = _surprise(
-        first, last, gaps, residual, noise, timescale, amplitude, factor
-    )
-    return -0.5 * (total + logs + last_log)
-
-
-@njit(nogil=True, error_model="numpy", cache=True)
 def _log_likelihoods(
     chosen, starts, gaps, residual, ones, amplitudes, noise, timescales, out, surprise
 ):  # fmt: skip
@@ -211,26 +202,6 @@ def _surprise(first, last, gaps, residual, noise, timescale, amplitude, factor):
         mean += variance * inverse * e
         variance *= factor * noise[n] * inverse
     return total, logs, math.log(scale)
-
-
-@njit(nogil=True, error_model="numpy", cache=True)
-def draw_paths(chosen, starts, residual, noise, phi, innovations, gain, key, paths):
-    """Draw x at every observation of the chosen series, given residuals."""
-    for row in chosen:
-        s = _U(row)
-        state = stream(key, s)
-        _filter(starts[s], starts[s + _ONE], residual, phi, gain, paths)
-        value, spare, has_spare = 0.0, 0.0, False
-        for back in range(starts[s + _ONE] - starts[s]):
-            n = _U(starts[s + _ONE] - 1 - back)
-            mean, variance = np.float64(paths[n]), np.float64(gain[n]) * noise[n]
-            if back:
-                mean, variance = _given_next(
-                    mean, variance, phi[n + _ONE], innovations[n + _ONE], value, 0.0
-                )
-            state, z, spare, has_spare = normal(state, spare, has_spare)
-            value = mean + math.sqrt(variance) * z
-            paths[n] = value
 
 
 @njit(nogil=True, error_model="numpy", cache=True)
@@ -276,22 +247,6 @@ def between(
                 mean, variance, math.exp(-gap), innovation, means[n], variances[n]
             )
         out[c], out_variance[c] = mean, variance
-
-
-@njit(nogil=True, error_model="numpy", cache=True)
-def between_neighbours(n, bound, phi, innovations, paths):
-    """Mean and variance of x at an observation, given x at its neighbours; a bound one is known."""
-    if bound[n]:
-        return np.float64(paths[n]), 0.0
-    mean, variance = 0.0, np.float64(innovations[n])
-    if phi[n] > 0.0:
-        mean = np.float64(phi[n]) * paths[n - _ONE]
-    f, after = np.float64(phi[n + _ONE]), np.float64(innovations[n + _ONE])
-    if f > 0.0:
-        ahead = f * f * variance + after
-        mean += f * variance / ahead * (paths[n + _ONE] - f * mean)
-        variance *= after / ahead
-    return mean, variance
 
 
 @njit(nogil=True, error_model="numpy", cache=True)

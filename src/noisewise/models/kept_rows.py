@@ -1,26 +1,69 @@
-"""Models that keep what they were trained on: why a prediction is what it is."""
+"""Models that keep what they were trained on: why a prediction is what it is, and daily updates."""
 
 from __future__ import annotations
 
+import math
+import time
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
-from noisewise.data import Observations
-from noisewise.engine.arrays import Array, Floats
+from noisewise.data import Observations, observe
+from noisewise.engine.arrays import Array, Counts, Floats
 from noisewise.engine.gibbs.posterior import RatingPosterior
 from noisewise.engine.gibbs.pulls import pulls
+from noisewise.engine.gibbs.update import changed_rows, due_rows, updated
 from noisewise.engine.training import standardised
-from noisewise.errors import DataError, SettingError
-from noisewise.models.base import at_one_moment
+from noisewise.errors import DataError, DataWarning, SettingError, warn
+from noisewise.models.base import at_one_moment, in_one_step
+from noisewise.models.learner import count_rows
 from noisewise.models.rows import Rows
-from noisewise.schema import Found, Schema, Tensor
-from noisewise.settings import learned, settings, whole
+from noisewise.schema import NOT_NEGATIVE, Found, Schema, Tensor
+from noisewise.settings import check, learned, settings, whole
 from noisewise.storage import Damaged
 
+SPREAD, SHIFT = 1.2, 0.25  # of errors over std, from which values are not what was expected
+SIGMAS = 5.0  # by which they must be beyond what chance does
+MOST_SINCE = 0.25  # share of observations since the fit, from which another is due
 VALUES = {"values": "float32", "exact_values": "float64"}  # in files
+
+
+class Drift(NamedTuple):
+    """How new values differ from what a model expected of them: errors over their std.
+
+    ``spread``, their root mean square, and ``shift``, their mean, are about 1 and 0 where nothing
+    has changed; nan where no new value is of two known ids.
+    """
+
+    n: int
+    spread: float
+    shift: float
+
+    @classmethod
+    def of(cls, z: Array) -> Drift:
+        """Measure errors over their std."""
+        return cls(len(z), float(np.sqrt(np.mean(z**2))), float(z.mean()))
+
+    def warn(self, since: float) -> None:
+        """Say that values have changed, or that a share of all that is known is new."""
+        rough = SIGMAS / math.sqrt(max(self.n, 1))
+        wider = self.spread**2 - 1.0 > max(SPREAD**2 - 1.0, math.sqrt(2.0) * rough)
+        moved = abs(self.shift) > max(SHIFT, rough)
+        if wider or moved:
+            warn(
+                f"The {self.n:,} new values of known ids are not what was expected: their errors "
+                f"are {self.spread:.2f} times the std, and {self.shift:+.2f} of it in the mean. "
+                "What is rated, or how, may have changed: fit anew.",
+                DataWarning,
+            )
+        elif since > MOST_SINCE:
+            warn(
+                f"{since:.0%} of all observations have come since the model was fitted, and priors "
+                "are still those of then: fit anew when time allows.",
+                DataWarning,
+            )
 
 
 class Pull(NamedTuple):
@@ -62,6 +105,98 @@ class KeptRows(Rows):
     values_: Floats | None = learned(
         "The values of the cells in ``seen_``, in their order; None if these were not kept."
     )
+
+    since_fit_: int = learned("Observations that have come since the model was fitted.")
+    drift_: Drift | None = learned("How the last update differed from what was expected.")
+    _waiting: tuple[Counts, ...] | None = learned()
+
+    @in_one_step
+    def partial_fit(self, X: Any, y: Any = None, *, sweeps: int = 2) -> Self:
+        """Take new observations, of new ids or old ones, into every kept draw; seconds, no restart.
+
+        In each draw, rows that have changed are drawn anew from their conditionals given all their
+        observations and everything else, ``sweeps`` times in turn with those of the other mode. A
+        row with very many observations waits until a twentieth of them is new. Priors, scale,
+        range and calibration of values stay as they were fitted. A cell that was seen before has
+        its new value from now on. On a model that was never fitted, this is ``fit``.
+
+        It warns when the new values are not what the model expected, and when so many have come
+        since ``fit`` that it should be fitted anew; ``drift_`` has the numbers.
+
+        Parameters
+        ----------
+        X : table of ids or Observations
+            One id column per mode (see ``noisewise.observe``).
+        y : sequence of float, optional
+            The values; without it, the last column of X.
+        sweeps : int
+            How often rows that changed are drawn.
+        """
+        check(self)
+        whole(1).require("sweeps", sweeps)
+        if not hasattr(self, "factors_"):
+            return self.fit(X, y)
+        started = time.perf_counter()
+        self._needs_two_modes("partial_fit")
+        spec = self.factors_.spec
+        if spec.ordinal or spec.time:
+            raise SettingError(
+                'partial_fit needs likelihood="gaussian" and time=None; fit anew instead.'
+            )
+        new = observe(X, y, duplicates=self.duplicates, ids=self.ids_)
+        old = self._kept()
+        drift, since = self._drift(new), self.since_fit_ + len(new)
+        everything = _merged(old, new)
+        self._take_in(everything, new, sweeps)
+        self.ids_ = new.ids
+        waiting = self._waiting
+        self._remember(everything)
+        self._waiting, self.since_fit_, self.drift_ = waiting, since, drift
+        self.seconds_ = time.perf_counter() - started
+        drift.warn(since / len(everything))
+        return self
+
+    def _take_in(self, everything: Observations, new: Observations, sweeps: int) -> None:
+        """Update all draws, and note which rows wait."""
+        posterior = self.factors_
+        counts, fresh = count_rows(everything), count_rows(new)
+        before = self._waiting or tuple(np.zeros(n, dtype=np.int64) for n in posterior.shape)
+        waiting = tuple(
+            more + np.pad(had, (0, len(more) - len(had)))
+            for had, more in zip(before, fresh, strict=True)
+        )
+        z = standardised(everything.values, posterior.scale.location, posterior.scale.scale)
+        weight, changed = np.ones(len(z), dtype=np.float32), []
+        for mode in (0, 1):
+            rows = due_rows(counts[mode], waiting[mode], len(new))
+            waiting[mode][rows] = 0
+            given = rows, everything.codes, z, weight, everything.shape
+            changed.append(changed_rows(mode, *given, posterior.spec.implicit))
+        self.factors_ = updated(
+            posterior, everything.shape, counts, changed, sweeps, self._threads()
+        )
+        self._waiting = waiting
+
+    def _drift(self, new: Observations) -> Drift:
+        """Compare new values with what is expected of them, where both ids are known."""
+        known = np.all(
+            [code < n for code, n in zip(new.codes, self.factors_.shape, strict=True)], axis=0
+        )
+        if not known.any():
+            return Drift(0, float("nan"), float("nan"))
+        asked = new.take(known)
+        mean, noise, epistemic = self.finished(self.cells(asked))
+        z = (asked.values - mean).astype(np.float64) / np.sqrt(noise + epistemic)
+        return Drift.of(z)
+
+    def _kept(self) -> Observations:
+        """Return what the model was trained on."""
+        if self.seen_ is None or self.values_ is None:
+            raise DataError(
+                "partial_fit needs the ratings that the model was trained on, as rows are drawn "
+                "given all of them; fit with keep_seen=True."
+            )
+        return Observations(self.seen_.cells(), self.values_, self.ids_)
 
     @at_one_moment
     def explain(self, user: Any, item: Any, n: int = 10) -> Explanation:
@@ -132,7 +267,8 @@ class KeptRows(Rows):
 
     def _remember(self, observations: Observations) -> None:
         super()._remember(observations)
-        self.values_ = None
+        self.values_ = self.drift_ = self._waiting = None
+        self.since_fit_ = 0
         if self.seen_ is not None:
             order = np.lexsort((observations.codes[1], observations.codes[0]))
             self.values_ = observations.values[order]
@@ -143,14 +279,39 @@ class KeptRows(Rows):
         for name, dtype in VALUES.items():  # the second where single precision is too coarse
             of = partial(_values, dtype)
             yield Tensor(name, dtype, (None,), of, optional=True)
+        yield Tensor("since_fit", "int64", (1,), _since_fit, NOT_NEGATIVE, optional=True)
+        for mode, n in enumerate(map(len, self.ids_)):
+            of = partial(_waiting, mode)
+            yield Tensor(f"waiting{mode}", "int64", (n,), of, NOT_NEGATIVE, optional=True)
 
     def restore(self, found: Found) -> None:
         """Make what was learned of what a file has."""
         super().restore(found)
         kept = [found[name] for name in VALUES if found[name] is not None]
         self.values_ = kept[0] if kept else None
+        self.since_fit_ = 0 if found["since_fit"] is None else int(found["since_fit"][0])
+        waiting = [found[f"waiting{mode}"] for mode in range(len(self.ids_))]
+        self._waiting = None if any(part is None for part in waiting) else tuple(waiting)
+        self.drift_ = None
         if kept and (self.seen_ is None or len(kept[0]) != len(self.seen_.columns)):
             raise Damaged("it must have one value for every cell that was seen")
+
+
+def _merged(old: Observations, new: Observations) -> Observations:
+    """Return all observations; a cell that both have has its new value."""
+    width = new.shape[1]
+    mine, fresh = (seen.codes[0].astype(np.int64) * width + seen.codes[1] for seen in (old, new))
+    stays = old.take(~np.isin(mine, fresh))
+    codes = tuple(map(np.append, stays.codes, new.codes))
+    return Observations(codes, np.append(stays.values, new.values), new.ids)
+
+
+def _since_fit(model: Any) -> Any:
+    return np.array([model.since_fit_]) if model.since_fit_ else None
+
+
+def _waiting(mode: int, model: Any) -> Any:
+    return None if model._waiting is None else model._waiting[mode]
 
 
 def _values(dtype: str, model: Any) -> Floats | None:

@@ -13,11 +13,9 @@ import numpy as np
 
 from noisewise import schema
 from noisewise.data import Observations, observe
-from noisewise.engine.arrays import Array
 from noisewise.engine.data import Scale, Spec, Timeline
 from noisewise.engine.gibbs.posterior import RatingPosterior
 from noisewise.engine.gibbs.sampler import Chain, Schedule
-from noisewise.engine.gibbs.series_sampler import PROCESS, SeriesPosterior
 from noisewise.engine.gibbs.sweep import EFFECTS, convergence
 from noisewise.engine.training import Callback, EpochInfo, Training, one_blas_thread, train
 from noisewise.errors import FitInterrupted, SettingError, training_bar, warn
@@ -242,35 +240,6 @@ def restored_ratings(model: Any, found: Found) -> RatingPosterior:
     return RatingPosterior(spec, shape, *_common(found, shape), scale, timeline)
 
 
-def series_schema(model: Any, shape: tuple[int, ...]) -> Schema:
-    """Declare what a file keeps of ``posterior_``, a posterior of series; time is the last mode."""
-    n, half, number = yield from _head("posterior_")
-    codes = yield Tensor("codes", "int32", (len(shape), schema.ANY), "posterior_.codes")
-    for mode, size in enumerate(shape):
-        if not schema.below(size).holds(codes[mode]):
-            raise Damaged("codes is out of bounds")
-    if not codes.size:
-        raise Damaged("it has no observations")
-    yield Tensor("values", "float32", codes.shape[1:], "posterior_.values")
-    steps = np.diff(codes, axis=1)  # of codes within their bounds, none overflows
-    first = (steps != 0).argmax(axis=0)
-    if (np.take_along_axis(steps, first[None], axis=0) <= 0).any():
-        raise Damaged("its observations are not in order")
-    many = 1 + int((first < len(shape) - 1).sum())
-    sizes = _sizes(model._spec(number), shape, half)
-    yield from _draws("posterior_", n, sizes | dict.fromkeys(PROCESS, ("float32", (many,))))
-    yield from _counts("posterior_", shape)
-
-
-def restored_series(
-    model: Any, found: Found, shape: tuple[int, ...], stamps: Array
-) -> SeriesPosterior:
-    """Make the posterior of what ``series_schema`` declares."""
-    spec = model._spec(found["posterior.seed"])
-    draws = _common(found, shape)
-    return SeriesPosterior(spec, shape, *draws, found["codes"], found["values"], stamps)
-
-
 def _head(place: str) -> Generator[Any, Any, tuple[int, str, int]]:
     """Declare how many draws there are, of which type, and their seed; return them."""
     n = yield Entry("posterior.draws", lambda model: len(getattr(model, place)), schema.integer(1))
@@ -285,7 +254,7 @@ def _head(place: str) -> Generator[Any, Any, tuple[int, str, int]]:
 
 def _draws(place: str, n: int, sizes: Sizes) -> Schema:
     for name, (dtype, size) in sizes.items():
-        rule = schema.POSITIVE if name in ("noise", "level", *PROCESS) else schema.ANYTHING
+        rule = schema.POSITIVE if name in ("noise", "level") else schema.ANYTHING
         yield Tensor(f"draws.{name}", dtype, (n, *size), f"{place}.draws.{name}", rule)
 
 

@@ -1,9 +1,10 @@
 """TemporalFactorizer: what sensors have in common and what each does on its own, drawn together.
 
-    value = biases + sum_d U_id V_jd T_kd + x_s(t) + e,   e ~ N(0, noise of the series)
+    value = biases + sum_k U_ik V_jk f_k(t) + calendar factors + x_s(t) + e
 
-with an Ornstein-Uhlenbeck process x_s over real time for every series s. All unknowns are drawn
-again and again from their posterior (Gibbs sampling), and predictions are averaged over the draws.
+with a path f_k over real time for every factor, and a path x_s and noise e for every series s. All
+unknowns are drawn again and again from their posterior (Gibbs sampling), and predictions are
+averaged over the draws.
 """
 
 from __future__ import annotations
@@ -23,30 +24,53 @@ from noisewise.data import Ids, Observations, observe
 from noisewise.data.observations import encode_in_time
 from noisewise.data.timestamps import SeriesIndex, Units, checked_stamps, series_keys
 from noisewise.engine.arrays import Array, Moments
-from noisewise.engine.data import SeriesData, Spec
+from noisewise.engine.data import SeriesData
 from noisewise.engine.gibbs.sampler import LaterHalf
-from noisewise.engine.gibbs.series_sampler import Asked, SeriesPosterior, SeriesSampler
-from noisewise.engine.gibbs.steps.temporal import Timescales
+from noisewise.engine.gibbs.series.draw import Season, SeriesSpec
+from noisewise.engine.gibbs.series.posterior import Asked, SeriesPosterior
+from noisewise.engine.gibbs.series.sampler import SeriesSampler, affordable
+from noisewise.engine.gibbs.series.seasons import CALENDAR, RANK, find_seasons, fits, season
+from noisewise.engine.gibbs.series.time_factors import Timescales
+from noisewise.engine.paths import KINDS
 from noisewise.engine.training import Callback
+from noisewise.errors import SettingError
 from noisewise.models.base import Cells, at_one_moment
 from noisewise.models.learner import Checkpoint, checkpoints_of, fixed_seed, joined, range_of
-from noisewise.models.sampled import Run, Sampled, restored_series, series_schema
+from noisewise.models.sampled import Run, Sampled
 from noisewise.models.sensors import InTime, Typed, index_of, units_schema
+from noisewise.models.series_file import restored_series, series_schema
 from noisewise.schema import Entry, Found, Schema, record
-from noisewise.settings import either, learned, number, one_of, setting, settings, whole
+from noisewise.settings import Rule, either, learned, number, one_of, setting, settings, whole
 
-SHORTEST, LONGEST = 0.25, 4.0  # timescales: in usual steps of time, and in spans of all times
+SHORTEST, LONGEST, MOST_STEPS = 0.3, 2.0, 4_000.0  # timescales: in steps, in spans, in steps
+MERGED = 1 / 16  # times closer than this share of a step are one
+BURSTS = 1 / 4  # of the mean time between stamps, that a step has at least
 
 Table = dict[str, npt.NDArray[Any]]
+
+_PERIOD = number(above=0.0)
+_SEASONS = Rule(
+    'None, "auto", or a list of periods: numbers in units of time, "day", "week" or "year"',
+    lambda v: (
+        v is None
+        or v == "auto"
+        or (
+            isinstance(v, tuple | list)
+            and all((isinstance(one, str) and one in CALENDAR) or _PERIOD.holds(one) for one in v)
+        )
+    ),
+)
 
 
 @settings
 class TemporalFactorizer(Sampled, InTime, Typed):
-    """Bayesian factorization of sensors, each of which also drifts on its own; nothing to tune.
+    """Bayesian factorization of sensors, with paths over time; nothing to tune.
 
-    What sensors share is a low-rank tensor; what a series does beyond that is an Ornstein-Uhlenbeck
-    process over real time, however irregular, and white noise of a size of its own. In an outage,
-    the others tell; between frequent readings, its own neighbours in time do.
+    What sensors share is a low-rank tensor whose factors of time are paths: they go on through
+    moments at which nobody measured anything, and ahead of the last. Calendar factors know what a
+    day is. What a series does beyond that is a path of its own over real time, however irregular,
+    and noise of a size of its own. In an outage, the others tell; between frequent readings, its
+    own neighbours in time do.
 
     Examples
     --------
@@ -61,25 +85,35 @@ class TemporalFactorizer(Sampled, InTime, Typed):
 
     rank: int = setting(
         whole(0),
-        "Factors that sensors share. More are better as long as time allows.",
+        "Factors that sensors share, at most: those that are not needed fade away.",
         default=32,
         kw_only=False,
     )
-    noise: Literal["series", "lowrank"] = setting(
-        one_of("series", "lowrank"),
-        "The noise of a reading: a variance for every series, or a sum of products of factors of "
-        "its ids and time.",
-        default="series",
+    kernel: Literal["ou", "matern32"] = setting(
+        one_of(*KINDS),
+        'How paths go on: roughly, as a random walk does ("ou", an Ornstein-Uhlenbeck process), or '
+        'smoothly ("matern32", a Matern process of order 3/2).',
+        default="ou",
     )
-    deviation_rank: int = setting(
-        whole(1), 'Factors of the noise, for ``noise="lowrank"``.', default=2
+    seasons: Any = setting(
+        _SEASONS,
+        "Cycles that the calendar knows: periods in units of the times (seconds for dates), or "
+        '"day", "week" and "year" for dates. "auto" takes those that the data show.',
+        default=None,
     )
-    sweeps: int = setting(whole(2), "How often to draw everything, at most.", default=500)
+    tails: Literal["normal", "heavy"] = setting(
+        one_of("normal", "heavy"),
+        "The noise of single readings: normal, or with heavy tails (a Student t), so that spikes "
+        "pull less.",
+        default="normal",
+    )
+    sweeps: int = setting(whole(2), "How often to draw everything, at most.", default=200)
     burn_in: int = setting(
         whole(0),
         "Sweeps at the start that never count; of all others, the later half does.",
         default=20,
     )
+    samples: int = setting(whole(1), "Draws to keep for predictions, at most.", default=40)
     tolerance: float | None = setting(
         either(number(above=0.0), None),
         "Stop once the mean of a typical prediction is settled to this share of its std. None runs "
@@ -87,6 +121,7 @@ class TemporalFactorizer(Sampled, InTime, Typed):
         default=0.06,
     )
 
+    seasons_: tuple[Season, ...] = learned("The cycles that were taken into account.")
     encoder_: SensorEncoder = learned("How ids become rows of the sampler, and values standard.")
     posterior_: SeriesPosterior = learned("The draws that were kept.")
 
@@ -109,15 +144,39 @@ class TemporalFactorizer(Sampled, InTime, Typed):
             np.median(posterior.draws[name], axis=0) for name in ("timescales", "amplitudes")
         )
         return {self.ids_[m].name: self.ids_[m].labels[codes] for m, codes in of_modes} | {
-            "noise_std": scale * np.sqrt(posterior.noise_by_series(self._threads())),
+            "noise_std": scale * np.sqrt(posterior.noise_by_series()),
             "drift_std": scale * np.sqrt(amplitude),
             "timescale": timescale.astype(np.float64),
             "observations": series.counts,
         }
 
-    def _spec(self, seed: int) -> Spec:
-        noise_rank = self.deviation_rank if self.noise == "lowrank" else 0
-        return Spec(self.rank, noise_rank, "gaussian", implicit=False, time=False, seed=seed)
+    def _spec(self, seed: int, n_series: int, seasons: tuple[Season, ...]) -> SeriesSpec:
+        return SeriesSpec(
+            min(self.rank, n_series), 0, "gaussian", implicit=False, time=False, seed=seed,
+            kind=KINDS[self.kernel], tails=self.tails == "heavy", seasons=seasons,
+        )  # fmt: skip
+
+    def _seasons(self, data: SeriesData, step: float, are_dates: bool) -> tuple[Season, ...]:
+        """Return the cycles to take into account."""
+        stamps, most = data.stamps, min(len(data.series), RANK)
+        if self.seasons is None:
+            return ()
+        if self.seasons == "auto":
+            return find_seasons(data.series, stamps, step, are_dates, most)
+        named = [one for one in self.seasons if isinstance(one, str)]
+        if named and not are_dates:
+            raise SettingError(
+                f"seasons={self.seasons!r} names {named[0]!r}, but the times are numbers: give "
+                "periods in their units."
+            )
+        periods = [float(CALENDAR.get(one, one)) for one in self.seasons]
+        for period in periods:
+            if not fits(period, stamps, step):
+                raise SettingError(
+                    f"A season of {period:g} needs times that span three of it, with four steps "
+                    f"in each; they span {float(np.ptp(stamps)):g} in steps of {step:g}."
+                )
+        return tuple(season(period, stamps, step, most) for period in periods)
 
     def _observed(self, X: Any, y: Any) -> Observations:
         return observe(X, y, duplicates=self.duplicates)
@@ -141,11 +200,13 @@ class TemporalFactorizer(Sampled, InTime, Typed):
             seen = joined(seen, held_out)
         encoder = SensorEncoder.of(seen, self)
         data = encoder.series_data(seen)
-        step = data.series.usual_step()
-        span = float(np.ptp(data.series.time)) or step
-        timescales = Timescales(SHORTEST * step, LONGEST * span)
-        spec = self._spec(fixed_seed(self.random_state))
-        sampler = SeriesSampler(spec, data, timescales, self._schedule, self._threads())
+        step = usual_step(data.stamps)
+        span = float(np.ptp(data.stamps)) or step
+        timescales = Timescales(SHORTEST * step, min(LONGEST * span, MOST_STEPS * step))
+        self.seasons_ = self._seasons(data, step, encoder.are_dates)
+        spec = self._spec(fixed_seed(self.random_state), len(data.series), self.seasons_)
+        schedule = replace(self._schedule, keep=affordable(spec, data, self.samples))
+        sampler = SeriesSampler(spec, data, timescales, schedule, self._threads())
         run = self._run(sampler, checkpoints.get("fit"), callbacks)
         (chain,) = self._chains(seen, sampler, [run])
         self.posterior_, self.encoder_ = sampler.posterior(chain), encoder
@@ -174,17 +235,23 @@ class TemporalFactorizer(Sampled, InTime, Typed):
         yield from super().schema()
         grouping = index_of(self, self.ids_)
         shape = tuple(grouping.shape[mode] for mode in _time_last(grouping))
-        yield from series_schema(self, shape)
+        yield from series_schema(self, shape, len(SensorEncoder.bare(self).times))
         yield Entry("convergence", "convergence_", record)
         yield from units_schema("units.", "encoder_.units", grouping.n_sensors + 1)
 
     def restore(self, found: Found) -> None:
         """Make what was learned of what a file has."""
         super().restore(found)
-        grouping, units = index_of(self, self.ids_), Units(**found.part("units"))
-        bare = SensorEncoder(grouping, units, *checked_stamps(self.ids_[grouping.time]))
+        bare = replace(SensorEncoder.bare(self), units=Units(**found.part("units")))
         self.posterior_ = restored_series(self, found, bare.shape, bare.times)
+        self.seasons_ = self.posterior_.spec.seasons
         self.encoder_ = bare.with_series(self.posterior_)
+
+
+def usual_step(times: Array) -> float:
+    """Return the time that mostly lies between one stamp and the next, bursts or not."""
+    steps = np.diff(np.unique(times))
+    return float(max(np.median(steps), BURSTS * steps.mean())) if len(steps) else 1.0
 
 
 def _time_last(grouping: SeriesIndex) -> list[int]:
@@ -210,6 +277,13 @@ class SensorEncoder:
         units = Units.of(seen.values, bare.sensors_of(seen.codes), bare.n_sensors)
         return cls(replace(bare, keys=keys), units, *checked_stamps(seen.ids[bare.time]))
 
+    @classmethod
+    def bare(cls, model: Any) -> SensorEncoder:
+        """Return what the ids of a model alone tell."""
+        grouping = index_of(model, model.ids_)
+        nothing = Units(np.zeros(0), np.ones(0))
+        return cls(grouping, nothing, *checked_stamps(model.ids_[grouping.time]))
+
     @property
     def modes(self) -> list[int]:
         """All modes, time last."""
@@ -218,19 +292,26 @@ class SensorEncoder:
     @property
     def shape(self) -> tuple[int, ...]:
         """Rows of every mode, time last."""
-        return tuple(self.grouping.shape[mode] for mode in self.modes)
+        return (*(self.grouping.shape[mode] for mode in self.modes[:-1]), len(self.times))
 
     @cached_property
     def times(self) -> Array:
-        """The times of the sampler's rows of time, in order."""
-        return np.sort(self.stamps)
+        """The times of the sampler's rows of time, in order; those very close are one."""
+        times = np.unique(self.stamps)
+        near = MERGED * usual_step(times)
+        if len(times) < 2 or np.diff(times).min() >= near:
+            return times
+        kept = [float(times[0])]
+        for time in times.tolist():
+            if time - kept[-1] >= near:
+                kept.append(time)
+        return np.array(kept)
 
     def series_data(self, seen: Observations) -> SeriesData:
         """Return the observations as the sampler wants them."""
-        place = np.empty(len(self.stamps), dtype=np.int32)
-        place[np.argsort(self.stamps, kind="stable")] = np.arange(len(place), dtype=np.int32)
+        place = np.searchsorted(self.times, self.stamps, side="right") - 1
         codes = [seen.codes[mode] for mode in self.modes]
-        codes[-1] = place[codes[-1]]
+        codes[-1] = place[codes[-1]].astype(np.int32)
         types = self.grouping.sensors_of(seen.codes)
         values = (seen.values - self.units.mean[types]) / np.sqrt(self.units.variance[types])
         return SeriesData.of(tuple(codes), values.astype(np.float32), self.shape, self.times)
@@ -238,16 +319,14 @@ class SensorEncoder:
     def cells(self, X: Any, ids: tuple[Ids, ...], posterior: SeriesPosterior, n_jobs: int) -> Cells:
         """Return what is known of cells; their times need not be known, only understood."""
         codes, when = encode_in_time(X, ids, self.grouping.time, self.stamps, self.are_dates)
-        place = np.searchsorted(self.times, when).clip(max=len(self.times) - 1)
-        row = np.where(self.times[place] == when, place, -1).astype(np.int32)
-        own = [*(codes[mode] for mode in self.modes[:-1]), row]
+        own = [codes[mode] for mode in self.modes[:-1]]
         rows = np.array([posterior.known_codes(m, code) for m, code in enumerate(own)])
         types = self.grouping.sensors_of(codes)
         asked = Asked(rows, self.grouping.series(codes), when, types, self.grouping.sensors)
         standard, noise, epistemic = posterior.moments(asked, n_jobs)
         variance = self.units.variance[types]
         mean = self.units.mean[types] + np.sqrt(variance) * standard
-        unseen = np.isnan(when) | (rows[:-1] == np.array(self.shape[:-1])[:, None]).any(axis=0)
+        unseen = np.isnan(when) | (rows == np.array(self.shape[:-1])[:, None]).any(axis=0)
         parts = (mean, variance * noise, variance * epistemic)
         return Cells(Moments(*(part.astype(self.units.precision) for part in parts)), unseen)
 

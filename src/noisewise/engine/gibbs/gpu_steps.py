@@ -127,7 +127,7 @@ class GpuImplicit(GpuStep):
     @property
     def is_near(self) -> bool:
         """Whether a coordinate of all rows fits the shared memory of a block."""
-        return 8 * self.data.shape[self.mode] <= MOST_SHARED
+        return bool(8 * self.data.shape[self.mode] <= MOST_SHARED)
 
     def _draw(self, draw: RatingDraw) -> None:
         data, mode, work, xp = self.data, self.mode, self.work, self.work.xp

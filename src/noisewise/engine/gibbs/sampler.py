@@ -118,11 +118,14 @@ class Chain(Generic[D]):
     def restored(self, source: Source) -> Chain[D]:
         """Return a chain like this one with what ``pack`` gave."""
         new = replace(self.copy(), draw=self.draw.restored(source.part("draw")))
-        new.n_kept = source.whole("kept", most=len(new.kept["level"]))
+        new.n_kept = source.whole("kept", most=len(next(iter(new.kept.values()))))
         if new.epoch > len(new.trace):
             raise source.damaged("it holds more sweeps than were asked for")
         if getattr(source.tensors.get("kept.factors"), "dtype", None) == np.float32:
-            new.kept = {name: np.asarray(a, np.float32) for name, a in new.kept.items()}
+            new.kept = {
+                name: np.asarray(a, np.float32) if a.dtype == np.float16 else a
+                for name, a in new.kept.items()
+            }
         for name, array in new._filled().items():
             array[:] = source.array(name, str(array.dtype), *array.shape)
         return new
@@ -192,10 +195,7 @@ class Sampler(Generic[D]):
 
     def summaries(self, draw: D) -> dict[str, float]:
         """Return a few numbers by which to judge whether chains agree."""
-        return {
-            f"precision of mode {mode}": float(np.linalg.slogdet(precision)[1])
-            for mode, precision in enumerate(draw.precisions)
-        }
+        raise NotImplementedError
 
     def _snapshot(self, draw: D) -> Snapshot:
         """Return what predictions need of a draw."""
@@ -304,7 +304,9 @@ class RatingSampler(Sampler[RatingDraw]):
 
     def summaries(self, draw: RatingDraw) -> dict[str, float]:
         """Return a few numbers by which to judge whether chains agree."""
-        named = {"noise": -2.0 * self._roots()[0]} | super().summaries(draw)
+        named = {"noise": -2.0 * self._roots()[0]}
+        for mode, precision in enumerate(draw.precisions):
+            named[f"precision of mode {mode}"] = float(np.linalg.slogdet(precision)[1])
         for mode, strength in enumerate(draw.strengths):
             named[f"strength of implicit sets {mode}"] = math.log(strength)
         for number, (phi, variance) in enumerate(draw.temporal_settings.tolist()):

@@ -9,38 +9,32 @@ import copy
 import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Generic, Self, TypeVar
+from functools import partial
+from typing import Any, ClassVar, Generic, Self, TypeVar
 
 import numpy as np
 from numba import njit
 
 from noisewise.engine.arrays import Array, Arrays, Floats, Source
-from noisewise.engine.data import Data, SeriesData, Spec
+from noisewise.engine.data import Data, Spec
 from noisewise.engine.training import EpochInfo, chunks, in_threads
 
+Run = Callable[[Callable[[Any], None], Iterable[Any]], None]  # calls work with every task
 Snapshot = dict[str, Any]  # what predictions need of a draw, by name
 
 # Streams of random numbers: what they are for, and in a sweep what is drawn with them.
-START, SWEEP, FOLD = range(3)
+START, SWEEP, FOLD, UPDATE = range(4)
 (
     ROWS, NORMAL_WISHART, FEATURES, NOISE, TEMPORAL, TEMPORAL_SETTINGS, LEVELS, RESCALING,
 ) = range(1, 9)  # fmt: skip
-PATHS, TIMESCALES, AMPLITUDES = range(101, 104)
 
 START_STD = 0.15  # of factors at the start: smaller ones take many sweeps to grow
-SERIES_START_STD = 0.1  # the same where series have paths of their own
 FIRST_SCALE = 0.5  # of the prior of rows, before scales are drawn
 EFFECTS = ((0, 0.8), (0, 0.98), (1, 0.95))  # temporal: their mode, and phi that the prior is around
 EFFECT_VARIANCE = 0.03  # that the prior of their stationary variance is around
 CUT_WIDTH = 0.7  # that the prior of the widths of levels is around
 WIDTH_SPREAD = 0.3  # of the logs of widths between users, at the start
-STILL = 1e-8  # amplitude of paths that have not joined in
-POSITIVE = (
-    "noise", "level", "strengths", "width_spread", "proposals", "timescales", "amplitudes",
-    "variances",
-)  # fmt: skip
 ALL_FROM = 5  # sweep in which temporal effects, noise and cut-points join in, of ratings
-SERIES_FROM = 12  # sweep in which paths and low-rank noise do: rows explain first what they can
 WANTED = 0.3  # share of Metropolis proposals to accept
 
 
@@ -57,18 +51,12 @@ def generator(seed: int, *place: int) -> np.random.Generator:
 
 
 @dataclass
-class Draw:
-    """Rows and their noise, in standardised units: what every model draws."""
+class State:
+    """A draw of everything unknown, as a dataclass of arrays."""
+
+    positive: ClassVar[tuple[str, ...]] = ()  # arrays whose numbers must be above 0
 
     epoch: int  # number of finished sweeps
-    factors: Floats  # rows of all modes, one after another, padded with zeros to whole vectors
-    biases: Floats
-    centres: Array  # per mode, mean and precision of its rows, the bias last
-    precisions: Array
-    scales: Array  # per mode, how far rows are expected to spread (see ``steps.variances``)
-    noise: Floats  # factors of the variance
-    level: Array  # prior mean of the last mode's; without factors, the variance itself
-    fitted: Floats  # factors' and biases' part of the mean of every observation
 
     def copy(self) -> Self:
         """Return a draw of its own."""
@@ -87,7 +75,7 @@ class Draw:
         arrays = {}
         for name, array in self.arrays.items():
             arrays[name] = source.array(name, str(array.dtype), *array.shape).copy()
-            if name in POSITIVE and (arrays[name] <= 0).any():
+            if name in self.positive and (arrays[name] <= 0).any():
                 raise source.damaged("must be above 0", name)
         return replace(self, epoch=source.whole("epoch"), **arrays)
 
@@ -95,6 +83,22 @@ class Draw:
     def arrays(self) -> Arrays:
         """All but the number of sweeps, by name."""
         return {name: array for name, array in vars(self).items() if name != "epoch"}
+
+
+@dataclass
+class Draw(State):
+    """Rows and their noise, in standardised units: what every model draws."""
+
+    positive = ("noise", "level", "strengths", "width_spread", "proposals")
+
+    factors: Floats  # rows of all modes, one after another, padded with zeros to whole vectors
+    biases: Floats
+    centres: Array  # per mode, mean and precision of its rows, the bias last
+    precisions: Array
+    scales: Array  # per mode, how far rows are expected to spread (see ``steps.variances``)
+    noise: Floats  # factors of the variance
+    level: Array  # prior mean of the last mode's; without factors, the variance itself
+    fitted: Floats  # factors' and biases' part of the mean of every observation
 
 
 @dataclass
@@ -121,16 +125,6 @@ class RatingDraw(Draw):
         return self.fitted + self.temporal_sum()
 
 
-@dataclass
-class SeriesDraw(Draw):
-    """All unknowns of series: rows, and an Ornstein-Uhlenbeck process for every series."""
-
-    paths: Floats  # x of its series at every observation
-    timescales: Array  # of every series, the time after which x has forgotten all but 1/e
-    amplitudes: Array  # of every series, the variance of x
-    variances: Array  # noise of every series, where it is not low-rank
-
-
 def first_draw(spec: Spec, data: Data, n_levels: int = 0) -> RatingDraw:
     """Start from small random factors, and everything else in the middle of its prior."""
     rows, n, D1 = sum(data.shape), len(data), spec.rank + 1
@@ -150,18 +144,6 @@ def first_draw(spec: Spec, data: Data, n_levels: int = 0) -> RatingDraw:
         width_spread=np.full(many, WIDTH_SPREAD),
         latent=np.zeros(n if spec.ordinal else 0, dtype=np.float32),
         proposals=np.array([1.0, *[0.1] * effects]),
-    )
-
-
-def first_series_draw(spec: Spec, data: SeriesData, shortest: float, longest: float) -> SeriesDraw:
-    """Start from small random factors, and paths that stand still."""
-    n = len(data.series)
-    return SeriesDraw(
-        **_first_rows(spec, data, SERIES_START_STD, 1.0),
-        paths=np.zeros(len(data), dtype=np.float32),
-        timescales=np.full(n, np.sqrt(shortest * longest)),
-        amplitudes=np.full(n, STILL),
-        variances=np.ones(n),
     )
 
 
@@ -185,29 +167,40 @@ def _first_rows(spec: Spec, data: Data, std: float, scale: float) -> dict[str, A
     }
 
 
-D = TypeVar("D", bound=Draw)
+D = TypeVar("D", bound=State)
 
 
-class Workspace:
-    """Data and model of a sweep, and arrays that its steps hand on; threads change no bit."""
+class Streams:
+    """Random streams of a sweep's steps, and threads, which change no bit."""
 
-    def __init__(self, spec: Spec, data: Data, n_jobs: int = 1, burn_in: int = 0) -> None:
-        self.spec, self.data, self.n_jobs, self.burn_in = spec, data, n_jobs, burn_in
-        self.root = np.ones(len(data), dtype=np.float32)  # of the precision of every observation
-        self.target = np.empty(0, dtype=np.float32)  # what rows are to explain of it
-        self.residual = self.target  # what is left once everything is explained
+    def __init__(self, spec: Any, n_jobs: int) -> None:
+        self.spec, self.n_jobs = spec, n_jobs
+        self.run: Run = partial(in_threads, n_jobs=n_jobs)
 
-    def key(self, draw: Draw, *place: int) -> np.uint64:
+    def key(self, draw: State, *place: int) -> np.uint64:
         """Return the key of the streams of one step in one sweep."""
         return key(self.spec.seed, SWEEP, self.spec.chain, draw.epoch, *place)
 
-    def rng(self, draw: Draw, *place: int) -> np.random.Generator:
+    def rng(self, draw: State, *place: int) -> np.random.Generator:
         """Return the generator of one step in one sweep."""
         return generator(self.spec.seed, SWEEP, self.spec.chain, draw.epoch, *place)
 
     def over(self, tasks: Iterable[Any], kernel: Callable[..., None], *given: Any) -> None:
         """Call a kernel with every task, of rows or of series, and with what is given."""
-        in_threads(lambda task: kernel(task, *given), tasks, self.n_jobs)
+        self.run(lambda task: kernel(task, *given), tasks)
+
+
+class Workspace(Streams):
+    """Data and model of a sweep, and arrays that its steps hand on."""
+
+    spec: Spec
+
+    def __init__(self, spec: Spec, data: Data, n_jobs: int = 1, burn_in: int = 0) -> None:
+        super().__init__(spec, n_jobs)
+        self.data, self.burn_in = data, burn_in
+        self.root = np.ones(len(data), dtype=np.float32)  # of the precision of every observation
+        self.target = np.empty(0, dtype=np.float32)  # what rows are to explain of it
+        self.residual = self.target  # what is left once everything is explained
 
     def over_observations(self, work: Callable[[slice], None]) -> None:
         """Call ``work`` with chunks of observations."""
@@ -232,27 +225,12 @@ class Workspace:
             draw.proposals[number] *= math.exp((accepted - WANTED) * length)
 
 
-class SeriesWorkspace(Workspace):
-    """The same for series, each of which has an Ornstein-Uhlenbeck process of its own."""
-
-    data: SeriesData
-
-    def __init__(self, spec: Spec, data: SeriesData, n_jobs: int = 1) -> None:
-        super().__init__(spec, data, n_jobs)
-        n = len(data)
-        # The variance of every observation, the filter's gain, and how the process goes on from the
-        # one before (see ``state_space``); one more at the end, where phi is zero.
-        self.noise, self.gain = np.ones((2, n), dtype=np.float32)
-        self.phi, self.innovations = np.zeros((2, n + 1), dtype=np.float32)
-        self.innovations[n] = 1.0
-
-
 class Step(Generic[D]):
     """A conditional: some unknowns are drawn, given all others."""
 
     joins: int = 0  # the first sweep that it is part of, from 0: what explains most goes first
 
-    def __init__(self, work: Workspace, mode: int = 0) -> None:
+    def __init__(self, work: Any, mode: int = 0) -> None:
         self.work, self.spec, self.data, self.mode = work, work.spec, work.data, mode
 
     def __call__(self, draw: D) -> None:
@@ -264,17 +242,10 @@ class Step(Generic[D]):
         raise NotImplementedError
 
 
-class SeriesStep(Step[SeriesDraw]):
-    """A conditional of series."""
-
-    work: SeriesWorkspace
-    data: SeriesData
-
-
 class Sweep(Generic[D]):
     """One sweep over all steps that have joined in, in their order."""
 
-    def __init__(self, work: Workspace, steps: Sequence[Step[D]]) -> None:
+    def __init__(self, work: Any, steps: Sequence[Step[D]]) -> None:
         self.work, self.steps = work, steps
 
     def __call__(self, draw: D) -> EpochInfo:

@@ -1,0 +1,101 @@
+"""Seasons: cycles that the calendar suggests or the data show, and which of them to believe.
+
+A cycle is believed if it explains what it was not found in: slot means of the odd cycles must
+agree with those of the even ones.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from noisewise.engine.arrays import Array
+from noisewise.engine.data import Series
+from noisewise.engine.gibbs.series.draw import Season
+
+CALENDAR = {"day": 86_400.0, "week": 604_800.0, "year": 365.2425 * 86_400.0}  # in seconds
+FEWEST_CYCLES, FEWEST_SLOTS, MOST_SLOTS = 3, 4, 336
+BELIEVED = 0.03  # share of the variance that a cycle must explain, of what it was not found in
+RANK = 8  # calendar factors of a season, at most
+LEAST_PEAK = 0.2  # autocorrelation that a cycle must have to be looked at
+MOST_TIMES = 50_000  # rows of time that are searched
+
+
+def season(period: float, stamps: Array, step: float, rank: int) -> Season:
+    """Lay a cycle over stamps; slots are as wide as a step, or wider if that were too many."""
+    slots = int(np.clip(round(period / step), 2, MOST_SLOTS))
+    origin = math.floor(float(stamps[0]) / period) * period
+    cycles = int((float(stamps[-1]) - origin) // period) + 1
+    return Season(float(period), origin, cycles, slots, rank)
+
+
+def fits(period: float, stamps: Array, step: float) -> bool:
+    """Whether stamps span enough cycles, and tell enough slots of one apart."""
+    span = float(stamps[-1] - stamps[0])
+    return span >= FEWEST_CYCLES * period and period >= FEWEST_SLOTS * step
+
+
+def find_seasons(
+    series: Series, stamps: Array, step: float, are_dates: bool, most: int
+) -> tuple[Season, ...]:
+    """Return the seasons that data show: of dates day, week and year, else what repeats itself."""
+    periods = list(CALENDAR.values()) if are_dates else repeats(series, stamps, step)
+    found, values = [], series.values.astype(np.float64)
+    for period in periods:
+        if not fits(period, stamps, step):
+            continue
+        one = season(period, stamps, step, min(RANK, most))
+        share, profile = _believed(series, values, one)
+        if share >= BELIEVED:
+            found.append(one)
+            values = values - profile  # a week must tell more than its days do
+    return tuple(found)
+
+
+def _believed(series: Series, values: Array, one: Season) -> tuple[float, Array]:
+    """Share of the variance that a cycle explains beyond chance, and its slot means."""
+    cycle, slot = one.places(series.time)
+    place = series.which * one.n_slots + slot
+    n = len(series) * one.n_slots
+    sums, counts = np.zeros((2, n)), np.zeros((2, n))
+    odd = cycle % 2
+    for half in (0, 1):
+        own = odd == half
+        counts[half] = np.bincount(place[own], minlength=n)
+        sums[half] = np.bincount(place[own], values[own], n)
+    total = np.bincount(series.which, values, len(series)) / np.maximum(series.counts, 1)
+    centre = np.repeat(total, one.n_slots)
+    apart = sums / np.maximum(counts, 1) - centre
+    both = (counts > 0).all(axis=0)
+    weight = counts.sum(axis=0) * both
+    variance = float(((values - total[series.which]) ** 2).sum())
+    agree = float((weight * apart[0] * apart[1]).sum())
+    mean = sums.sum(axis=0) / np.maximum(counts.sum(axis=0), 1) - centre
+    return agree / max(variance, 1e-300), np.where(counts.sum(axis=0) > 0, mean, 0.0)[place]
+
+
+def repeats(series: Series, stamps: Array, step: float) -> list[float]:
+    """Return the time after which series of regular stamps are most like themselves, if any."""
+    n = min(round(float(stamps[-1] - stamps[0]) / step) + 1, MOST_TIMES)
+    away = (stamps - stamps[0]) / step
+    regular = np.mean(np.abs(away - np.rint(away)) < 0.05) > 0.95
+    if n < FEWEST_CYCLES * FEWEST_SLOTS or not regular:
+        return []
+    grid, total = stamps[0] + step * np.arange(n), np.zeros(n)
+    for s in range(len(series)):
+        own = slice(series.starts[s], series.starts[s + 1])
+        line = np.interp(grid, series.time[own], series.values[own])
+        line -= np.polyval(np.polyfit(np.arange(n), line, 1), np.arange(n))
+        power = np.abs(np.fft.rfft(line, 2 * n)) ** 2
+        covariance = np.fft.irfft(power)[:n] / np.arange(n, 0, -1)
+        total += covariance / max(covariance[0], 1e-300)
+    total /= max(len(series), 1)
+    low, high = FEWEST_SLOTS, n // FEWEST_CYCLES
+    inside = total[low - 1 : high + 2]
+    peaks = low + np.flatnonzero((inside[1:-1] >= inside[:-2]) & (inside[1:-1] > inside[2:]))
+    peaks = peaks[total[peaks] > LEAST_PEAK]
+    if not len(peaks):
+        return []
+    best = total[peaks].max()  # of multiples of a cycle, the cycle itself
+    return [float(peaks[total[peaks] > 0.9 * best][0]) * step]
