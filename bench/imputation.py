@@ -32,11 +32,11 @@ from imputation_cases import ROWS, SCENARIOS, TABLES, TENSORS
 from imputation_peers import PEERS
 from imputation_protocols import protocols
 from imputation_small import SMALL
-from imputation_table import as_text
+from imputation_table import SIMPLE, as_text
 
 HERE = Path(__file__).parent
 DATASETS = (*SMALL, "aqi36", *TABLES, *TENSORS)
-OURS = ("noisewise-linear", "noisewise-ou", "noisewise-auto")
+OURS = (*SIMPLE, "noisewise-auto")
 SIMPLE_PEERS = ("pandas-linear", "pandas-pchip", "pandas-last")
 
 Task = dict[str, Any]

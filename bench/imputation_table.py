@@ -14,7 +14,7 @@ from table import Promise
 
 SIMPLE = tuple(
     f"noisewise-{name}"
-    for name in ("linear", "pchip", "ou", "seasonal", "knn", "regression", "soft", "svd")
+    for name in ("linear", "pchip", "ou", "seasonal", "nearest", "regression", "soft", "svd")
 )
 RIVALS = (*PEERS, *SIMPLE)
 SIMPLE_RIVALS = ("pandas-linear", "pandas-pchip", "pandas-last", *SIMPLE)

@@ -82,18 +82,9 @@ def ours(one: Case, task: Record) -> Filled:
 
         names = [f"series {k}" for k in range(table.shape[1])]
         table = pd.DataFrame(table, index=pd.DatetimeIndex(one.stamps), columns=names)
-    filled, low, high = (np.asarray(part) for part in intervals(imputer.fit(table), table))
+    filled = np.asarray(imputer.fit(table).transform(table))
+    low, high = (np.asarray(end) for end in imputer.interval(table, coverage=COVERAGE))
     return Filled(filled, low, high, notes_of(imputer))
-
-
-def intervals(imputer: Any, table: Any) -> tuple[Any, Any, Any]:
-    """Return a table filled, and the ends of its intervals."""
-    from noisewise.splits import normal_half_width
-
-    filled, std = imputer.transform(table, return_std=True)
-    held_out = imputer.model_.calibration_
-    half = normal_half_width(COVERAGE) if held_out is None else held_out.half_width(COVERAGE)
-    return filled, filled - half * std, filled + half * std
 
 
 def notes_of(imputer: Any) -> Record:

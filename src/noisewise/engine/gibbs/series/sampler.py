@@ -51,14 +51,17 @@ class SeriesSampler(Sampler[SeriesDraw]):
         schedule: LaterHalf,
         n_jobs: int,
     ) -> None:
-        self.work = SeriesWorkspace(spec, data, n_jobs)
+        self.work, self.timescales = SeriesWorkspace(spec, data, n_jobs), timescales
         super().__init__(Sweep(self.work, series_steps(self.work, timescales)), schedule)
         self.n_jobs = n_jobs if len(data) * spec.width > ALONE else 1
         self.probes = _holes(self.work)
 
     def start(self) -> Chain[SeriesDraw]:
         """Return a chain before its first sweep."""
-        return self._started(first_draw(self.work), 0)
+        draw = first_draw(self.work)
+        for timescales in (draw.timescales, draw.factor_timescales):
+            np.clip(timescales, *self.timescales, out=timescales)
+        return self._started(draw, 0)
 
     def step(self, chain: Chain[SeriesDraw]) -> EpochInfo:
         """Sweep once, and note what came of it."""
