@@ -99,8 +99,7 @@ class Sampled(Learner):
         """
         started = clock.perf_counter()
         wanted = Checkpoint.wanted(checkpoint, checkpoint_epochs, checkpoint_minutes)
-        place = Cluster.wanted(cluster, self)
-        self._check_sweeps()
+        place = self._place(cluster)
         seen = self._observed(X, y)
         if validation is not None:
             validation = observe(validation, ids=seen.ids)
@@ -118,12 +117,14 @@ class Sampled(Learner):
             kept.remove()
         return self
 
-    def _check_sweeps(self) -> None:
+    def _place(self, cluster: Any) -> Cluster | None:
+        """Return where to sample, None if here; raise for settings that cannot be meant."""
         check(self)
         if self.burn_in >= self.sweeps:
             raise SettingError(
                 f"sweeps must be more than burn_in; got {self.sweeps} and {self.burn_in}."
             )
+        return Cluster.wanted(cluster, self)
 
     @abstractmethod
     def _observed(self, X: Any, y: Any) -> Observations:
