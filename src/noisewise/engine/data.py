@@ -165,11 +165,11 @@ class Data:
         cls, codes: tuple[Codes, ...], values: Floats, shape: tuple[int, ...], time: Any = None
     ) -> tuple[Data, npt.NDArray[np.intp]]:
         """Put observations in order; also return which observation each one was."""
-        order = _visiting_order(codes, 0, time)
+        order = visiting_order(codes, 0, time)
         codes = tuple(c[order] for c in codes)
         time = None if time is None else time[order]
         index = [np.arange(len(values), dtype=np.int32)]
-        index += [_visiting_order(codes, m, time).astype(np.int32) for m in range(1, len(shape))]
+        index += [visiting_order(codes, m, time).astype(np.int32) for m in range(1, len(shape))]
         firsts = np.cumsum([0, *shape[:-1]])
         places = np.array([c + first for c, first in zip(codes, firsts, strict=True)], np.int32)
         counts = [np.bincount(c, minlength=n) for c, n in zip(codes, shape, strict=True)]
@@ -183,6 +183,11 @@ class Data:
     def n_modes(self) -> int:
         """The number of modes."""
         return len(self.shape)
+
+    @property
+    def n_here(self) -> int:
+        """How many of the observations are in this process."""
+        return len(self.values)
 
     @cached_property
     def firsts(self) -> list[int]:
@@ -277,7 +282,7 @@ class SeriesData(Data):
         return cls(shape, data.places, data.values, data.starts, data.index, series, stamps)
 
 
-def _visiting_order(codes: tuple[Codes, ...], mode: int, time: Any) -> npt.NDArray[np.intp]:
+def visiting_order(codes: tuple[Codes, ...], mode: int, time: Any) -> npt.NDArray[np.intp]:
     """Order by the row of a mode, then time, then the rows of the other modes."""
     keys = [codes[m] for m in reversed(range(len(codes))) if m != mode]
     return np.lexsort([*keys, *([] if time is None else [time]), codes[mode]])

@@ -20,6 +20,7 @@ from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
 from noisewise.data import Observations, encode_cells, encode_ids, observe, warn_of_unknown
+from noisewise.engine import workers
 from noisewise.engine.arrays import Codes, Counts, Floats, Moments
 from noisewise.engine.data import Data, Scale, Spec, Timeline
 from noisewise.engine.devices import Device
@@ -30,7 +31,7 @@ from noisewise.engine.gibbs.posterior import RatingPosterior, Side
 from noisewise.engine.gibbs.sampler import RatingSampler, Schedule
 from noisewise.engine.training import Callback, standardised
 from noisewise.errors import DataError, SettingError
-from noisewise.models import learner, on_gpu
+from noisewise.models import learner, on_cluster, on_gpu
 from noisewise.models.base import Cells, at_one_moment
 from noisewise.models.kept_rows import KeptRows
 from noisewise.models.learner import Checkpoint
@@ -75,6 +76,8 @@ class BayesianFactorizer(Sampled, KeptRows, on_gpu.OnDevice):
     >>> bool(noise[0] > 0 and epistemic[0] > 0)
     True
     """
+
+    _on_clusters = True
 
     rank: int = setting(
         whole(0),
@@ -204,7 +207,7 @@ class BayesianFactorizer(Sampled, KeptRows, on_gpu.OnDevice):
                 self._schedule, self._threads(), device,
             )  # fmt: skip
             label = "sample" if self.chains == 1 else f"chain {chain + 1} of {self.chains}"
-            kept = checkpoints.get(stage)
+            kept = on_cluster.kept_by(sampler, checkpoints.get(stage))
             runs.append(self._run(sampler, kept, callbacks, label=label, fewest=FEWEST_DRAWS))
             if runs[-1].interrupted:
                 break
@@ -312,6 +315,12 @@ def prepare(
     """Arrange observations for a chain, and the held-out ones to watch."""
     standardise = _levels if spec.ordinal else _numbers
     scale, values = standardise(observations.values, value_range)
+    team, held_out = (
+        workers.current(),
+        _held_out(spec, validation, learner.count_rows(observations)),
+    )
+    if team is not None:
+        return on_cluster.sampler(team, spec, observations, scale, schedule, held_out)
     time = observations.time if spec.time else None
     parts = observations.codes, values, observations.shape, time
     if device is not None:
@@ -319,15 +328,19 @@ def prepare(
     data, order = Data.arrange(*parts) if device is None else gpu.arrange(device, *parts)
     timeline = None if time is None else Timeline.of(data, time[order])
     counts = learner.count_rows(observations)
-    held_out = None
-    if validation is not None:
-        codes = tuple(  # rows without an observation are the row after the last
-            np.where(count[code] > 0, code, len(count)).astype(np.int32)
-            for code, count in zip(validation.codes, counts, strict=True)
-        )
-        held_out = codes, validation.time if spec.time else None, validation.values
     given = spec, data, scale, counts, timeline, schedule, held_out, n_jobs
     return RatingSampler(*given) if device is None else GpuSampler(device, *given)
+
+
+def _held_out(spec: Spec, validation: Observations | None, counts: tuple[Counts, ...]) -> Any:
+    """Return codes, times and values of observations to watch; None without any."""
+    if validation is None:
+        return None
+    codes = tuple(  # rows without an observation are the row after the last
+        np.where(count[code] > 0, code, len(count)).astype(np.int32)
+        for code, count in zip(validation.codes, counts, strict=True)
+    )
+    return codes, validation.time if spec.time else None, validation.values
 
 
 def _numbers(values: Floats, value_range: tuple[float, float] | None) -> tuple[Scale, Floats]:

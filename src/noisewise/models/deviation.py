@@ -24,13 +24,14 @@ import numpy as np
 
 from noisewise.data import Observations, encode_ids, observe
 from noisewise.data.ids import Seen
+from noisewise.engine import workers
 from noisewise.engine.arrays import Codes, Counts
 from noisewise.engine.sgd import strata
 from noisewise.engine.sgd.factors import Factors
 from noisewise.engine.sgd.layout import Params, State, aligned, initial_state
 from noisewise.engine.training import EpochInfo, mean_in_units, standardised
 from noisewise.errors import FitInterrupted
-from noisewise.models import on_gpu
+from noisewise.models import on_cluster, on_gpu
 from noisewise.models.base import Cells, in_one_step
 from noisewise.models.factor_rows import FactorRows
 from noisewise.models.iterative import Fit, Iterative, Plan, judged
@@ -88,6 +89,7 @@ class DeviationFactorizer(Iterative, FactorRows, FactorsOnDevice):
     """
 
     _any_modes = True
+    _on_clusters = True
 
     rank: int = setting(whole(0), "Factors of the mean.", default=128, kw_only=False)
     deviation_rank: int = setting(
@@ -138,6 +140,9 @@ class DeviationFactorizer(Iterative, FactorRows, FactorsOnDevice):
         self, observations: Observations, held_out: Observations | None, plan: Plan, seed: int
     ) -> Fit:
         params, data = self._params(seed), (observations, held_out)
+        team = workers.current()
+        if team is not None:
+            return on_cluster.fit_factors(team, params, *data, plan, ADVICE.format(params))
         return self._trained_on(
             observations.n_modes,
             lambda device: on_gpu.fit_factors(

@@ -13,9 +13,10 @@ import numpy as np
 import numpy.typing as npt
 
 from noisewise.data import Observations, observe
-from noisewise.engine import training
+from noisewise.engine import training, workers
 from noisewise.engine.arrays import Floats
 from noisewise.engine.training import Callback, EpochInfo, S, Step, Training, Validate
+from noisewise.engine.workers import Cluster
 from noisewise.errors import DataError, FitInterrupted, SettingError, training_bar
 from noisewise.models import learner
 from noisewise.models.base import NOTHING_KEPT, in_one_step
@@ -62,6 +63,7 @@ class Iterative(Learner):
     """Base class of models that are trained in epochs on one part of the data, watching another."""
 
     _any_modes: ClassVar[bool] = False  # two id columns only, else two or more
+    _on_clusters: ClassVar[bool] = False  # whether workers of a cluster can train it
 
     epochs: int = setting(whole(1), "How often to visit every observation, at most.", default=100)
     patience: int | None = setting(
@@ -116,6 +118,7 @@ class Iterative(Learner):
         checkpoint: str | Path | None = None,
         checkpoint_epochs: int | None = 1,
         checkpoint_minutes: float | None = None,
+        cluster: str | Cluster | None = None,
     ) -> Self:
         """Learn from a table of ids and a value for each row.
 
@@ -135,6 +138,9 @@ class Iterative(Learner):
             removed when training has ended.
         checkpoint_epochs, checkpoint_minutes : int, float or None
             Write it after so many epochs, or minutes, whichever comes first.
+        cluster : str or Cluster, optional
+            Train on a cluster of Ray, with the bits of one machine: "local", "auto" for the cluster
+            that this machine is part of, or where it is, as in "ray://host:10001".
 
         Raises
         ------
@@ -143,7 +149,8 @@ class Iterative(Learner):
             the fit. The model has learned what its message says.
         """
         wanted = Checkpoint.wanted(checkpoint, checkpoint_epochs, checkpoint_minutes)
-        self._run(X, y, validation, callbacks, wanted)
+        with workers.working(Cluster.wanted(cluster, self)):
+            self._run(X, y, validation, callbacks, wanted)
         return self
 
     def _run(

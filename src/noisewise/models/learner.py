@@ -27,6 +27,7 @@ from noisewise.models.base import Factorizer, Seeded, Threads
 from noisewise.schema import Entry, Schema, Source
 from noisewise.settings import PATH, either, learned, number, settings, whole
 from noisewise.splits import random_split
+from noisewise.spread import SpreadObservations
 
 KIND = "checkpoint"
 VERSION = version("noisewise")  # of which a training is, that a checkpoint keeps
@@ -208,6 +209,8 @@ def hold_out(
         return observations, None
     rng = np.random.default_rng([seed, 3])
     kept, held_out = random_split(len(observations), fraction, rng)
+    if isinstance(observations, SpreadObservations):
+        return observations.take(kept), observations.here(held_out)
     return observations.take(kept), observations.take(held_out)
 
 
@@ -226,11 +229,15 @@ def warn_if_alike(observations: Observations) -> None:
 
 def with_ids(observations: Observations, other: Observations) -> Observations:
     """Return observations with the longer ids of ``other``."""
+    if isinstance(observations, SpreadObservations):
+        return observations.with_ids(other.ids)
     return Observations(observations.codes, observations.values, other.ids, observations.time)
 
 
 def joined(first: Observations, second: Observations) -> Observations:
     """Return all observations of both, which have the same ids."""
+    if isinstance(first, SpreadObservations):
+        return first.joined(second)
     codes = tuple(map(np.append, first.codes, second.codes))
     time = None
     if first.time is not None and second.time is not None:
@@ -256,6 +263,8 @@ def fixed_seed(random_state: Any) -> int:
 
 def count_rows(observations: Observations) -> tuple[Counts, ...]:
     """Observations of every id of every mode."""
+    if isinstance(observations, SpreadObservations):
+        return observations.counts()
     pairs = zip(observations.codes, observations.shape, strict=True)
     return tuple(np.bincount(codes, minlength=n) for codes, n in pairs)
 

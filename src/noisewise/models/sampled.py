@@ -13,11 +13,13 @@ import numpy as np
 
 from noisewise import schema
 from noisewise.data import Observations, observe
+from noisewise.engine import workers
 from noisewise.engine.data import Scale, Spec, Timeline
 from noisewise.engine.gibbs.posterior import RatingPosterior
 from noisewise.engine.gibbs.sampler import Chain, Schedule
 from noisewise.engine.gibbs.sweep import EFFECTS, convergence
 from noisewise.engine.training import Callback, EpochInfo, Training, one_blas_thread, train
+from noisewise.engine.workers import Cluster
 from noisewise.errors import FitInterrupted, SettingError, training_bar, warn
 from noisewise.models.base import in_one_step
 from noisewise.models.learner import Checkpoint, Learner, checkpoints_of, with_ids
@@ -36,6 +38,7 @@ class Sampled(Learner):
     """Base class of models whose unknowns are drawn from their posterior (``_draw``)."""
 
     _std_is_honest: ClassVar[bool] = True
+    _on_clusters: ClassVar[bool] = False  # whether workers of a cluster can sample it
 
     sweeps: int = setting(whole(2), "How often to draw everything, at most.", default=300)
     burn_in: int = setting(whole(0), "Sweeps at the start that do not count.", default=50)
@@ -63,6 +66,7 @@ class Sampled(Learner):
         checkpoint: str | Path | None = None,
         checkpoint_epochs: int | None = 50,
         checkpoint_minutes: float | None = 5.0,
+        cluster: str | Cluster | None = None,
     ) -> Self:
         """Draw from the posterior, given a table of ids and a value for each row.
 
@@ -84,6 +88,8 @@ class Sampled(Learner):
             removed when sampling has ended.
         checkpoint_epochs, checkpoint_minutes : int, float or None
             Write it after so many sweeps, or minutes, whichever comes first.
+        cluster : str or Cluster, optional
+            Sample on a cluster of Ray ("local", "auto", "ray://host:port"): no bit changes.
 
         Raises
         ------
@@ -93,17 +99,14 @@ class Sampled(Learner):
         """
         started = clock.perf_counter()
         wanted = Checkpoint.wanted(checkpoint, checkpoint_epochs, checkpoint_minutes)
-        check(self)
-        if self.burn_in >= self.sweeps:
-            raise SettingError(
-                f"sweeps must be more than burn_in; got {self.sweeps} and {self.burn_in}."
-            )
+        place = self._place(cluster)
         seen = self._observed(X, y)
         if validation is not None:
             validation = observe(validation, ids=seen.ids)
             seen = with_ids(seen, validation)
         checkpoints = self._checkpoints(wanted, seen, validation)
-        runs, told = self._draw(seen, validation, checkpoints, callbacks)
+        with workers.working(place):
+            runs, told = self._draw(seen, validation, checkpoints, callbacks)
         self._note_columns(X)
         self.seconds_ = clock.perf_counter() - started
         if runs[-1].interrupted:
@@ -113,6 +116,15 @@ class Sampled(Learner):
         for kept in checkpoints.values():
             kept.remove()
         return self
+
+    def _place(self, cluster: Any) -> Cluster | None:
+        """Return where to sample, None if here; raise for settings that cannot be meant."""
+        check(self)
+        if self.burn_in >= self.sweeps:
+            raise SettingError(
+                f"sweeps must be more than burn_in; got {self.sweeps} and {self.burn_in}."
+            )
+        return Cluster.wanted(cluster, self)
 
     @abstractmethod
     def _observed(self, X: Any, y: Any) -> Observations:

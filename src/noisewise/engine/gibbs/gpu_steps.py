@@ -292,15 +292,14 @@ class GpuSweep(Sweep[RatingDraw]):
 
     work: GpuWorkspace
 
-    def _sums(self) -> tuple[float, float, float]:
+    def _sums(self) -> Any:
         work, xp = self.work, self.work.xp
         sums = xp.stack([
             xp.square(work.residual).sum(dtype=np.float64),
             xp.square(work.residual * work.root).sum(dtype=np.float64),
             xp.log(work.root).sum(dtype=np.float64),
         ])  # fmt: skip
-        square, weighted, log_root = work.on_host(sums).tolist()
-        return square, weighted, log_root
+        return len(work.residual), *work.on_host(sums).tolist()
 
 
 def rating_steps(work: GpuWorkspace, anchor: int = 1) -> list[Step[Any]]:

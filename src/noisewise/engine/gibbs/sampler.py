@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Generic
 
 import numpy as np
+import numpy.typing as npt
 
 from noisewise.engine.arrays import Array, Arrays, Codes, Counts, Floats, Ints, Source
 from noisewise.engine.data import Data, Scale, Spec, Timeline
@@ -256,13 +257,17 @@ class RatingSampler(Sampler[RatingDraw]):
         self.scale, self.counts, self.timeline = scale, counts, timeline
         rng = np.random.default_rng(0)  # the same probes for every chain, busy rows more often
         picks = rng.integers(len(data), size=(data.n_modes, PROBES))
-        self.probes = np.take_along_axis(data.places, picks, axis=1)
+        self.probes = self._places(picks)
         self.nothing = self.as_posterior({"level": np.empty((0, 1))})
         self.truth = np.empty(0, dtype=np.float32)
         self.query: Query | None = None
         if held_out is not None:
             codes, time, self.truth = held_out
             self.query = self.nothing.query(codes, time)
+
+    def _places(self, picks: Ints) -> npt.NDArray[np.int32]:
+        """Return for each mode the places of the rows of some observations."""
+        return np.take_along_axis(self.data.places, picks, axis=1)
 
     def _sweep(
         self, spec: Spec, data: Data, scale: Scale, n_jobs: int, burn_in: int

@@ -35,6 +35,8 @@ EFFECT_VARIANCE = 0.03  # that the prior of their stationary variance is around
 CUT_WIDTH = 0.7  # that the prior of the widths of levels is around
 WIDTH_SPREAD = 0.3  # of the logs of widths between users, at the start
 ALL_FROM = 5  # sweep in which temporal effects, noise and cut-points join in, of ratings
+PIECE = 2**24  # observations whose errors are added up one after another
+NOTHING = 0.0, 0.0, 0.0, 1.0  # what they are added to
 WANTED = 0.3  # share of Metropolis proposals to accept
 
 
@@ -127,7 +129,7 @@ class RatingDraw(Draw):
 
 def first_draw(spec: Spec, data: Data, n_levels: int = 0) -> RatingDraw:
     """Start from small random factors, and everything else in the middle of its prior."""
-    rows, n, D1 = sum(data.shape), len(data), spec.rank + 1
+    rows, n, D1 = sum(data.shape), data.n_here, spec.rank + 1
     many = n_levels - 2 if spec.ordinal else 0
     effects = len(EFFECTS) if spec.time else 0
     settings = [[np.log(phi / (1.0 - phi)), np.log(EFFECT_VARIANCE)] for _, phi in EFFECTS]
@@ -163,7 +165,7 @@ def _first_rows(spec: Spec, data: Data, std: float, scale: float) -> dict[str, A
         "scales": np.full((modes, D1), scale),
         "noise": noise,
         "level": np.full(max(K, 1), 1.0 / max(K, 1)),
-        "fitted": np.zeros(len(data), dtype=np.float32),
+        "fitted": np.zeros(data.n_here, dtype=np.float32),
     }
 
 
@@ -198,7 +200,7 @@ class Workspace(Streams):
     def __init__(self, spec: Spec, data: Data, n_jobs: int = 1, burn_in: int = 0) -> None:
         super().__init__(spec, n_jobs)
         self.data, self.burn_in = data, burn_in
-        self.root = np.ones(len(data), dtype=np.float32)  # of the precision of every observation
+        self.root = np.ones(data.n_here, dtype=np.float32)  # of the precision of every observation
         self.target = np.empty(0, dtype=np.float32)  # what rows are to explain of it
         self.residual = self.target  # what is left once everything is explained
 
@@ -217,6 +219,10 @@ class Workspace(Streams):
 
         self.over_observations(take)
         return out
+
+    def largest_root(self) -> float:
+        """Return the root of the largest precision."""
+        return float(self.root.max(initial=0.0))
 
     def tune(self, draw: RatingDraw, number: int, accepted: float) -> None:
         """Let proposals reach farther if more of them were accepted than wanted, or less far."""
@@ -253,14 +259,15 @@ class Sweep(Generic[D]):
         for step in self.steps:
             step(draw)
         draw.epoch += 1
-        n, (square, weighted, log_root) = len(self.work.residual), self._sums()
+        n, square, weighted, log_root = self._sums()
         nll = 0.5 * (math.log(2.0 * math.pi) + weighted / n) - log_root / n
         return EpochInfo(draw.epoch, math.sqrt(square / n), nll)
 
-    def _sums(self) -> tuple[float, float, float]:
-        """Sum squares of residuals, squares over variances, and logs of roots of precisions."""
-        square, weighted, log_root = _sums(self.work.residual, self.work.root)
-        return square, weighted, log_root
+    def _sums(self) -> Any:
+        """Count observations, sum squares of residuals, these over variances, logs of roots."""
+        residual, root = self.work.residual, self.work.root
+        parts = (add_up(residual[p], root[p], NOTHING) for p in chunks(len(residual), PIECE))
+        return len(residual), *added(list(parts))
 
 
 def rows_of(draw: Draw, part: Any, rank: int) -> Array:
@@ -337,10 +344,21 @@ def effective_size(chains: Array) -> float:
     return float(min(parts.size / max(length, 1e-12), parts.size))
 
 
+def added(parts: Sequence[tuple[float, ...]]) -> Any:
+    """Add the sums of pieces, in their order."""
+    total = np.zeros(3)
+    for square, weighted, log_root, product in parts:
+        total += (square, weighted, log_root + math.log(product))
+    return tuple(total.tolist())
+
+
 @njit(nogil=True, error_model="numpy", cache=True)
-def _sums(residual, root):
-    """Sum squares of residuals, squares over variances, and logs of the roots of precisions."""
-    square, weighted, log_root, product = 0.0, 0.0, 0.0, 1.0
+def add_up(residual, root, before):
+    """Add to squares of residuals, squares over variances, logs of the roots of precisions.
+
+    The last of the four sums is a product of roots, whose logarithm is yet to be added.
+    """
+    square, weighted, log_root, product = before
     for n in range(np.uintp(len(residual))):
         e, r = np.float64(residual[n]), np.float64(root[n])
         square += e * e
@@ -349,4 +367,4 @@ def _sums(residual, root):
         if product < 1e-200 or product > 1e200:
             log_root += math.log(product)
             product = 1.0
-    return square, weighted, log_root + math.log(product)
+    return square, weighted, log_root, product

@@ -12,17 +12,19 @@ down and projected.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Any, Literal, NamedTuple, Self
 
 import numpy as np
 
-from noisewise.engine.arrays import Arrays, Counts, Floats, Source
+from noisewise.engine.arrays import Arrays, Counts, Floats, Source, Values
 from noisewise.errors import brief
 
 LINE = 16  # floats in a cache line, and in a vector
 BIAS, BIAS_SUM, MEAN_SUM, DEVIATION_SUM, SHARE = range(5)  # places in the header of a row
 ADAGRAD_START = 1.0  # a small one makes the first steps, on the steepest gradients, far too long
+CHUNK = 65_536  # rows drawn at a time
 STANDSTILL = 1e30  # a sum so large that a step is nothing: a bias with it stays where it is
 
 
@@ -142,19 +144,32 @@ def initial_state(params: Params, counts: tuple[Counts, ...]) -> State:
     product, summed over factors, has variance 0.01, as a product of many smaller ones would hardly
     leave zero. Deviation factors wait at zero until ``release_deviation``.
     """
-    layout = params.layout
+    state = State(
+        tuple(aligned_zeros(len(count), params.layout.width) for count in counts), params.layout
+    )
+    for mode, drawn, part in first_factors(params, tuple(map(len, counts))):
+        state.mean_factors(mode)[part] = drawn
+    for rows, count in zip(state.rows, counts, strict=True):
+        set_header(rows, count, params)
+    return state
+
+
+def first_factors(params: Params, shape: tuple[int, ...]) -> Iterator[tuple[int, Values, slice]]:
+    """Draw the mean factors to start from, some rows of a mode after the other."""
     rng = np.random.default_rng([params.seed, 0])
     scale = 0.1 / np.sqrt(max(params.rank, 1))
-    if len(counts) > 2:
-        scale **= 1.0 / len(counts)
-    state = State(tuple(aligned_zeros(len(count), layout.width) for count in counts), layout)
-    for rows, count in zip(state.rows, counts, strict=True):
-        rows[:, layout.parts["mean"]] = rng.normal(0.0, scale, (len(count), params.rank))
-        rows[:, BIAS_SUM] = ADAGRAD_START if params.biases else STANDSTILL
-        rows[:, [MEAN_SUM, DEVIATION_SUM]] = ADAGRAD_START
-        rows[:, layout.sums_start :] = ADAGRAD_START
-        rows[:, SHARE] = 1.0 / np.maximum(count, 1) if params.penalty == "row" else 1.0
-    return state
+    if len(shape) > 2:
+        scale **= 1.0 / len(shape)
+    for mode, part in _parts(shape):
+        yield mode, rng.normal(0.0, scale, (part.stop - part.start, params.rank)), part
+
+
+def set_header(rows: Floats, count: Counts, params: Params) -> None:
+    """Set where AdaGrad's sums start, and the share of the penalty that an observation bears."""
+    rows[:, BIAS_SUM] = ADAGRAD_START if params.biases else STANDSTILL
+    rows[:, [MEAN_SUM, DEVIATION_SUM]] = ADAGRAD_START
+    rows[:, params.layout.sums_start :] = ADAGRAD_START
+    rows[:, SHARE] = 1.0 / np.maximum(count, 1) if params.penalty == "row" else 1.0
 
 
 def release_deviation(state: State, params: Params) -> None:
@@ -162,14 +177,30 @@ def release_deviation(state: State, params: Params) -> None:
 
     Zero would be a stationary point, and all alike would stay alike.
     """
+    shape = tuple(map(len, state.rows))
+    for mode, drawn, part in first_deviation(params, shape, state.variance):
+        state.deviation_factors(mode)[part] = drawn
+
+
+def first_deviation(
+    params: Params, shape: tuple[int, ...], variance: float
+) -> Iterator[tuple[int, Values, slice]]:
+    """Draw the deviation factors to start from, some rows of a mode after the other."""
     if params.deviation_rank == 0:
         return
     rng = np.random.default_rng([params.seed, 1])
-    target = max(state.variance - params.delta, 0.1 * state.variance)
-    middle = (target / params.deviation_rank) ** (1.0 / len(state.rows))
-    for mode in range(len(state.rows)):
-        factors = state.deviation_factors(mode)
-        factors[:] = rng.uniform(0.8 * middle, 1.2 * middle, factors.shape)
+    target = max(variance - params.delta, 0.1 * variance)
+    middle = (target / params.deviation_rank) ** (1.0 / len(shape))
+    for mode, part in _parts(shape):
+        size = part.stop - part.start, params.deviation_rank
+        yield mode, rng.uniform(0.8 * middle, 1.2 * middle, size), part
+
+
+def _parts(shape: tuple[int, ...]) -> Iterator[tuple[int, slice]]:
+    """Return rows of every mode in turn, so many at a time."""
+    for mode, n in enumerate(shape):
+        for start in range(0, n, CHUNK):
+            yield mode, slice(start, min(start + CHUNK, n))
 
 
 def aligned_zeros(n: int, width: int) -> Floats:

@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from noisewise.engine.arrays import Codes, Floats, Values
+from noisewise.engine.arrays import Array, Codes, Counts, Floats, Values
 from noisewise.engine.sgd import kernels, tensor_kernels
 from noisewise.engine.sgd.layout import BIAS, LINE, Params, State, release_deviation
 from noisewise.engine.training import EpochInfo, chunks, pool
@@ -59,71 +59,109 @@ class Blocks:
         return tuple(own[np.argsort(order)] for own, order in zip(of_ids, self.order, strict=True))
 
 
+@dataclass(frozen=True)
+class Grid:
+    """Rows of every mode dealt into stripes, which lie one after another in the order of rows."""
+
+    shape: tuple[int, ...]
+    side: int  # stripes per mode
+    stripes: tuple[Codes, ...]  # per mode, the stripe of every id code
+    order: tuple[Codes, ...]  # per mode, the row of every id code
+
+    @classmethod
+    def deal(cls, counts: tuple[Counts, ...], width: int) -> Grid:
+        """Deal rows by the number of their observations; a packed row has ``width`` floats."""
+        shape, n = tuple(map(len, counts)), int(counts[0].sum())
+        side = _side(n, shape, width) if len(shape) == 2 else _tensor_side(n, shape)
+        stripes, order = zip(*(_deal(count, side) for count in counts), strict=True)
+        return cls(shape, side, stripes, order)
+
+    def arrange(self, codes: tuple[Codes, ...], values: Floats) -> Blocks:
+        """Put observations, all or those of some stripes, into the order of visits."""
+        visit = np.arange(len(values), dtype=np.uint32)
+        # By row of the modes in turn, then by block: sorts that keep the order before.
+        by_length = np.argsort(self.shape, kind="stable").tolist()
+        for mode in (1, 0) if len(self.shape) == 2 else by_length:
+            visit = kernels.stable_sort(codes[mode], self.order[mode], visit)
+        block = _block_of(codes, self.stripes, self.side)
+        visit, starts = kernels.sort_by_block(block, self.side ** len(self.shape), visit)
+        del block
+        placed = tuple(o[c[visit]] for o, c in zip(self.order, codes, strict=True))
+        return Blocks(placed, values[visit], starts, self.side, self.order)
+
+
 def arrange(codes: tuple[Codes, ...], values: Floats, shape: tuple[int, ...], width: int) -> Blocks:
     """Deal observations into strata; ``width`` is the number of floats in a packed row."""
-    side = _side(len(values), shape, width) if len(shape) == 2 else _tensor_side(len(values), shape)
-    dealt = [_deal(c, n, side) for c, n in zip(codes, shape, strict=True)]
-    stripes, order = zip(*dealt, strict=True)
-    visit = np.arange(len(values), dtype=np.uint32)
-    # By row of the modes in turn, then by block: sorts that keep the order before.
-    modes = (1, 0) if len(shape) == 2 else np.argsort(shape, kind="stable").tolist()
-    for mode in modes:
-        visit = kernels.stable_sort(codes[mode], order[mode], visit)
-    block = _block_of(codes, stripes, side)
-    visit, starts = kernels.sort_by_block(block, side ** len(shape), visit)
-    del block
-    placed = tuple(o[c[visit]] for o, c in zip(order, codes, strict=True))
-    return Blocks(placed, values[visit], starts, side, order)
+    counts = tuple(np.bincount(c, minlength=n) for c, n in zip(codes, shape, strict=True))
+    return Grid.deal(counts, width).arrange(codes, values)
 
 
 def epoch(state: State, blocks: Blocks, params: Params, n_jobs: int) -> EpochInfo:
     """Visit every observation once, in an order of seed and epoch; report in standardised units."""
     if state.epoch == params.warmup:
         release_deviation(state, params)
-    learn_deviation = params.deviation_rank > 0 and state.epoch >= params.warmup
-    settings = [
-        np.float32(setting)
-        for setting in (
-            params.learning_rate, params.deviation_learning_rate, params.l2, params.bias_l2,
-            params.deviation_l1, params.delta, params.beta, state.variance,
-        )
-    ]  # fmt: skip
     visit, codes, rows = _kernel(state, blocks)
     sums = np.zeros((len(blocks.starts) - 1, 2))
-    workers = min(n_jobs, blocks.side)
+    workers, given = min(n_jobs, blocks.side), settings(params, state.epoch, state.variance)
 
     def work(stratum: int, worker: int) -> None:
         visit(
             stratum, worker, workers, blocks.side, blocks.starts, *codes, blocks.values,
-            *rows, state.layout.mean, state.layout.deviation,
-            *settings, learn_deviation, sums,
+            *rows, state.layout.mean, state.layout.deviation, *given, sums,
         )  # fmt: skip
 
-    strata = np.random.default_rng([params.seed, 2, state.epoch]).permutation(blocks.n_strata)
     with pool(workers) as run:
-        for stratum in strata.tolist():
+        for stratum in strata_of(params, state.epoch, blocks.n_strata):
             run(partial(work, stratum), range(workers))
     if len(state.rows) > 3:
         for own, part in zip(state.rows, np.split(rows[0], rows[1][1:]), strict=True):
             own[:] = part
-    if len(state.rows) > 2:
+    for own in state.rows:
+        tidy(own, params, len(state.rows))
+    state.epoch, state.variance, info = reported(
+        sums, len(blocks), params, state.epoch, state.variance, len(state.rows)
+    )
+    return info
+
+
+def settings(params: Params, epoch: int, variance: float) -> tuple[Any, ...]:
+    """Return what kernels are told: numbers, and whether the deviation is learned."""
+    numbers = (
+        params.learning_rate, params.deviation_learning_rate, params.l2, params.bias_l2,
+        params.deviation_l1, params.delta, params.beta, variance,
+    )  # fmt: skip
+    return *map(np.float32, numbers), params.deviation_rank > 0 and epoch >= params.warmup
+
+
+def strata_of(params: Params, epoch: int, n_strata: int) -> list[int]:
+    """Return the order in which an epoch visits strata."""
+    order = np.random.default_rng([params.seed, 2, epoch]).permutation(n_strata)
+    return [int(stratum) for stratum in order]
+
+
+def tidy(rows: Floats, params: Params, n_modes: int) -> None:
+    """Set to zero, after an epoch, what should be: tiny factors of tensors, and unwanted biases."""
+    if n_modes > 2:
         # A penalty may drive a factor of all modes to zero, by shares and never quite; products of
         # such small numbers leave the range in which a CPU is fast.
-        for own in state.rows:
-            factors = own[:, LINE : state.layout.deviation_start]
-            factors[np.abs(factors) < TINY] = 0.0
+        factors = rows[:, LINE : params.layout.deviation_start]
+        factors[np.abs(factors) < TINY] = 0.0
     if not params.biases:
-        for own in state.rows:
-            own[:, BIAS] = 0.0  # their steps were nearly nothing, and should be nothing
-    squared, scaled = (sums.sum(axis=0) / len(blocks)).tolist()
-    state.epoch += 1
-    if not learn_deviation:
+        rows[:, BIAS] = 0.0  # their steps were nearly nothing, and should be nothing
+
+
+def reported(
+    sums: Array, n: int, params: Params, epoch: int, variance: float, n_modes: int
+) -> tuple[int, float, EpochInfo]:
+    """Return, from the sums of all blocks, the next epoch and its variance, and the report."""
+    squared, scaled = (sums.sum(axis=0) / n).tolist()
+    if not (params.deviation_rank > 0 and epoch >= params.warmup):
         # A tensor may fit all it was shown; what divides its steps must stay above the floor.
-        floor = LEAST_VARIANCE if len(state.rows) == 2 else params.delta
-        state.variance = max(squared, floor)
+        variance = max(squared, LEAST_VARIANCE if n_modes == 2 else params.delta)
     if params.deviation_rank == 0:
-        scaled = math.log(state.variance) + squared / state.variance
-    return EpochInfo(state.epoch, math.sqrt(squared), 0.5 * (math.log(2.0 * math.pi) + scaled))
+        scaled = math.log(variance) + squared / variance
+    nll = 0.5 * (math.log(2.0 * math.pi) + scaled)
+    return epoch + 1, variance, EpochInfo(epoch + 1, math.sqrt(squared), nll)
 
 
 def predict(
@@ -159,14 +197,22 @@ def _kernel(
     state: State, blocks: Blocks
 ) -> tuple[Callable[..., None], tuple[Any, ...], tuple[Any, ...]]:
     """Return the kernel for so many modes, and codes and rows as it takes them; of many, copies."""
-    if len(state.rows) == 2:
-        per_row = True if state.layout.copies == 1 else None
-        return partial(kernels.visit_two, per_row), blocks.codes, state.rows
-    if len(state.rows) == 3:
-        return tensor_kernels.visit_three, blocks.codes, state.rows
+    if len(state.rows) <= 3:
+        return kernel_of(state, blocks.codes)
     first = np.cumsum([0, *map(len, state.rows[:-1])])
-    together = np.concatenate(state.rows), first
-    return tensor_kernels.visit_many, (np.stack(blocks.codes),), together
+    return kernel_of(state, blocks.codes, np.concatenate(state.rows), first)
+
+
+def kernel_of(
+    state: State, codes: tuple[Codes, ...], *together: Any
+) -> tuple[Callable[..., None], tuple[Any, ...], tuple[Any, ...]]:
+    """Do the same; of more than three modes, rows are ``together``: all, and each mode's first."""
+    if len(codes) == 2:
+        per_row = True if state.layout.copies == 1 else None
+        return partial(kernels.visit_two, per_row), codes, state.rows
+    if len(codes) == 3:
+        return tensor_kernels.visit_three, codes, state.rows
+    return tensor_kernels.visit_many, (np.stack(codes),), together
 
 
 def _moments(
@@ -197,9 +243,9 @@ def _tensor_side(n: int, shape: tuple[int, ...]) -> int:
     return max(1, int(min(side, (n / MIN_STRATUM) ** per_stripe, *shape)))
 
 
-def _deal(codes: Codes, n: int, side: int) -> tuple[Codes, Codes]:
+def _deal(counts: Counts, side: int) -> tuple[Codes, Codes]:
     """Deal rows, busiest first and to and fro: the stripe of every code, and its place in order."""
-    busiest_first = np.argsort(-np.bincount(codes, minlength=n), kind="stable")
+    busiest_first, n = np.argsort(-counts, kind="stable"), len(counts)
     turn = np.arange(n, dtype=np.int32) % (2 * side)
     stripe = np.empty(n, dtype=np.int32)
     stripe[busiest_first] = np.minimum(turn, 2 * side - 1 - turn)

@@ -55,22 +55,30 @@ class Levels(sweep.Step[sweep.RatingDraw]):
 
     def _draw_hidden(self, draw: sweep.RatingDraw, step: float, key: np.uint64) -> float:
         """Move cut-points, then draw hidden values; return the share of moves accepted."""
+        return float(self._moved(draw, step, key).mean())
+
+    def _moved(self, draw: sweep.RatingDraw, step: float, key: np.uint64) -> Any:
+        """Do the same; return for every row whether its move was accepted."""
         accepted = np.zeros(self.data.shape[0], dtype=np.bool_)
         self.work.over(
             self.data.tasks[0], draw_levels, self.data.starts[0], self.levels, draw.mean(),
             self.work.root, draw.widths, draw.width_centre, draw.width_spread, self.anchor, step,
             key, draw.latent, accepted,
         )  # fmt: skip
-        return float(accepted.mean())
+        return accepted
 
     def scaled_likelihood(self, draw: sweep.RatingDraw, mean: Any, log_scale: float) -> Array:
         """Log-likelihood, slope and curvature by the log of a scale on means and cut-points."""
+        return np.asarray(self._likelihoods(draw, mean, log_scale).sum(axis=0))
+
+    def _likelihoods(self, draw: sweep.RatingDraw, mean: Any, log_scale: float) -> Array:
+        """Return the same for every row."""
         sums = np.zeros((self.data.shape[0], 3))
         self.work.over(
             self.data.tasks[0], scale_likelihood, self.data.starts[0], self.levels, mean,
             self.work.root, draw.widths, self.anchor, log_scale, sums,
         )  # fmt: skip
-        return np.asarray(sums.sum(axis=0))
+        return sums
 
     def _draw_prior(self, draw: sweep.RatingDraw, widths: Array) -> None:
         """Draw mean and variance of the logs of widths."""
@@ -105,8 +113,8 @@ class Rescaling(sweep.Step[sweep.RatingDraw]):
 
 def move_signal(
     draw: sweep.RatingDraw, spec: Spec, data: Data, likelihood: Look, rng: np.random.Generator
-) -> None:
-    """Scale means and cut-points, given the likelihood of levels."""
+) -> float:
+    """Scale means and cut-points, given the likelihood of levels; return the log of the scale."""
 
     def look(log_scale: float) -> Any:
         prior = _differences(lambda at: _log_prior(draw, spec, data, at), log_scale)
@@ -115,9 +123,10 @@ def move_signal(
     jump = _newton_step(look, rng)
     if jump:
         _scale(draw, spec, data, jump)
+    return jump
 
 
-def move_all(draw: sweep.RatingDraw, spec: Spec, data: Data, rng: np.random.Generator) -> None:
+def move_all(draw: sweep.RatingDraw, spec: Spec, data: Data, rng: np.random.Generator) -> float:
     """Scale means, cut-points, hidden values and the noise of the first mode's rows."""
     own = draw.noise[data.part(0)]
     inverse = float((1.0 / own.astype(np.float64)).sum())
@@ -131,6 +140,7 @@ def move_all(draw: sweep.RatingDraw, spec: Spec, data: Data, rng: np.random.Gene
         _scale(draw, spec, data, jump)
         own *= np.float32(math.exp(2.0 * jump))
         draw.latent *= np.float32(math.exp(jump))
+    return jump
 
 
 def _newton_step(look: Look, rng: np.random.Generator) -> float:

@@ -39,7 +39,7 @@ class Rows(Step[Any]):
         data, mode, work = self.data, self.mode, self.work
         effects = draw.effects[data.part(mode)] if self.spec.implicit else NO_EFFECTS
         last = mode == data.n_modes - 1
-        exact = work.root.max(initial=0.0) > EXACT_FROM
+        exact = work.largest_root() > EXACT_FROM
         sums = np.empty(0, dtype=np.float64 if exact else np.float32)
         root, target = (work.visited(mode, array) for array in (work.root, work.target))
         work.over(

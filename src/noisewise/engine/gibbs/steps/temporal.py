@@ -64,13 +64,17 @@ class TemporalEffect(sweep.Step[sweep.RatingDraw]):
 
     def _scores(self, draw: sweep.RatingDraw, phi: Values, variance: Values) -> Values:
         """Log-likelihood of the residuals for each pair of phi and variance."""
+        return np.asarray(self._row_scores(draw, phi, variance).sum(axis=0))
+
+    def _row_scores(self, draw: sweep.RatingDraw, phi: Values, variance: Values) -> Values:
+        """Return the same for every row."""
         data, work, mode = self.data, self.work, self.mode
         scores = np.zeros((data.shape[mode], 2))
         work.over(
             data.tasks[mode], state_space.ar1_log_likelihood, data.starts[mode], data.index[mode],
             work.residual, draw.temporal[self.number], work.root, phi, variance, scores,
         )  # fmt: skip
-        return np.asarray(scores.sum(axis=0))
+        return scores
 
 
 def phi_and_variance(settings: Values) -> tuple[Values, Values]:

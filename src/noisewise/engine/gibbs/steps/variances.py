@@ -57,7 +57,17 @@ class Implicit(Step[RatingDraw]):
         centred = sweep.rows_of(draw, part, self.spec.rank) - draw.centres[mode]
         whitened = ((centred - draw.effects[part]) @ root).astype(np.float32)
         weights = (draw.features[own] @ root).astype(np.float32)
-        strength = np.float32(draw.strengths[mode])
+        self._draw_weights(draw, whitened, weights, np.float32(draw.strengths[mode]))
+        rate = 1.0 + 0.5 * float(np.einsum("ij,ij->", weights, weights, dtype=np.float64))
+        rng = work.rng(draw, sweep.FEATURES, mode)
+        draw.strengths[mode] = rng.gamma(1.0 + 0.5 * weights.size, 1.0 / rate)
+        draw.features[own] = solve_triangular(root, weights.T, lower=True, trans="T").T
+        left = solve_triangular(root, whitened.T, lower=True, trans="T").T
+        draw.effects[part] = centred - left
+
+    def _draw_weights(self, draw: RatingDraw, whitened: Any, weights: Any, strength: Any) -> None:
+        """Draw weights of all features, whitened as rows are; some coordinates at a time."""
+        data, mode, work = self.data, self.mode, self.work
 
         def draw_block(start: int) -> None:
             block = slice(start, start + BLOCK)
@@ -69,12 +79,6 @@ class Implicit(Step[RatingDraw]):
             whitened[:, block], weights[:, block] = E, Y
 
         in_threads(draw_block, range(0, self.spec.rank + 1, BLOCK), work.n_jobs)
-        rate = 1.0 + 0.5 * float(np.einsum("ij,ij->", weights, weights, dtype=np.float64))
-        rng = work.rng(draw, sweep.FEATURES, mode)
-        draw.strengths[mode] = rng.gamma(1.0 + 0.5 * weights.size, 1.0 / rate)
-        draw.features[own] = solve_triangular(root, weights.T, lower=True, trans="T").T
-        left = solve_triangular(root, whitened.T, lower=True, trans="T").T
-        draw.effects[part] = centred - left
 
 
 def feature_part(data: Data, mode: int) -> slice:

@@ -1,0 +1,355 @@
+"""Workers of a Ray cluster: how they are started, called, lost and replaced.
+
+A worker is a process (an actor of Ray) that hosts one object, whose methods are called. Calls to
+one worker are carried out in their order. What a call returns stays where it was made until another
+call, or the one who asked, takes it. Ray is imported only when a cluster is asked for.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import importlib
+import os
+import platform
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass
+from functools import cache
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any, TypeVar
+
+import llvmlite.binding  # type: ignore[import-untyped]
+import numpy as np
+
+from noisewise.engine.training import one_blas_thread
+from noisewise.errors import MissingExtraError, NoisewiseError, SettingError, warn
+
+STORE_BYTES = 200 * 2**20  # of shared memory for a cluster on this machine, at least
+MOST_LOSSES = 20  # one after another, without a step in between, before it is given up
+SHORT, PATIENCE = 10.0, 120.0  # seconds to wait for all cores, and for any at all
+VERSIONS = ("noisewise", "numba", "numpy", "scipy")
+
+T = TypeVar("T")
+Call = tuple[Any, ...]  # what a method is given
+
+
+class WorkersLost(NoisewiseError):
+    """A worker, or what it had made, is no more."""
+
+
+@dataclass(frozen=True)
+class Cluster:
+    """Where to run, on how many workers, and with how many threads each.
+
+    ``address`` is "local" (this machine alone), "auto" (the cluster that this machine is part of),
+    or where a cluster is: "ray://host:10001", or "host:6379". Without a number, every machine has
+    one worker, and a worker has its share of the cores.
+
+    Examples
+    --------
+    >>> Cluster("ray://10.0.0.7:10001", workers=8)
+    Cluster(address='ray://10.0.0.7:10001', workers=8, threads=None)
+    """
+
+    address: str = "auto"
+    workers: int | None = None
+    threads: int | None = None
+
+    @classmethod
+    def wanted(cls, cluster: Any, model: Any) -> Cluster | None:
+        """Return where a model is to be fitted, None if here; raise if it cannot be there."""
+        if cluster is None:
+            return None
+        if not model._on_clusters:
+            name = type(model).__name__
+            raise SettingError(f"cluster must be left out: a {name} is fitted on one machine.")
+        if getattr(model, "device", "cpu") != "cpu":
+            raise SettingError(f"device must be 'cpu' on a cluster; got {model.device!r}.")
+        return cls.of(cluster)
+
+    @classmethod
+    def of(cls, wanted: Any) -> Cluster:
+        """Return what a user wants; raise for what cannot be meant."""
+        cluster = cls(wanted) if isinstance(wanted, str) else wanted
+        if not isinstance(cluster, Cluster):
+            raise SettingError(f"cluster must be an address or a Cluster; got {wanted!r}.")
+        address = cluster.address
+        if address not in ("auto", "local"):
+            host, colon, port = str(address).removeprefix("ray://").rpartition(":")
+            if not (host and colon and port.isascii() and port.isdigit()):
+                raise SettingError(
+                    "cluster must be 'auto', 'local', 'ray://host:port' or 'host:port'; got "
+                    f"{address!r}."
+                )
+        for name in ("workers", "threads"):
+            number = getattr(cluster, name)
+            if number is not None and not (type(number) is int and number >= 1):
+                raise SettingError(f"{name} must be a whole number of at least 1; got {number!r}.")
+        return cluster
+
+
+def library() -> Any:
+    """Return Ray, or say how to get it."""
+    try:
+        return importlib.import_module("ray")
+    except ImportError:
+        raise MissingExtraError("A cluster", "cluster") from None
+
+
+@contextmanager
+def connected(cluster: Cluster) -> Iterator[None]:
+    """Be connected to a cluster for a while; one that is there already stays as it is."""
+    ray = library()
+    if ray.is_initialized():
+        yield
+        return
+    # Workers find the package where this process does, and print nothing beside its progress.
+    quiet: dict[str, Any] = {
+        "address": cluster.address, "log_to_driver": False, "logging_level": "error",
+    }  # fmt: skip
+    if cluster.address == "local":
+        many = (cluster.workers or 1) * (cluster.threads or 1)
+        quiet |= {
+            "num_cpus": max(many, os.cpu_count() or 1), "include_dashboard": False,
+            "object_store_memory": STORE_BYTES, "_node_ip_address": "127.0.0.1",
+        }  # fmt: skip
+    try:
+        ray.init(**quiet)
+    except (ConnectionError, RuntimeError, ValueError, ray.exceptions.RayError) as error:
+        raise SettingError(
+            f"There is no cluster at {cluster.address!r}, or it lets nobody in ({error})."
+        ) from error
+    try:
+        yield
+    finally:
+        ray.shutdown()
+
+
+@cache
+def versions() -> dict[str, str]:
+    """Versions of what decides on bits: libraries, Python, and the code of this package."""
+    found = {name: version(name) for name in VERSIONS}
+    found["Python"] = ".".join(platform.python_version_tuple()[:2])
+    digest = hashlib.sha256()
+    package = Path(__file__).parents[1]
+    for path in sorted(package.rglob("*.py")):
+        digest.update(str(path.relative_to(package)).encode() + path.read_bytes())
+    found["code of noisewise"] = digest.hexdigest()[:12]
+    return found
+
+
+def check_versions(wanted: dict[str, str]) -> str:
+    """Raise where this worker differs from who started it; return the name of its CPU."""
+    own = versions()
+    other = [f"{name} {own[name]} instead of {wanted[name]}" for name in own
+             if own[name] != wanted[name]]  # fmt: skip
+    if other:
+        raise SettingError(
+            f"The worker on {platform.node()} has {' and '.join(other)}: the bits would differ; "
+            "install the same versions on all machines."
+        )
+    return str(llvmlite.binding.get_host_cpu_name())
+
+
+class Host:
+    """What a worker runs: it hosts one object at a time."""
+
+    def __init__(self, wanted: dict[str, str]) -> None:
+        self.cpu = check_versions(wanted)
+        self.hosted: Any = None
+
+    def about(self) -> tuple[str, int]:
+        """Name of the CPU, and number of the process."""
+        return self.cpu, os.getpid()
+
+    def make(self, factory: Callable[..., Any], *given: Any) -> None:
+        """Make the object."""
+        self.hosted = None  # first, as there may be no room for two
+        with one_blas_thread():
+            self.hosted = factory(*given)
+
+    def call(self, method: str, *given: Any) -> Any:
+        """Call a method of it."""
+        with one_blas_thread():
+            return getattr(self.hosted, method)(*given)
+
+
+class Team:
+    """All workers of a training."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        self.cluster = cluster
+        self.hosts: list[Any] = []
+        self.threads = 1
+
+    def __len__(self) -> int:
+        return len(self.hosts)
+
+    def start(self) -> None:
+        """Start workers, unless there are some."""
+        if not self.hosts:
+            self.restart()
+
+    def restart(self) -> None:
+        """Start new workers; wait a while for cores that are taken, or for lost machines."""
+        self.stop()
+        many, self.threads = self._room()
+        actor = library().remote(Host).options(num_cpus=self.threads, scheduling_strategy="SPREAD")
+        self.hosts = [actor.remote(versions()) for _ in range(many)]
+        about = self.get([host.about.remote() for host in self.hosts])
+        kinds = sorted({cpu for cpu, _ in about})
+        if len(kinds) > 1:
+            warn(f"Workers have CPUs of several kinds ({', '.join(kinds)}), whose bits differ.")
+
+    def _room(self) -> tuple[int, int]:
+        """Return how many workers of how many threads to start: as wanted, or as many as fit."""
+        started = time.monotonic()
+        while True:
+            many, threads = self._wanted()
+            free = int(library().available_resources().get("CPU", 0))
+            waited = time.monotonic() - started
+            if 0 < many * threads <= free:
+                return many, threads
+            if many and waited > SHORT and free >= threads:
+                return min(many, free // threads), threads
+            if waited > PATIENCE:
+                raise SettingError(
+                    f"The cluster has {free} free cores, and a worker needs {threads}: start more "
+                    "machines with `ray start`, or ask for fewer threads."
+                )
+            time.sleep(0.2)
+
+    def stop(self) -> None:
+        """End all workers."""
+        ray, hosts = library(), self.hosts
+        self.hosts = []
+        for host in hosts:
+            ray.kill(host)
+
+    def _wanted(self) -> tuple[int, int]:
+        """Return how many workers of how many threads there is room for; none, if too little."""
+        ray, cluster = library(), self.cluster
+        cores = [
+            int(node["Resources"].get("CPU", 0)) for node in ray.nodes()
+            if node["Alive"] and node["Resources"].get("CPU", 0) >= 1
+        ]  # fmt: skip
+        if not cores:
+            return 0, 1
+        many = cluster.workers or len(cores)
+        threads = cluster.threads
+        if threads is None:
+            threads = max(1, sum(cores) // many if cluster.workers else min(cores))
+        room = sum(one // threads for one in cores)
+        return min(many, room), threads
+
+    def get(self, refs: Any) -> Any:
+        """Return what calls have returned; raise what they raised, or ``WorkersLost``."""
+        errors = library().exceptions
+        lost = (
+            errors.RayActorError, errors.WorkerCrashedError, errors.NodeDiedError,
+            errors.ObjectLostError, errors.LocalRayletDiedError,
+        )  # fmt: skip
+        try:
+            return library().get(refs)
+        except errors.RayTaskError as error:
+            if isinstance(error.cause, lost):
+                raise WorkersLost(f"A worker was lost ({error.cause}).") from error
+            raise error.cause from error
+        except lost as error:
+            cause = getattr(error, "cause", None)
+            if isinstance(cause, Exception) and not isinstance(cause, lost):
+                raise cause from error
+            raise WorkersLost(f"A worker was lost ({type(error).__name__}).") from error
+
+    def make(self, factory: Callable[..., Any], each: Sequence[Call]) -> None:
+        """Let every worker make the object that it is to host."""
+        hosts = zip(self.hosts, each, strict=True)
+        self.get([host.make.remote(factory, *given) for host, given in hosts])
+
+    def call(self, worker: int, method: str, *given: Any, returns: int = 1) -> Any:
+        """Call a method of one worker; return a list of references, as many as it returns."""
+        options = self.hosts[worker].call.options(num_returns=returns)
+        found = options.remote(method, *given)
+        return [] if returns == 0 else [found] if returns == 1 else found
+
+    def ask(self, method: str, *given: Any, each: Sequence[Call] | None = None) -> list[Any]:
+        """Call a method of all workers, with the same or each with its own; return references."""
+        calls = [given] * len(self) if each is None else each
+        pairs = enumerate(calls)
+        return [self.call(worker, method, *own)[0] for worker, own in pairs]
+
+    def all(self, method: str, *given: Any, each: Sequence[Call] | None = None) -> list[Any]:
+        """Do the same, and wait for what they return."""
+        return list(self.get(self.ask(method, *given, each=each)))
+
+
+_current: ContextVar[Team | None] = ContextVar("team", default=None)
+
+
+@contextmanager
+def working(cluster: Cluster | None) -> Iterator[None]:
+    """Let what is trained be trained by the workers of a cluster, if one is given, for a while."""
+    if cluster is None:
+        yield
+        return
+    with connected(cluster):
+        team = Team(cluster)
+        token = _current.set(team)
+        try:
+            yield
+        finally:
+            _current.reset(token)
+            team.stop()
+
+
+def current() -> Team | None:
+    """Return the workers that are to train; None where this process does."""
+    return _current.get()
+
+
+def put(value: Any) -> Any:
+    """Put an array, or anything else, where all workers can take it from; return a reference."""
+    return library().put(value)
+
+
+def take(refs: Sequence[Any]) -> list[Any]:
+    """Return what references stand for, within a worker; arrays cannot be written to."""
+    return list(library().get(list(refs)))
+
+
+def persistently(work: Callable[[], T], mend: Callable[[], None]) -> T:
+    """Do something on workers; where some are lost, mend that and do it again."""
+    for _ in range(MOST_LOSSES):
+        try:
+            return work()
+        except WorkersLost as lost:
+            last: Exception = lost
+        for _ in range(MOST_LOSSES):
+            try:
+                mend()
+                break
+            except WorkersLost as lost:
+                last = lost
+        else:
+            break
+    raise WorkersLost(f"{MOST_LOSSES} workers were lost one after another. {last}") from last
+
+
+def cut_evenly(weights: Any, parts: int) -> list[int]:
+    """Cut a line of weights into so many parts of about the same weight; return where.
+
+    Examples
+    --------
+    >>> cut_evenly([5, 1, 1, 1, 1, 1], 2)
+    [0, 1, 6]
+    """
+    total = np.cumsum(np.asarray(weights, dtype=np.float64))
+    n = len(total)
+    goals = total[-1] * np.arange(1, parts) / parts
+    cuts = [0, *(np.searchsorted(total, goals) + 1).tolist(), n]
+    for k in range(1, parts):  # none is empty as long as there is enough
+        cuts[k] = max(min(cuts[k - 1] + 1, n), min(int(cuts[k]), max(n - (parts - k), 0)))
+    return cuts
