@@ -218,7 +218,43 @@ def files():
             long('"{sensor}";{time};{value}', '"Series";"Time";"Value"',
                  stamp="%Y-%m-%dT%H:%M:%S+00:00", missing="null").encode()),
     }  # fmt: skip
-    return found | doubtful()
+    return found | spaced() | doubtful()
+
+
+def spaced():
+    """Return files with spaces between fields, rows of other lengths, and names in other ways."""
+    lascar = wide("%Y-%m-%d %H:%M:%S", "EL-USB-2,Time,heat(°C),damp(mb),Serial Number",
+                  before=("{n}",))  # fmt: skip
+    first = lascar.splitlines()[1]
+    with_units = "Time,heat,damp\n" + "".join(
+        f"{when:%m/%d/%Y %H:%M},{number(a) + ' °F' * (a is not None)},"
+        f"{number(b) + ' mb' * (b is not None)}\n"
+        for when, a, b in zip(TIMES, HEAT, DAMP, strict=True)
+    )
+    levels = ",house,house\n,heat,damp\ntime,,\n"
+    return {
+        "NOAA buoys": File(
+            wide(("%Y", "%m", "%d", "%H", "%M"), "#YY  MM DD hh mm  heat   damp", delimiter="  ",
+                 units="#yr  mo dy hr mn  degC    hPa", missing="999.9").encode(), ".txt",
+            options={"missing": 999.9}),
+        "spaces": File(wide("%Y-%m-%d %H:%M", "Date Time heat damp", delimiter=" ", missing="NaN")
+                       .encode(), ".dat"),
+        "Lascar EasyLog": File(lascar.replace(first, first + ",010012345", 1).encode("cp1252"),
+                               ".txt"),
+        "pandas, levels": File(wide(head="", above=levels).encode(), series=("house h", "house d")),
+        "EEA": File(
+            wide(("%Y-%m-%d %H:%M:%S +01:00", lambda t: f"{t + dt.timedelta(hours=1)} +01:00"),
+                 "Country,DatetimeBegin,DatetimeEnd,heat,damp", before=("DE",)).encode(),
+            start=START - dt.timedelta(hours=1)),
+        "units in cells": File(with_units.encode()),
+        "Netatmo": File(
+            wide((seconds, "%Y/%m/%d %H:%M:%S"), 'Timestamp;"Timezone : Etc/UTC";heat;damp',
+                 above="Nom\nSalon\n", delimiter=";").encode()),
+        "seconds without a name": File(wide(seconds, ",heat,damp").encode()),
+        "OpenAQ": File(
+            long("Leeds,GB,{time},{sensor},{value},C,53.8,-1.5",
+                 "location,country,utc,parameter,value,unit,latitude,longitude").encode()),
+    }  # fmt: skip
 
 
 def doubtful():
@@ -230,7 +266,7 @@ def doubtful():
         "days or months": File(("Date,heat\n" + rows).encode(), asks="date_order='dmy'"),
         "thousands or decimals": File(("Zeit;heat\n" + threes).encode(), asks="decimal=','"),
         "two times": File(
-            wide(("%Y-%m-%d %H:%M", "%Y-%m-%d %H:00"), "start time,end time,heat,damp").encode(),
+            wide(("%Y-%m-%d %H:%M", "%Y-%m-%d %H:00"), "logged time,sent time,heat,damp").encode(),
             asks="time="),
         "a word": File(wide(missing="broken").encode(), asks="missing='broken'"),
     }  # fmt: skip

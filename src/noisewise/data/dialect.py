@@ -17,7 +17,7 @@ from typing import NamedTuple
 from noisewise.data import reader
 from noisewise.data.dates import is_date
 from noisewise.data.numerals import Numerals, decimal_of, is_numeral
-from noisewise.data.roles import may_be_time
+from noisewise.data.roles import names_time
 from noisewise.errors import DataError, SettingError, listed
 
 DELIMITERS = ("\t", ";", "|", ",")
@@ -48,6 +48,7 @@ class Dialect(NamedTuple):
     encoding: str
     delimiter: str
     names: list[str]
+    least: int  # fields that a row has at least; those behind may be left out
     above: int  # lines above the first row of the table
     names_line: int | None  # the one of them, counted from 1, that the names are in
     head: list[str]  # the fields of that line
@@ -69,7 +70,7 @@ class Dialect(NamedTuple):
         if len(names) < 2:
             raise DataError(
                 f"The table must have two columns or more; got {listed(names)}. If something else "
-                f"than a tab or one of ; , | stands between them, say so with delimiter=."
+                f"than spaces, a tab or one of ; , | is between them, say so with delimiter=."
             )
         cells = [cell for line, row in head.rows if line > above for cell in row]
         decimal = decimal_of(cells, delimiter) if given.decimal is None else given.decimal
@@ -79,7 +80,10 @@ class Dialect(NamedTuple):
                 "or decimal='.'."
             )
         numerals = Numerals.of(decimal or ".", given.missing)
-        return cls(encoding, delimiter, names, above, names_line, fields, numerals, decimal is None)
+        least = min(head.width, len(names))
+        return cls(
+            encoding, delimiter, names, least, above, names_line, fields, numerals, decimal is None
+        )
 
 
 class _Head:
@@ -157,14 +161,15 @@ class _Head:
                 break  # what is above an empty line is no part of the table
         likely = [k for k in range(start, first) if self._filled(k) * 2 >= self.width]
         remarks = [k for k in likely if re.match(r"\s*#\s*[^\s#]", self.rows[k][1][0])]
-        likely = [k for k in likely if k not in remarks] or remarks[-1:]
+        rows = [k for k in likely if k not in remarks]
+        likely = rows or remarks
         if not likely:
             return None, []
         if self.rows[0][1][0] == "TOA5" and len(self.rows) > 1:
             return 1, []
-        timed = [k for k in likely if any(map(may_be_time, self.rows[k][1]))]
+        timed = [k for k in likely if any(map(names_time, self.rows[k][1]))]
         named = timed or [k for k in likely if not self._has_units(k)] or likely[:1]
-        at = named[-1]
+        at = named[-1] if rows else named[0]
         names = [cell.strip() for cell in self.rows[at][1]]
         over = self.rows[at - 1][1] if at > start else []
         if len(over) != len(names) or over[0].strip():
@@ -191,7 +196,9 @@ class _Head:
                 f"line {line}: found {self.width} fields, expected {len(names)}, which are "
                 f"{listed(names)}; mend the line, or say with header= which one has the names."
             )
-        return [*names, *[""] * missing][: self.width]
+        while len(names) > self.width and not names[-1]:
+            names.pop()
+        return [*names, *[""] * missing]
 
 
 def _rows(lines: list[str], delimiter: str) -> list[tuple[int, list[str]]]:
@@ -225,7 +232,8 @@ def _delimiter(lines: list[str]) -> str:
         data = sum(bool(cell.strip()) and (is_numeral(cell) or is_date(cell)) for cell in cells)
         return data, sum(map(numerals.is_missing, cells)), len(cells)
 
-    return max(DELIMITERS, key=clean)
+    best = max(DELIMITERS, key=clean)
+    return best if clean(best)[2] else max((best, " "), key=clean)
 
 
 def _joined(names: list[str], over: list[list[str]]) -> list[str]:

@@ -254,7 +254,10 @@ def _series(source: Source, found: Found, ignored: Sequence[str], *, keep_empty:
     ]
     if isinstance(source, TextSource):
         ids = [codes for n in found.location if (codes := source.codes(n)) is not None]
-        series = [n for n in series if not _is_about(n, source.numbers(n), ids)]
+        first = source.names[0] if found.time else None  # where rows are counted, beside times
+        series = [n for n in series if not _is_about(n, source.numbers(n), ids, n == first)]
+        clocks = [n for n in series if found.time and roles.may_be_time(n) and source.is_epoch(n)]
+        series = [n for n in series if n not in clocks]
     if not series:
         raise DataError(
             f"No column holds readings: the columns are {listed(source.names)}, and numbers are in "
@@ -263,9 +266,9 @@ def _series(source: Source, found: Found, ignored: Sequence[str], *, keep_empty:
     return series
 
 
-def _is_about(name: str, numbers: Floats, location: list[Codes]) -> bool:
+def _is_about(name: str, numbers: Floats, location: list[Codes], may_count: bool) -> bool:
     """Tell whether a column of numbers tells something of rows or places, and holds no readings."""
-    if roles.is_beside(name, numbers):
+    if roles.is_beside(name, numbers, may_count=may_count):
         return True
     if not location or np.isnan(numbers).any():
         return False

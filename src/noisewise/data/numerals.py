@@ -36,6 +36,12 @@ _WITH_POINT = re.compile(r"[+-]?[0-9]*\.[0-9]+(?:[eE][+-]?[0-9]+)?")
 _THREE = re.compile(r"[+-]?[1-9][0-9]{0,2}(?:,[0-9]{3})+")
 
 
+_WITH_UNIT = re.compile(
+    r"[+-]?[0-9][0-9., '\u2019\u00a0\u202f]*?(?P<unit>\s*(?:%|°\s?[CFK]?|[℃℉CFKVAW]|[hk]?Pa|"
+    r"mbar|mb|inHg|in|[cmk]?m|mph|km/h|m/s|kn|pp[mb]|lx|lux|W/m²|[µμu]g/m[³3]|dB|m[VA]|k?Wh?))"
+)
+
+
 class Numerals(NamedTuple):
     """How a file writes numbers, and what in it stands for a missing one."""
 
@@ -126,6 +132,13 @@ class Numerals(NamedTuple):
     def text(self, number: float) -> str:
         """Write a number as the file does; nothing for NaN."""
         return "" if np.isnan(number) else f"{number:.7g}".replace(".", self.decimal)
+
+
+def unit_of(entries: Iterable[str]) -> str | None:
+    """Return the unit that stands behind every number of some entries; None if there is none."""
+    found = [_WITH_UNIT.fullmatch(entry.strip()) for entry in entries]
+    units = {match["unit"] if match else None for match in found}
+    return units.pop() if len(units) == 1 else None
 
 
 def is_numeral(text: str) -> bool:

@@ -144,6 +144,8 @@ def csv_rows(
         separated = map(methodcaller("replace", delimiter, "\x1f"), lines)
         reader = csv.reader(separated, delimiter="\x1f", quoting=csv.QUOTE_NONE)
     else:
+        if delimiter == " ":  # any number of them, and none at either end
+            lines = (line.strip(" \r\n") + "\n" for line in lines)
         reader = csv.reader(lines, delimiter=delimiter, skipinitialspace=True, strict=strict)
     line = number
     try:

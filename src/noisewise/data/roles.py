@@ -5,6 +5,7 @@ Names decide where they are usual, in a few languages; content decides all else.
 
 from __future__ import annotations
 
+import functools
 import re
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple, Protocol
@@ -50,6 +51,8 @@ _CALENDAR = (
     "minute minutes minuto minuut",
     "second seconds sekunde seconde",
 )
+_PARTS = {"yy", *USUAL["hour"], *(word for words in _CALENDAR for word in words.split())}
+_BUOYS = ("YY", "MM", "DD", "hh", "mm")  # where only the case tells months from minutes
 _TOGETHER = (("statecode", "countycode", "sitenum"),)  # columns that only together say where
 _COUNTERS = (
     "record", "rec", "recnum", "recnbr", "line", "#", "no", "nr", "id", "index", "entryid", "row",
@@ -74,6 +77,9 @@ class Table(Protocol):
     def codes(self, name: str) -> Codes | None:
         """Return which id every row has; None for what cannot be ids."""
 
+    def is_epoch(self, name: str) -> bool:
+        """Tell whether a column of numbers holds unix seconds, or parts of them, that rise."""
+
     def varies(self, name: str) -> bool:
         """Tell whether a column of dates holds more than one."""
 
@@ -92,6 +98,7 @@ class Found(NamedTuple):
         return (*self.location, *self.sensor)
 
 
+@functools.lru_cache(maxsize=4096)
 def plain(name: str) -> str:
     """Return a name without case, signs and units: "Date Time, GMT+01:00" is "datetime".
 
@@ -113,6 +120,11 @@ def may_be_id(name: str) -> bool:
 def may_be_time(name: str) -> bool:
     """Tell whether a name is usual for times."""
     return plain(name) in {*USUAL["time"], *USUAL["date"]}
+
+
+def names_time(name: str) -> bool:
+    """Tell whether a name is usual for times or for parts of them."""
+    return may_be_time(name) or plain(name) in _PARTS
 
 
 def checked(names: Iterable[str], all_names: list[str], role: str) -> tuple[str, ...]:
@@ -166,19 +178,21 @@ def find_time(table: Table, named: str | None, taken: Iterable[str]) -> tuple[st
     unread += [name for name in free if kinds[name] == "broken"]
     if len(found) > 1:
         raise DataError(f"Which of the columns {listed(found)} is the time? Name it with time=.")
-    return tuple(found or unread[:1])
+    rising = [name for name in free if table.is_epoch(name)] if not found + unread else []
+    return tuple(found or unread[:1] or rising[:1])
 
 
 def _best(dated: list[str], free: list[str]) -> str:
     """Return the column of dates whose name says most clearly that it is the time."""
 
-    def clarity(name: str) -> tuple[int, bool]:
+    def clarity(name: str) -> tuple[int, bool, bool]:
         word = plain(name)
         if word in USUAL["time"] or word in USUAL["date"]:
             rank = 3
         else:
             rank = 2 if any(part in word for part in ("time", "date", "datum", "zeit")) else 1
-        return rank, "utc" in name.lower() or "gmt" in name.lower()
+        is_end = any(part in word for part in ("end", "stop", "until", "bis"))
+        return rank, "utc" in name.lower() or "gmt" in name.lower(), not is_end
 
     ranked = sorted(dated, key=clarity, reverse=True)
     if len(ranked) > 1 and clarity(ranked[0]) == clarity(ranked[1]):
@@ -212,6 +226,8 @@ def _time_of_day(
 
 def _calendar_columns(table: Table, free: list[str]) -> tuple[str, ...]:
     """Return columns of year, month, day, and of hour, minute and second where there are any."""
+    if tuple(free[: len(_BUOYS)]) == _BUOYS:
+        return _BUOYS
     found: list[str] = []
     for words in _CALENDAR:
         named = [name for name in free if plain(name) in words.split()]
@@ -286,11 +302,15 @@ def is_unique(codes: Sequence[Codes]) -> bool:
     return len(np.unique(keys)) == len(keys)
 
 
-def is_beside(name: str, numbers: np.ndarray) -> bool:
-    """Tell whether a column of numbers counts rows or tells a place, and holds no readings."""
+def is_beside(name: str, numbers: np.ndarray, *, may_count: bool = False) -> bool:
+    """Tell whether a column of numbers counts rows or tells a place, and holds no readings.
+
+    One that may count rows does so whatever its name is.
+    """
     if not len(numbers) or np.isnan(numbers).any():
         return False
     if plain(name) in _ABOUT or plain(name) in USUAL["location"]:
         return len(numbers) > 1 and bool((numbers == numbers[0]).all())
     counts = np.diff(numbers)
-    return plain(name) in _COUNTERS and len(counts) > 0 and bool((counts == 1.0).all())
+    may_count = may_count or plain(name) in _COUNTERS
+    return may_count and len(counts) > 1 and bool((counts == 1.0).all())

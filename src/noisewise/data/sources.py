@@ -63,7 +63,12 @@ class TextSource:
 
     def is_number(self, name: str) -> bool:
         """Tell whether a column holds readings."""
-        return self.rows.columns[name].is_number
+        return self.rows.columns[name].is_number and name not in self._rare
+
+    @cached_property
+    def _rare(self) -> set[str]:
+        """Columns that most rows leave out."""
+        return set(self.names[self.rows.dialect.least :])
 
     def is_empty(self, name: str) -> bool:
         """Tell whether nothing is in a column."""
@@ -91,6 +96,14 @@ class TextSource:
             return None
         is_gap = column.numerals.is_missing(column.odd[1])
         return None if is_gap and not roles.may_be_time(name) else "broken"
+
+    def is_epoch(self, name: str) -> bool:
+        """Tell whether a column of numbers holds unix seconds that rise."""
+        column = self.rows.columns[name]
+        if not self.is_number(name) or column.odd is not None:
+            return False
+        numbers = column.numbers()
+        return dates.epochs(numbers) is not None and bool((np.diff(numbers) > 0).all())
 
     def varies(self, name: str) -> bool:
         """Tell whether a column of dates holds more than one."""
@@ -206,6 +219,10 @@ class ParquetSource:
         """Tell whether a column holds dates."""
         types, own = reader.require_pyarrow(PURPOSE).types, self._type(name)
         return "moments" if types.is_timestamp(own) or types.is_date(own) else None
+
+    def is_epoch(self, name: str) -> bool:
+        """Tell that types say what is time."""
+        return False
 
     def varies(self, name: str) -> bool:
         """Tell whether a column holds more than one entry."""

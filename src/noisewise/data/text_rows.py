@@ -11,7 +11,7 @@ import gzip
 import io
 import itertools
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple, TypeAlias
@@ -19,18 +19,16 @@ from typing import Any, NamedTuple, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from noisewise.data import dates, reader
+from noisewise.data import reader
+from noisewise.data.columns import Column, OtherDecimal
 from noisewise.data.dialect import Dialect, Given
-from noisewise.data.ids import Codes
-from noisewise.data.numerals import Decimal, Numerals, is_numeral
-from noisewise.errors import DataError, listed, shortened
+from noisewise.data.numerals import Decimal, Numerals
+from noisewise.errors import DataError, listed
 from noisewise.storage import writing
 
 Floats: TypeAlias = NDArray[np.float64]
 Mask: TypeAlias = NDArray[np.bool_]
 Replaced: TypeAlias = Mapping[str, tuple[Floats, Mask]]  # numbers for some rows of a column
-
-MOST_IDS = 100_000  # a column with more different entries is none of ids
 
 _BATCH = 2**15  # fields that are turned into columns at a time
 
@@ -41,121 +39,6 @@ class Record(NamedTuple):
     line: int
     raw: str  # with its line end
     fields: list[str] | None  # None if it is no row
-
-
-class _OtherDecimal(Exception):
-    """Numbers have a decimal comma after all."""
-
-
-class Column:
-    """What a column holds, told from all of its entries."""
-
-    def __init__(self, name: str, numerals: Numerals, *, is_id: bool, is_open: bool):
-        self.name, self.numerals = name, numerals
-        self.kind: str | None = None  # "number", "date" or "text"; None if nothing is in it
-        self.n_rows = self.n_known = self.n_odd = 0
-        self.odd: tuple[int, str] | None = None  # the first entry of another kind, and its line
-        self.was_date = False  # but for the odd entry
-        self._is_id, self._open = is_id, is_open
-        self._numbers: list[Floats] = []
-        self._parts: list[dates.Parts] = []
-        self._labels: dict[str, int] | None = {}
-        self._codes: list[Codes] = []
-
-    def add(self, entries: Sequence[str], lines: Sequence[int]) -> None:
-        """Take in some rows."""
-        if self.kind is None:
-            self._begin(entries)
-        self.n_rows += len(entries)
-        if self.kind == "date":
-            parts = dates.Parts.of([entry.strip() for entry in entries])
-            if parts is None:
-                self._give_up_dates(entries, lines)
-            else:
-                self._parts.append(parts)
-        elif self.kind != "text":
-            self._add_numbers(entries, lines)
-        if self._is_id or self.kind == "text":
-            self._encode(entries)
-
-    def _begin(self, entries: Sequence[str]) -> None:
-        """Tell what a column holds from the first rows that hold anything."""
-        known = [entry for entry in entries if not self.numerals.is_missing(entry)]
-        if not known:
-            return
-        if sum(map(is_numeral, known)) * 2 >= len(known):
-            self.kind = "number"
-        else:
-            n_dates = 0 if self.n_rows else sum(dates.is_date(entry) for entry in known)
-            self.kind = "date" if n_dates * 2 >= len(known) else "text"
-        if self.kind == "text" and self.n_rows and not self._is_id:
-            self._encode([""] * self.n_rows)
-
-    def _add_numbers(self, entries: Sequence[str], lines: Sequence[int]) -> None:
-        numbers, odd = self.numerals.floats(entries)
-        self._numbers.append(numbers)
-        self.n_known += int((~np.isnan(numbers)).sum())
-        self.n_odd += len(odd)
-        if odd and self._open and any(is_numeral(entries[row]) for row in odd):
-            raise _OtherDecimal
-        if odd and self.odd is None:
-            self.odd = lines[odd[0]], entries[odd[0]]
-
-    def _give_up_dates(self, entries: Sequence[str], lines: Sequence[int]) -> None:
-        wrong = next(k for k, e in enumerate(entries) if not dates.is_date(e))
-        self.odd = lines[wrong], entries[wrong]
-        self.kind, self.was_date = "text", True
-        if not self._is_id and self.n_rows > len(entries):  # rows that are gone as text
-            self._labels = None
-        self._parts.clear()
-
-    def _encode(self, entries: Sequence[str]) -> None:
-        if self._labels is None:
-            return
-        labels = self._labels
-        codes = [labels.setdefault(entry.strip(), len(labels)) for entry in entries]
-        self._codes.append(np.array(codes, dtype=np.int32))
-        if len(labels) > MOST_IDS:
-            self._labels = None
-            self._codes.clear()
-
-    @property
-    def is_number(self) -> bool:
-        """Whether it holds readings: numbers, more often than anything else."""
-        return self.kind == "number" and self.n_known >= self.n_odd and self.n_known > 0
-
-    @property
-    def is_text(self) -> bool:
-        """Whether it holds something else, which is left alone."""
-        return not self.is_number and self.kind is not None
-
-    def numbers(self) -> Floats:
-        """Return readings, NaN where there is none."""
-        if self.odd is not None and self.kind == "number":
-            line, entry = self.odd
-            hint = "decimal=',', if commas are decimal" if is_numeral(entry) else (
-                f"missing='{entry.strip()[:20]}', if it stands for a missing reading"
-            )  # fmt: skip
-            raise DataError(
-                f"line {line}: column {self.name!r} must hold a number, or nothing for a gap; got "
-                f"{shortened(entry)}. Say {hint}, or ignore={self.name!r} to leave it alone."
-            )
-        if not self._numbers:
-            return np.full(self.n_rows, np.nan)
-        if len(self._numbers) > 1:
-            self._numbers = [reader.join(self._numbers, np.float64)]
-        return self._numbers[0]
-
-    def parts(self) -> dates.Parts:
-        """Return dates, taken apart."""
-        self._parts = [dates.Parts.joined(self._parts)]
-        return self._parts[0]
-
-    def ids(self) -> tuple[list[str], Codes] | None:
-        """Return different entries, and which of them a row has; None if there are too many."""
-        if self._labels is None or not self._codes:
-            return None
-        return list(self._labels), np.concatenate(self._codes)
 
 
 @dataclass(frozen=True, eq=False)
@@ -173,7 +56,7 @@ class TextRows:
         dialect = Dialect.of(path, given)
         try:
             return cls._read(path, dialect, is_id)
-        except _OtherDecimal:
+        except OtherDecimal:
             comma: Decimal = ","
             numerals = Numerals.of(comma, given.missing)
             return cls._read(
@@ -194,6 +77,8 @@ class TextRows:
             for column, entries in zip(columns, fields, strict=True):
                 column.add(entries, lines)
             n_rows += len(batch)
+        for column in columns:
+            column.finish()
         if not n_rows:
             raise DataError("There are no rows below the names of the columns.")
         return cls(path, dialect, {column.name: column for column in columns}, n_rows)
@@ -212,11 +97,11 @@ class TextRows:
         """
         places = {self.dialect.names.index(name): new for name, new in replaced.items()}
         behind = [list(map(self._text, column)) for column in added.values()]
-        kept = _Kept(more)
+        kept, units = _Kept(more), [column.unit for column in self.columns.values()]
 
         def changes(row: int) -> dict[int, str]:
             asked = ((k, new[row]) for k, (new, where) in places.items() if where[row])
-            return {k: self._text(number) for k, number in asked if not np.isnan(number)}
+            return {k: self._text(number) + units[k] for k, number in asked if not np.isnan(number)}
 
         def lines() -> Iterator[str]:
             row, end, ended = 0, "\n", True
@@ -261,7 +146,7 @@ class TextRows:
         """Return a line with some fields changed and some added."""
         if changes:
             parts = raw_fields(raw, self.dialect.delimiter)
-            if not len(fields) <= len(parts) <= len(fields) + 1:
+            if not len(fields) <= len(parts) <= len(fields) + 1 or self.dialect.delimiter == " ":
                 parts = [self._quoted(field) for field in fields]
             for k, text in changes.items():
                 parts[k] = self._quoted(text)
@@ -316,6 +201,8 @@ def records(path: Path, dialect: Dialect) -> Iterator[Record]:
     for number, raw, fields in raw_rows(lines, dialect.delimiter, dialect.above + 1):
         if len(fields) == width + 1 and not fields[-1].strip():
             fields.pop()
+        if dialect.least <= len(fields) < width:
+            fields += [""] * (width - len(fields))
         is_row = len(fields) == width and fields != head
         if is_row and not any(map(str.strip, fields)):
             is_row = False
