@@ -62,6 +62,35 @@ class Extended:
         return Features(table, _blocks((user, item), self.rows), self.groups)
 
 
+class Described:
+    """User and item, one feature for each that was in training, and side features of both.
+
+    Parameters
+    ----------
+    tables : side features of users and of items, as noisewise encodes them
+    ids : ids of users and of items that were in training
+    """
+
+    def __init__(self, tables: list[Any], ids: Any) -> None:
+        self.tables, self.ids, self.rows, self.groups = tables, ids, [], []
+        for table, known in zip(tables, ids, strict=True):
+            places = table.places(known.labels)
+            own = csr_matrix(
+                (np.ones(len(known)), (places, np.arange(len(known)))),
+                shape=(len(table.ids), len(known)),
+            )
+            self.rows.append(csr_matrix(hstack([own, table.matrix.astype(np.float64)])))
+            self.groups += [len(known), *map(len, table.fields)]
+
+    def of(self, cells: npt.NDArray[Any]) -> Features:
+        """Return the features of some cells, given by ids that the tables have."""
+        codes = tuple(
+            table.places(column).astype(np.int64)
+            for table, column in zip(self.tables, cells.T, strict=True)
+        )
+        return Features(None, _blocks(codes, self.rows), self.groups)
+
+
 def chances_of(model: Any, asked: Features) -> npt.NDArray[np.float64]:
     """Return what ``predict_proba`` of an ordered probit does, from the same draws.
 

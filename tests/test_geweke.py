@@ -13,12 +13,15 @@ from typing import NamedTuple
 
 import numpy as np
 import pytest
+from scipy.sparse import random_array
 
 from noisewise.engine import training
 from noisewise.engine.data import Data, Spec
+from noisewise.engine.design import Design, Designs, Place
 from noisewise.engine.gibbs.sampler import rating_steps
 from noisewise.engine.gibbs.steps import ordinal, temporal
 from noisewise.engine.gibbs.steps.ordinal import SPREAD_RATE, SPREAD_SHAPE, Levels
+from noisewise.engine.gibbs.steps.regression import feature_part, side_place
 from noisewise.engine.gibbs.steps.temporal import SETTINGS_PRIOR
 from noisewise.engine.gibbs.steps.variances import (
     MEAN_WEIGHT,
@@ -26,7 +29,6 @@ from noisewise.engine.gibbs.steps.variances import (
     SCALE_SHAPE,
     SCALES_FROM,
     SHAPE,
-    feature_part,
     freedom,
 )
 from noisewise.engine.gibbs.sweep import (
@@ -57,6 +59,7 @@ class Case(NamedTuple):
     n: int = 24
     draws: int = 1000
     centre_spread: float = 1.0  # of the prior of the mean log width
+    features: bool = False  # of both modes: two fields of one, one of the other
 
     @property
     def spec(self) -> Spec:
@@ -70,9 +73,11 @@ CASES = {
     "three modes": Case(3, shape=(5, 4, 4), n=30),
     "implicit": Case(0, implicit=True),
     "time": Case(1, time=True, rank=1, shape=(4, 5), n=48),
+    "features": Case(1, features=True),
+    "features and implicit": Case(0, implicit=True, features=True),
     "levels": Case(0, "ordinal", centre_spread=0.2),
     "levels and noise": Case(2, "ordinal"),
-    "everything": Case(2, "ordinal", implicit=True, time=True, rank=1),
+    "everything": Case(2, "ordinal", implicit=True, time=True, rank=1, features=True),
 }
 
 
@@ -127,7 +132,12 @@ def observed_cells(case: Case, rng: np.random.Generator) -> Data:
     chosen = rng.choice(many, case.n, replace=case.n > many)
     codes = tuple(code.astype(np.int32) for code in np.unravel_index(chosen, seen))
     time = rng.integers(case.n, size=case.n) if case.time else None
-    return Data.arrange(codes, np.zeros(case.n, dtype=np.float32), case.shape, time)[0]
+    cells = Data.arrange(codes, np.zeros(case.n, dtype=np.float32), case.shape, time)[0]
+    if not case.features:
+        return cells
+    tables = [random_array((n, 4), density=0.6, rng=rng, format="csr") for n in case.shape]
+    bounds = [np.array([0, 3, 4]), np.array([0, 4])]
+    return replace(cells, designs=Designs(tuple(map(Design, tables, bounds))))
 
 
 def prior_draws(case: Case, cells: Data, rng: np.random.Generator) -> RatingDraw:
@@ -153,12 +163,12 @@ def prior_draws(case: Case, cells: Data, rng: np.random.Generator) -> RatingDraw
         inverse = np.linalg.inv(root)
         draw.centres[:, mode] = normals(rng, 1, inverse)[:, 0] / math.sqrt(MEAN_WEIGHT)
         own = normals(rng, rows, inverse) + draw.centres[:, mode, None]
-        if case.implicit:
-            weights = normals(rng, cells.shape[1 - mode], inverse)
-            weights /= np.sqrt(draw.strengths[:, mode, None, None])
-            draw.features[:, feature_part(cells, mode)] = weights
-            draw.effects[:, part] = incidence(cells, mode) @ weights
-            own += draw.effects[:, part]
+        for regressors, place in regressions(case, cells, mode):
+            weights = normals(rng, regressors.shape[1], inverse)
+            weights /= np.sqrt(strengths_of(draw, cells, place, mode))[:, :, None]
+            draw.features[:, place.features] = weights
+            draw.effects[:, part] += regressors @ weights
+            own += regressors @ weights
         draw.factors[:, part, : case.rank], draw.biases[:, part] = own[..., :-1], own[..., -1]
         if case.noise_rank:
             level = draw.level[:, None] if mode == last else 1.0
@@ -235,13 +245,18 @@ def summaries(draw: RatingDraw, data: Array, case: Case, cells: Data) -> dict[st
         seen[f"scale of biases {mode}"] = np.log(draw.scales[:, mode, -1])
         seen[f"centre {mode}"] = mean_square(draw.centres[:, [mode]], precision)
         away = rows - draw.centres[:, [mode]]
-        if case.implicit:
-            features = draw.features[:, feature_part(cells, mode)]
-            away -= incidence(cells, mode) @ features
-            strength = draw.strengths[:, mode]
-            seen[f"strength {mode}"] = np.log(strength)
-            seen[f"size of features {mode}"] = log_mean(features**2)
-            seen[f"features {mode}"] = mean_square(features, precision * strength[:, None, None])
+        for number, (regressors, place) in enumerate(regressions(case, cells, mode)):
+            features = draw.features[:, place.features]
+            away -= regressors @ features
+            strength = strengths_of(draw, cells, place, mode)
+            name = f"{number} {mode}"
+            seen[f"strength {name}"] = np.log(draw.strengths[:, place.fields]).mean(axis=1)
+            seen[f"size of features {name}"] = log_mean(features**2)
+            scaled = features * np.sqrt(strength)[:, :, None]
+            seen[f"features {name}"] = mean_square(scaled, precision)
+            seen[f"features and rows {name}"] = np.tanh(
+                np.einsum("nid,nid->n", regressors @ features, rows)
+            )
         seen[f"rows {mode}"] = mean_square(away, precision)
         if case.noise_rank:
             level = draw.level[:, None] if mode == cells.n_modes - 1 else 1.0
@@ -321,6 +336,26 @@ def incidence(cells: Data, mode: int) -> Array:
     own, other = (cells.places[m] - cells.firsts[m] for m in (mode, 1 - mode))
     seen[own, other] = 1.0
     return seen / np.sqrt(np.maximum(seen.sum(axis=1, keepdims=True), 1.0))
+
+
+def regressions(case: Case, cells: Data, mode: int) -> list[tuple[Array, Place]]:
+    """What rows of a mode are regressed on, and where weights and strengths are in a draw."""
+    found = []
+    if case.implicit:
+        place = Place(feature_part(cells, mode), slice(mode, mode + 1))
+        found.append((incidence(cells, mode), place))
+    if case.features:
+        place = side_place(case.spec, cells, mode)
+        found.append((cells.designs[mode].matrix.toarray(), place))
+    return found
+
+
+def strengths_of(draw: RatingDraw, cells: Data, place: Place, mode: int) -> Array:
+    """Return the strength of every feature."""
+    own, many = draw.strengths[:, place.fields], place.features.stop - place.features.start
+    if place.fields == slice(mode, mode + 1) and many == cells.shape[1 - mode]:
+        return np.repeat(own, many, axis=1)
+    return np.repeat(own, np.diff(cells.designs[mode].bounds), axis=1)
 
 
 def phi_and_variance(draw: RatingDraw, number: int) -> tuple[Array, Array]:

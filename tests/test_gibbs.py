@@ -15,12 +15,13 @@ from shared import assert_standard_normal, whitened
 from noisewise import BayesianFactorizer, observe
 from noisewise.engine import random, state_space, training
 from noisewise.engine.data import Data, Spec, Timeline
-from noisewise.engine.gibbs.posterior import rating_snapshot
 from noisewise.engine.gibbs.sampler import Schedule, rating_steps
-from noisewise.engine.gibbs.steps import ordinal, rows, variances
+from noisewise.engine.gibbs.snapshots import rating_snapshot
+from noisewise.engine.gibbs.steps import ordinal, regression, rows, variances
 from noisewise.engine.gibbs.steps.ordinal import CENTRE_SPREAD
+from noisewise.engine.gibbs.steps.regression import feature_part
 from noisewise.engine.gibbs.steps.temporal import SETTINGS_PRIOR, effect_variances, gaps
-from noisewise.engine.gibbs.steps.variances import MEAN_WEIGHT, SCALES_FROM, feature_part, freedom
+from noisewise.engine.gibbs.steps.variances import MEAN_WEIGHT, SCALES_FROM, freedom
 from noisewise.engine.gibbs.sweep import (
     CUT_WIDTH,
     EFFECT_VARIANCE,
@@ -506,7 +507,7 @@ def test_what_follows_from_a_draw_follows_it_through_sweeps_and_moves_of_the_sca
 @pytest.mark.parametrize("likelihood", ["gaussian", "ordinal"])
 def test_a_chain_has_the_same_bits_for_any_number_of_threads(likelihood, monkeypatch):
     monkeypatch.setattr(training, "CHUNK", 100)  # so that there is work for each of them
-    size = {"shape": (40, 50), "n": 800, "rank": variances.BLOCK + 8}
+    size = {"shape": (40, 50), "n": 800, "rank": regression.BLOCK + 8}
     one, *others = (make_sweep(likelihood, n_jobs=n, burn_in=5, **size)[1] for n in (1, 2, 4))
     for other in others:
         for name in ARRAYS:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from noisewise.data import Ids, Observations, observe
+    from noisewise.data.feature_files import read_features
     from noisewise.data.files import read
     from noisewise.errors import (
         DataError,
@@ -42,6 +43,7 @@ if TYPE_CHECKING:
 
 _NAMES = {
     "data": "Ids Observations observe",
+    "data.feature_files": "read_features",
     "data.files": "read",
     "errors": (
         "DataError DivergedError FitInterrupted MissingExtraError ModelFileError NoisewiseError "
@@ -71,7 +73,7 @@ __all__ = [
     "LinearInterpolator", "MissingExtraError", "ModelFileError", "NoisewiseError", "OUSmoother",
     "Observations", "PluginError", "ResidualFactorizer", "SettingError", "TemporalFactorizer",
     "gap_report", "load", "noise_model", "noisy_ids", "noisy_observations", "noisy_places",
-    "noisy_series", "observe", "read", "table_noise_model",
+    "noisy_series", "observe", "read", "read_features", "table_noise_model",
 ]  # fmt: skip
 
 

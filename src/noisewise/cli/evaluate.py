@@ -14,6 +14,7 @@ import typer
 
 from noisewise import registry
 from noisewise.cli import options
+from noisewise.cli.features import FeatureOptions
 from noisewise.cli.judging import ListOptions, compared, label
 from noisewise.cli.options import Stopped, aligned, check_file, chosen, option, refuse, say
 from noisewise.data import Observations
@@ -161,6 +162,7 @@ def evaluate(
     over: SplitOptions,
     lists: ListOptions,
     columns: options.TimedColumns,
+    features: FeatureOptions,
     device: str | None = options.DEVICE,
     report: Path | None = options.JSON,
 ) -> None:
@@ -179,6 +181,7 @@ def evaluate(
     if over.dataset is not None or over.protocol in sensors.PROTOCOLS:
         refuse("is for ratings; sensors have their time as the last id", time=columns.time)
         lists.refuse()
+        features.refuse()
         if over.dataset is not None:
             refuse("is not for a named dataset, whose columns are known", id=columns.id,
                    value=columns.value)  # fmt: skip
@@ -193,7 +196,8 @@ def evaluate(
         usual = "timestamp" if over.protocol in ratings.TIMED else options.time_of(own)
         observations = lists.filtered(columns.read(data, columns.time or usual))
         record = _record(name, observations, report)
-        measured = partial(_on_ratings, observations, lists.ranking())
+        tables = features.tables(observations.ids, data)
+        measured = partial(_on_ratings, observations, lists.ranking(), tables)
     try:
         text = measured(name, own, over, record)
     except KeyboardInterrupt:
@@ -271,6 +275,7 @@ def tune(
 def _on_ratings(
     seen: Observations,
     ranking: Ranking | None,
+    features: dict[int, Any] | None,
     model: str,
     settings: dict[str, Any],
     over: SplitOptions,
@@ -280,8 +285,8 @@ def _on_ratings(
     protocol = over.protocol or "random"
     result = ratings.evaluate(
         seen, model, settings, splits=over.splits, seed=over.seed, protocol=protocol,
-        ranking=ranking, verbose=settings.get("verbose"), earlier=record.under(protocol),
-        after_split=record.keep,
+        ranking=ranking, features=features, verbose=settings.get("verbose"),
+        earlier=record.under(protocol), after_split=record.keep,
     )  # fmt: skip
     keys = [] if ranking is None else [f"{name}{ranking.top}" for name in LIST_SCORES]
     keys = [*RATING_SCORES[:-2], *keys, *RATING_SCORES[-2:]]

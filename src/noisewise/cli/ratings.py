@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import partial
 from inspect import signature
 from pathlib import Path
 from typing import Any
@@ -12,6 +11,7 @@ import typer
 
 from noisewise import registry
 from noisewise.cli import options
+from noisewise.cli.features import FeatureOptions, knowing
 from noisewise.cli.options import Columns, Stopped, check_file, check_folder, chosen, option, tell
 from noisewise.data import Ids
 from noisewise.data.files import read_cells, typed
@@ -19,6 +19,7 @@ from noisewise.data.sources import as_text
 from noisewise.errors import FitInterrupted, SettingError, printable
 from noisewise.evaluation.demo import run_demo
 from noisewise.models import load
+from noisewise.models.featured import features_for
 from noisewise.models.lists import Recommendation
 from noisewise.models.rows import Rows
 
@@ -50,6 +51,7 @@ def fit(
     tuned: Path | None = options.TUNED,
     *,
     columns: Columns,
+    features: FeatureOptions,
     seed: int = options.SEED,
     device: str | None = options.DEVICE,
     checkpoint: Path | None = option(
@@ -64,6 +66,8 @@ def fit(
 
     Example: `noisewise fit ratings.csv --out movies.nw --set rank=32`
 
+    Example: `noisewise fit ratings.csv --item-features films.csv --out movies.nw`
+
     Example: `noisewise fit ratings.tsv --id who --id film --value stars --model dmf --out fast.nw`
     """
     name, own = chosen("ratings", model, "bayes", settings, tuned, device)
@@ -72,8 +76,9 @@ def fit(
     kept = {} if checkpoint is None else {"checkpoint": checkpoint}
     if not kept.keys() <= signature(fitted.fit).parameters.keys():
         raise SettingError(f"checkpoint must be left out: the model {name!r} does not keep any.")
+    known = features_for(fitted, features.tables(observations.ids, data))
     try:
-        fitted.fit(observations, **kept)
+        fitted.fit(observations, **kept, **known)
     except FitInterrupted as stop:
         fitted.save(out)
         raise Stopped(f"{stop} It is in {out}.{_goes_on(checkpoint)}") from None
@@ -111,15 +116,22 @@ def predict(
     ),
     coverage: float = option("Share of values in the interval.", default=0.9),
     device: str | None = options.DEVICE,
+    *,
+    features: FeatureOptions,
     report: Path | None = options.JSON,
 ) -> None:
     """Predict cells: mean, standard deviation, and an interval.
 
+    Ids that are new are predicted by their features, if the model was fitted with such: those that
+    were in the files of `fit`, or are in these.
+
     Example: `noisewise predict movies.nw pairs.csv --out predicted.csv`
+
+    Example: `noisewise predict movies.nw pairs.csv --item-features new-films.csv`
 
     Example: `noisewise predict movies.nw pairs.parquet --coverage 0.8 --out predicted.parquet`
     """
-    fitted = options.on_device(load(model), device)
+    fitted = knowing(options.on_device(load(model), device), features)
     columns, seconds = read_cells(cells, fitted.ids_, options.time_of(fitted.get_params()))
     rows = list(zip(*columns, *([] if seconds is None else [seconds.tolist()]), strict=True))
     if not rows:
@@ -155,9 +167,13 @@ def recommend(
         check=_check_table,
     ),
     device: str | None = options.DEVICE,
+    *,
+    features: FeatureOptions,
     report: Path | None = options.JSON,
 ) -> None:
     """Recommend what a user has not rated yet, or with --mode item, who will like an item.
+
+    To those who are new, by their features, if the model was fitted with such.
 
     Example: `noisewise recommend movies.nw 17 42 -n 5 --risk 1`
 
@@ -167,7 +183,7 @@ def recommend(
         raise SettingError(
             f"recommend takes ids, or --all; got {'both' if everybody else 'neither'}."
         )
-    fitted = load(model)
+    fitted = knowing(load(model), features)
     if not hasattr(fitted, "recommend_many"):
         raise SettingError(f"{model} holds a {type(fitted).__name__}, which does not recommend.")
     if not isinstance(fitted, Rows) and (risk or by != "value" or mode is not None):
@@ -190,7 +206,7 @@ def recommend(
         options.write_table(out, _ranked(fitted.ids_, users, lists))
         text = f"Lists for {len(users):,} are in {out}."
     else:
-        text = "\n".join(map(partial(_list, names.name), users, known, lists))
+        text = "\n".join(map(_list, _heads(fitted, m, users, known), lists))
     return tell(text, found, report)
 
 
@@ -221,12 +237,22 @@ def _ranked(
     return {name: [row[k] for row in rows] for k, name in enumerate(names)}
 
 
-def _list(name: str, user: Any, known: bool, best: list[Recommendation]) -> str:
-    note = "" if known else "  (not seen in training: what is best on average)"
+def _heads(fitted: Any, mode: int, users: list[Any], known: list[bool]) -> list[str]:
+    """Name those who get lists, and say of everybody who is new what a list is made by."""
+    table, name = getattr(fitted, "features_", {}).get(mode), fitted.ids_[mode].name
+    described = [False] * len(users) if table is None else (table.places(users) >= 0).tolist()
+    words = ["by features" if one else "what is best on average" for one in described]
+    return [
+        printable(f"{name} {user}") + ("" if seen else f"  (not seen in training: {why})")
+        for user, seen, why in zip(users, known, words, strict=True)
+    ]
+
+
+def _list(head: str, best: list[Recommendation]) -> str:
     lines = [
         f"  {k:>3}. {printable(r.id)}  {r.mean:.2f} ± {r.std:.2f}" for k, r in enumerate(best, 1)
     ]
-    return "\n".join([f"{printable(f'{name} {user}')}{note}", *lines])
+    return "\n".join([head, *lines])
 
 
 def _goes_on(checkpoint: Path | None) -> str:

@@ -243,12 +243,12 @@ def encode_in_time(
     return codes, when
 
 
-def id_columns(X: Any, ids: Sequence[Ids]) -> list[Column]:
-    """Return the id columns of a table as `encode_ids` finds them, in the order of the ids."""
+def id_columns(X: Any, ids: Sequence[Ids], time: str | int | None = None) -> list[Column]:
+    """Return the id columns of a table as `encode_cells` finds them, in the order of the ids."""
     if isinstance(X, Observations):
         paired = _paired(X, ids)
         return [Column(known.name, own.labels[codes]) for known, own, codes in paired]
-    return known_parts(X, [known.name for known in ids]).ids
+    return known_parts(X, [known.name for known in ids], time=time).ids
 
 
 def warn_of_unknown(

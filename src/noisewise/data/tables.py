@@ -21,6 +21,7 @@ MOST_MODES = 32  # as many axes as numpy can index at once
 
 _USER = {"user", "userid", "uid", "customer", "customerid", "reviewer", "reviewerid"}
 _ITEM = {"item", "itemid", "iid", "movie", "movieid", "product", "productid"}
+USUAL_IDS = (_USER, _ITEM)
 _VALUE = {"rating", "value", "score", "stars"}
 _TIME = {"timestamp", "time", "date", "datetime"}
 _NEVER_A_MODE = {"timestamp"}  # wherever it stands; a column "time" before the value may be one
@@ -182,7 +183,7 @@ def known_parts(
     free = [k for k in range(len(names)) if k not in found]
     time_at = None if time is None else _place(time, names, len(names))
     if isinstance(time, int) and time_at not in free:  # counted where there were other columns
-        likely = [k for k in free if _plain(names[k]) in _TIME]
+        likely = [k for k in free if plain_name(names[k]) in _TIME]
         time_at = likely[0] if len(likely) == 1 else None
     if with_value:
         value_at = choose_columns(names, ids=found, time=time_at, advice=_APART).value
@@ -270,7 +271,7 @@ def choose_ids(names: list[str], time: int | None = None) -> tuple[int, ...]:
     pair = _user_and_item(names, free)
     if pair is None:
         return tuple(free)
-    others = [k for k in free if k not in pair and _plain(names[k]) not in _VALUE | _TIME]
+    others = [k for k in free if k not in pair and plain_name(names[k]) not in _VALUE | _TIME]
     return (*pair, *others)
 
 
@@ -299,10 +300,10 @@ def _position(column: str | int, names: list[str]) -> int:
 
 def _find_value(names: list[str], free: list[int], ids: tuple[int, ...] | None) -> int | None:
     """Return the column of values by its name or its place; None where that leaves a doubt."""
-    likely = [k for k in free if _plain(names[k]) in _VALUE]
+    likely = [k for k in free if plain_name(names[k]) in _VALUE]
     if len(likely) == 1:
         return likely[0]
-    timeless = [k for k in free if _plain(names[k]) not in _TIME]
+    timeless = [k for k in free if plain_name(names[k]) not in _TIME]
     if ids is not None and len(timeless) == 1:
         return timeless[0]
     if likely or not timeless or timeless[-1] != free[-1] or (ids is not None and len(free) > 1):
@@ -316,8 +317,8 @@ def _find_ids(
     """Return the columns of ids by their names or their places; None where that leaves a doubt."""
     pair = _user_and_item(names, free)
     if pair is not None:
-        rest = [k for k in free if k not in pair and _plain(names[k]) not in _NEVER_A_MODE]
-        doubtful = any(k < value or _plain(names[k]) not in _TIME for k in rest)
+        rest = [k for k in free if k not in pair and plain_name(names[k]) not in _NEVER_A_MODE]
+        doubtful = any(k < value or plain_name(names[k]) not in _TIME for k in rest)
         return None if doubtful else pair
     doubtful = not value_is_known and any(k > value for k in free)
     return None if doubtful else tuple(free)
@@ -325,9 +326,10 @@ def _find_ids(
 
 def _user_and_item(names: list[str], free: Iterable[int]) -> tuple[int, int] | None:
     """Return where the user and the item are, if there is one of each by name."""
-    found = [[k for k in free if _plain(names[k]) in usual] for usual in (_USER, _ITEM)]
+    found = [[k for k in free if plain_name(names[k]) in usual] for usual in (_USER, _ITEM)]
     return (found[0][0], found[1][0]) if len(found[0]) == len(found[1]) == 1 else None
 
 
-def _plain(name: str) -> str:
+def plain_name(name: str) -> str:
+    """Return a name without case, spaces and signs."""
     return "".join(letter for letter in name.lower() if letter.isalnum())

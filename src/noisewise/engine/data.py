@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, Literal, NamedTuple
 
@@ -11,6 +11,7 @@ import numpy.typing as npt
 from numba import njit
 
 from noisewise.engine.arrays import Array, Codes, Floats, Ints
+from noisewise.engine.design import Designs
 from noisewise.engine.training import chunks, dealt, in_threads
 from noisewise.errors import brief
 
@@ -159,6 +160,7 @@ class Data:
     values: Floats  # standardised; of levels, their number
     starts: tuple[Ints, ...]
     index: tuple[Codes, ...]
+    designs: Designs = field(default=Designs(), kw_only=True)  # features of rows, if there are any
 
     @classmethod
     def arrange(

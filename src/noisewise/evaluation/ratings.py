@@ -13,11 +13,13 @@ import numpy as np
 
 from noisewise import metrics, registry
 from noisewise.data import Observations
+from noisewise.data.features import Tables
 from noisewise.errors import DataError, SettingError
 from noisewise.evaluation.comparison import Result
 from noisewise.evaluation.ranking import PER_USER, Ranking, judged
 from noisewise.evaluation.records import RunOptions, data_of, measure
 from noisewise.evaluation.trials import Task, about_task, watches_validation
+from noisewise.models.featured import features_for
 from noisewise.splits import Split, leave_last_out, rating_split, split_by_time, split_by_user
 
 PROTOCOLS = ("random", "paper", "time", "user", "last")
@@ -36,6 +38,7 @@ def evaluate(
     seed: int = 0,
     protocol: str = "random",
     ranking: Ranking | None = None,
+    features: Tables | None = None,
     **options: Unpack[RunOptions],
 ) -> Result:
     """Run a model over splits and report every metric for each, with the mean and its interval.
@@ -44,8 +47,8 @@ def evaluate(
     Splits are ``seed`` to ``seed + splits - 1``; each is also the model's random state. They are
     random tenths ("random"); the same, with a 3 for ids that were not trained on, as the paper has
     it ("paper"); each user's later ratings ("time"); users held out whole ("user"); or each user's
-    last rating ("last"). With a ``ranking`` lists are judged too. ``options`` are those of
-    ``RunOptions``. The result is ready for JSON.
+    last rating ("last"). With a ``ranking`` lists are judged too; ``features`` are given to
+    ``fit``. ``options`` are those of ``RunOptions``. The result is ready for JSON.
     """
     if splits < 1:
         raise SettingError(f"splits must be 1 or more; got {splits}.")
@@ -56,12 +59,14 @@ def evaluate(
     def measured(model: Any, k: int) -> dict[str, Any]:
         if ranking is not None:
             ranking.check(model)
+        beside = features_for(model, features)
         split = split_of(observations, k, protocol)
         if watches_validation(model):
             validation = observations.take(split.validation)
             model.fit(observations.take(split.train), validation=validation)
         else:
-            model.fit(observations.take(np.append(split.train, split.validation)))
+            seen = observations.take(np.append(split.train, split.validation))
+            model.fit(seen, **beside)
         scores = score(model, observations.take(split.test), levels)
         rounds = {"rounds": model.rounds_} if hasattr(model, "rounds_") else {}
         if ranking is None:
@@ -79,6 +84,8 @@ def evaluate(
     about = {"protocol": protocol, "data": data_of(observations)}
     if ranking is not None:
         about["ranking"] = ranking.about()
+    if features:
+        about["features"] = {str(mode): sorted(map(str, table)) for mode, table in features.items()}
     seeds = range(seed, seed + splits)
     return measure(build, measured, seeds, name=name, about=about, **options)
 

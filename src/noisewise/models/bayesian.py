@@ -12,35 +12,43 @@ import math
 from collections.abc import Sequence
 from functools import partial
 from itertools import pairwise
-from typing import Any, Literal, NamedTuple
+from pathlib import Path
+from typing import Any, Literal, NamedTuple, Self
 
 import numpy as np
 import numpy.typing as npt
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
-from noisewise.data import Observations, encode_cells, encode_ids, observe, warn_of_unknown
-from noisewise.engine import workers
+from noisewise.data import (
+    Observations,
+    encode_cells,
+    encode_ids,
+    id_columns,
+    observe,
+    warn_of_unknown,
+)
+from noisewise.data.features import Tables
 from noisewise.engine.arrays import Codes, Counts, Floats, Moments
-from noisewise.engine.data import Data, Scale, Spec, Timeline
+from noisewise.engine.data import Spec
 from noisewise.engine.devices import Device
-from noisewise.engine.gibbs import gpu
 from noisewise.engine.gibbs.fold_in import fold_in
-from noisewise.engine.gibbs.gpu_sampler import GpuSampler
 from noisewise.engine.gibbs.posterior import RatingPosterior, Side
-from noisewise.engine.gibbs.sampler import RatingSampler, Schedule
+from noisewise.engine.gibbs.sampler import Schedule
 from noisewise.engine.training import Callback, standardised
+from noisewise.engine.workers import Cluster
 from noisewise.errors import DataError, SettingError
 from noisewise.models import learner, on_cluster, on_gpu
-from noisewise.models.base import Cells, at_one_moment
+from noisewise.models.arranged import prepare
+from noisewise.models.base import Cells, at_one_moment, in_one_step
+from noisewise.models.featured import Featured
 from noisewise.models.kept_rows import KeptRows
-from noisewise.models.learner import Checkpoint
+from noisewise.models.learner import Checkpoint, checkpoints_of
 from noisewise.models.sampled import FEWEST_DRAWS, Run, Sampled, rating_schema, restored_ratings
 from noisewise.recommend import Lists, Sought
 from noisewise.schema import Entry, Found, Schema, record
 from noisewise.settings import SPAN, Rule, either, learned, one_of, setting, settings, whole
 
-MOST_LEVELS = 50  # more distinct values are no levels
 NOISE_RANK = {"constant": 0, "rank1": 1}
 WORST_RHAT = 1.2
 
@@ -61,7 +69,7 @@ class RowSummary(NamedTuple):
 
 
 @settings
-class BayesianFactorizer(Sampled, KeptRows, on_gpu.OnDevice):
+class BayesianFactorizer(Sampled, Featured, KeptRows, on_gpu.OnDevice):
     """Bayesian factorization that learns how noisy each observation is; no setting needs tuning.
 
     Examples
@@ -130,13 +138,59 @@ class BayesianFactorizer(Sampled, KeptRows, on_gpu.OnDevice):
 
     factors_: RatingPosterior = learned("The draws that were kept.")
 
+    @in_one_step
+    def fit(
+        self,
+        X: Any,
+        y: Any = None,
+        *,
+        features: Tables | None = None,
+        validation: Observations | None = None,
+        callbacks: Sequence[Callback] = (),
+        checkpoint: str | Path | None = None,
+        checkpoint_epochs: int | None = 50,
+        checkpoint_minutes: float | None = 5.0,
+        cluster: str | Cluster | None = None,
+    ) -> Self:
+        """Draw from the posterior, given a table of ids and a value for each row.
+
+        Parameters
+        ----------
+        X : table of ids, sparse matrix or Observations
+            One id column per mode (see ``noisewise.observe``), and the column of times, if any.
+        y : sequence of float, optional
+            The values; without it, the last column of X.
+        features : dict of tables, optional
+            What else is known of ids, by mode, such as ``{"user": users, "item": items}``: frames
+            or dicts of columns, one of which has the ids, or a pair of ids and an array. Numbers,
+            categories, lists of words; entries may be missing. Ids without values are predicted by
+            their features later on.
+        validation, callbacks, checkpoint, checkpoint_epochs, checkpoint_minutes, cluster
+            As those of ``TemporalFactorizer.fit``; ``validation`` is only watched.
+
+        Raises
+        ------
+        FitInterrupted
+            At Ctrl-C, after the sweep is finished. The model has the draws that its message tells
+            of; where there are none, it is a ``KeyboardInterrupt``, and the model is as it was.
+        """
+        self._tables = features
+        super().fit(
+            X, y, validation=validation, callbacks=callbacks, checkpoint=checkpoint,
+            checkpoint_epochs=checkpoint_epochs, checkpoint_minutes=checkpoint_minutes,
+            cluster=cluster,
+        )  # fmt: skip
+        return self
+
     @available_if(_has_levels)  # type: ignore[untyped-decorator]
     @at_one_moment
-    def predict_proba(self, X: Any) -> npt.NDArray[np.float64]:
+    def predict_proba(self, X: Any, *, features: Tables | None = None) -> npt.NDArray[np.float64]:
         """Predict the probability of every level; only of ``likelihood="ordinal"``.
 
-        There is a row per cell, and a column for each of ``levels_``.
+        There is a row per cell, and a column for each of ``levels_``; ``features`` are as in
+        ``predict``.
         """
+        self = self.with_features(features)
         codes, time = self._encoded(X)
         warn_of_unknown(X, self.ids_, self._unseen(codes))
         return self.factors_.probabilities(codes, self._threads(), time)
@@ -174,7 +228,16 @@ class BayesianFactorizer(Sampled, KeptRows, on_gpu.OnDevice):
         if self.implicit is True and n_modes != 2:
             raise DataError(f"implicit=True needs 2 id columns; got {n_modes}.")
         learner.warn_if_alike(observations)
+        self.features_ = self._learn_tables(self._tables, observations)
+        del self._tables
         return observations
+
+    def _checkpoints(
+        self, wanted: Checkpoint | None, seen: Observations, held_out: Observations | None
+    ) -> dict[str, Checkpoint]:
+        tables = self.features_.values()
+        more = [array for t in tables for array in (t.matrix.indices, t.matrix.data)]
+        return checkpoints_of(self, wanted, self._stages, seen, len(seen), held_out, more)
 
     def _draw(
         self,
@@ -204,7 +267,7 @@ class BayesianFactorizer(Sampled, KeptRows, on_gpu.OnDevice):
         for chain, stage in enumerate(self._stages):
             sampler = prepare(
                 self._spec(seen.n_modes, seed, chain), seen, held_out, value_range,
-                self._schedule, self._threads(), device,
+                self._schedule, self._threads(), device, self.features_,
             )  # fmt: skip
             label = "sample" if self.chains == 1 else f"chain {chain + 1} of {self.chains}"
             kept = on_cluster.kept_by(sampler, checkpoints.get(stage))
@@ -246,7 +309,12 @@ class BayesianFactorizer(Sampled, KeptRows, on_gpu.OnDevice):
             codes, time = encode_ids(X, self.ids_), None
         else:
             codes, time = encode_cells(X, self.ids_, self.time)
-        return tuple(self.factors_.known_codes(m, code) for m, code in enumerate(codes)), time
+        if not self.features_:
+            known = tuple(self.factors_.known_codes(m, code) for m, code in enumerate(codes))
+            return known, time
+        columns = id_columns(X, self.ids_, self.time)
+        pairs = enumerate(zip(codes, columns, strict=True))
+        return tuple(self._places(m, code, own.entries) for m, (code, own) in pairs), time
 
     def cells(self, X: Any) -> Cells:
         """Return what is known of cells, before clipping and calibration."""
@@ -257,19 +325,21 @@ class BayesianFactorizer(Sampled, KeptRows, on_gpu.OnDevice):
         def here() -> Moments:
             return own.moments(codes, self._threads(), time)
 
-        if few or self.device == "cpu":
+        if few or self.device == "cpu" or self._are_new(codes):
             return Cells(here(), unseen)
         there = partial(on_gpu.moments_of_draws, posterior=own, codes=codes, time=time)
         return Cells(self._on_device(there, here), unseen)
 
     def _best(self, mode: int, codes: Codes, sought: Sought) -> Lists:
+        if (codes > self.factors_.shape[mode]).any():  # which a GPU does not know
+            return super()._best(mode, codes, sought)
         return on_gpu.best_columns(self, super()._best, on_gpu.best_of_draws, mode, codes, sought)
 
-    def _fold(self, mode: int, codes: Codes, values: Floats) -> Side:
+    def _fold(self, mode: int, codes: Codes, values: Floats, *features: Any) -> Side:
         scale = self.factors_.scale
         if not self.factors_.spec.ordinal:
             z = standardised(values, scale.location, scale.scale)
-            return fold_in(self.factors_, mode, codes, z)
+            return fold_in(self.factors_, mode, codes, z, *features)
         places = np.searchsorted(scale.levels, values)
         strange = scale.levels[np.minimum(places, len(scale.levels) - 1)] != values
         if strange.any():
@@ -277,11 +347,12 @@ class BayesianFactorizer(Sampled, KeptRows, on_gpu.OnDevice):
                 f"fold_in needs values among the levels {scale.levels.tolist()}; got "
                 f"{values[strange][0]}."
             )
-        return fold_in(self.factors_, mode, codes, places.astype(np.float32))
+        return fold_in(self.factors_, mode, codes, places.astype(np.float32), *features)
 
     def _fold_many(self, mode: int, starts: Counts, codes: Codes, values: Any) -> list[Any]:
         own = self.factors_
-        if own.spec.ordinal or self.device == "cpu":
+        new = (codes > own.shape[1 - mode]).any()  # which a GPU does not know
+        if own.spec.ordinal or self.device == "cpu" or new:
             return self._fold_each(mode, starts, codes, values)
         z = standardised(values, own.scale.location, own.scale.scale)
 
@@ -301,69 +372,3 @@ class BayesianFactorizer(Sampled, KeptRows, on_gpu.OnDevice):
         """Make what was learned of what a file has."""
         super().restore(found)
         self.factors_ = restored_ratings(self, found)
-
-
-def prepare(
-    spec: Spec,
-    observations: Observations,
-    validation: Observations | None,
-    value_range: tuple[float, float] | None,
-    schedule: Schedule,
-    n_jobs: int,
-    device: Device | None = None,
-) -> RatingSampler:
-    """Arrange observations for a chain, and the held-out ones to watch."""
-    standardise = _levels if spec.ordinal else _numbers
-    scale, values = standardise(observations.values, value_range)
-    team, held_out = (
-        workers.current(),
-        _held_out(spec, validation, learner.count_rows(observations)),
-    )
-    if team is not None:
-        return on_cluster.sampler(team, spec, observations, scale, schedule, held_out)
-    time = observations.time if spec.time else None
-    parts = observations.codes, values, observations.shape, time
-    if device is not None:
-        gpu.check(device, spec, observations.shape, len(values))
-    data, order = Data.arrange(*parts) if device is None else gpu.arrange(device, *parts)
-    timeline = None if time is None else Timeline.of(data, time[order])
-    counts = learner.count_rows(observations)
-    given = spec, data, scale, counts, timeline, schedule, held_out, n_jobs
-    return RatingSampler(*given) if device is None else GpuSampler(device, *given)
-
-
-def _held_out(spec: Spec, validation: Observations | None, counts: tuple[Counts, ...]) -> Any:
-    """Return codes, times and values of observations to watch; None without any."""
-    if validation is None:
-        return None
-    codes = tuple(  # rows without an observation are the row after the last
-        np.where(count[code] > 0, code, len(count)).astype(np.int32)
-        for code, count in zip(validation.codes, counts, strict=True)
-    )
-    return codes, validation.time if spec.time else None, validation.values
-
-
-def _numbers(values: Floats, value_range: tuple[float, float] | None) -> tuple[Scale, Floats]:
-    """Centre values and divide them by their std."""
-    location, spread = learner.mean_and_std(values)
-    low, high = value_range or (-math.inf, math.inf)
-    scale = Scale(
-        location, spread, (low - location) / spread, (high - location) / spread,
-        np.empty(0, dtype=np.float32), 1,
-    )  # fmt: skip
-    return scale, standardised(values, location, spread)
-
-
-def _levels(values: Floats, value_range: Any) -> tuple[Scale, Floats]:
-    """Replace values by numbers of levels; the cut-point nearest to the median will be 0."""
-    levels, numbers = np.unique(values, return_inverse=True)
-    if not 2 <= len(levels) <= MOST_LEVELS:
-        raise DataError(
-            f'likelihood="ordinal" needs 2 to {MOST_LEVELS} distinct values; got {len(levels)}. '
-            'Use likelihood="gaussian".'
-        )
-    learner.check_levels(values)
-    below = np.cumsum(np.bincount(numbers)) / len(values)
-    anchor = 1 + int(np.abs(below[:-1] - 0.5).argmin())
-    scale = Scale(0.0, 1.0, -math.inf, math.inf, levels.astype(np.float32), anchor)
-    return scale, numbers.astype(np.float32)

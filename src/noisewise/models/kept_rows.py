@@ -171,11 +171,17 @@ class KeptRows(Rows):
             rows = due_rows(counts[mode], waiting[mode], len(new))
             waiting[mode][rows] = 0
             given = rows, everything.codes, z, weight, everything.shape
-            changed.append(changed_rows(mode, *given, posterior.spec.implicit))
+            found = changed_rows(mode, *given, posterior.spec.implicit)
+            labels = everything.ids[mode].labels[rows]
+            changed.append(found._replace(side=self._described(mode, labels)))
         self.factors_ = updated(
             posterior, everything.shape, counts, changed, sweeps, self._threads()
         )
         self._waiting = waiting
+
+    def _described(self, mode: int, labels: Any) -> Any:
+        """Return side features of ids of a mode, as a sparse matrix; None if there are none."""
+        return None
 
     def _drift(self, new: Observations) -> Drift:
         """Compare new values with what is expected of them, where both ids are known."""

@@ -158,6 +158,7 @@ def checkpoints_of(
     observations: Observations,
     n_kept: int,
     validation: Observations | None = None,
+    more: Sequence[npt.NDArray[Any]] = (),
 ) -> dict[str, Checkpoint]:
     """Return where each stage of a model's training is kept, once checked; empty if it is not."""
     if wanted is None:
@@ -167,8 +168,8 @@ def checkpoints_of(
     settings = {k: v for k, v in model.get_params().items() if k not in NEUTRAL}
     about = [VERSION, type(model).__name__, settings, n_kept]
     digest = hashlib.sha256(json.dumps(about, default=str).encode())
-    for seen in (observations, validation):
-        arrays = () if seen is None else (*seen.codes, seen.values, seen.time)
+    parts = [() if s is None else (*s.codes, s.values, s.time) for s in (observations, validation)]
+    for arrays in (*parts, more):
         for array in arrays:
             digest.update(b"none" if array is None else f"{array.shape}".encode())
             digest.update(b"" if array is None else np.ascontiguousarray(array).data)

@@ -70,7 +70,7 @@ class NewRow:
 
     def _cells(self, others: Sequence[Any]) -> Moments:
         other = 1 - self.mode
-        codes = self.model.factors_.known_codes(other, self.model._codes(other, others))
+        codes = self.model._places(other, self.model._codes(other, others), others)
         first = np.zeros(len(codes), dtype=np.int32)
         found = self.model.factors_.pairs(self.mode, self.side, first, codes)
         calibrated: Moments = self.model._calibrated(found)

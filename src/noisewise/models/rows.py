@@ -60,7 +60,7 @@ class Rows(Factorizer, Threads):
     frame_: str | None = learned("The library of the frame that was fitted to; None for others.")
 
     @abstractmethod
-    def _fold(self, mode: int, codes: Codes, values: Floats) -> Any:
+    def _fold(self, mode: int, codes: Codes, values: Floats, *features: Any) -> Any:
         """Learn the row of a new id of a mode from its values with known rows of the other."""
 
     def recommend(
@@ -123,7 +123,7 @@ class Rows(Factorizer, Threads):
     ) -> list[list[Recommendation]]:
         """Recommend to many ids, each as ``recommend`` would, in blocks."""
         m, sought = self._sought(n, mode, risk, exclude_seen, candidates)
-        codes = self.factors_.known_codes(m, self._codes(m, ids))
+        codes = self._places(m, self._codes(m, ids), ids)
         found = self._best(m, codes, self._by(by, m, codes, sought))
         return as_recommendations(found, self.ids_[1 - m].labels)
 
@@ -178,7 +178,7 @@ class Rows(Factorizer, Threads):
             codes = np.flatnonzero(self.factors_.counts[m]).astype(np.int32)
             own = self.ids_[m].labels[codes]
         else:
-            codes = self.factors_.known_codes(m, self._codes(m, ids))
+            codes = self._places(m, self._codes(m, ids), ids)
             own = as_objects(list(ids))
 
         def best(part: slice) -> Lists:
@@ -214,14 +214,14 @@ class Rows(Factorizer, Threads):
         check_is_fitted(self)
         self._needs_two_modes("fold_in")
         m = self.mode_number(mode)
-        values = check_values(y, "y")
-        codes = self._codes(1 - m, others)
+        values, codes = check_values(y, "y"), self._codes(1 - m, others)
         if len(codes) != len(values) or not len(values):
             raise DataError(
                 f"fold_in needs one value for each id; got {len(codes)} and {len(values)}."
             )
         starts = np.array([0, len(codes)])
-        return self._new_rows(self._fold_each, m, starts, codes, values)[0]
+        known = self._places(1 - m, codes, others)
+        return self._new_rows(self._fold_each, m, starts, codes, known, values)[0]
 
     @at_one_moment
     def fold_in_many(
@@ -251,15 +251,16 @@ class Rows(Factorizer, Threads):
         if not lengths:
             return []
         starts = np.cumsum([0, *(many for many, _ in lengths)])
-        codes, values = self._codes(1 - m, in_one(others)), check_values(in_one(y), "y")
-        return self._new_rows(self._fold_many, m, starts, codes, values)
+        every, values = in_one(others), check_values(in_one(y), "y")
+        codes = self._codes(1 - m, every)
+        known = self._places(1 - m, codes, every)
+        return self._new_rows(self._fold_many, m, starts, codes, known, values)
 
     def _new_rows(
-        self, fold: Callable[..., list[Any]], mode: int, starts: Counts, codes: Codes, values: Any
+        self, fold: Callable[..., list[Any]], mode: int, starts: Counts, codes: Codes, *given: Any
     ) -> list[NewRow]:
-        known = self.factors_.known_codes(1 - mode, codes)
         try:
-            sides = fold(mode, starts, known, values)
+            sides = fold(mode, starts, *given)
         except np.linalg.LinAlgError as error:
             raise DivergedError(
                 "The numbers of this model are too far apart to learn a new row from."
@@ -382,6 +383,10 @@ class Rows(Factorizer, Threads):
         if len(codes) and (codes < 0).all():
             warn_of_types(self.ids_[mode], asked)
         return codes
+
+    def _places(self, mode: int, codes: Codes, asked: Any) -> Codes:
+        """Send ids never trained on to the row after the last."""
+        return self.factors_.known_codes(mode, codes)
 
     def _known_code(self, id: Any, mode: int) -> int:
         code = int(self.ids_[mode].lookup([id])[0])

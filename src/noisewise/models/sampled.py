@@ -21,6 +21,7 @@ from noisewise.engine.gibbs.sweep import EFFECTS, convergence
 from noisewise.engine.training import Callback, EpochInfo, Training, one_blas_thread, train
 from noisewise.engine.workers import Cluster
 from noisewise.errors import FitInterrupted, SettingError, training_bar, warn
+from noisewise.models.arranged import matrices
 from noisewise.models.base import in_one_step
 from noisewise.models.learner import Checkpoint, Learner, checkpoints_of, with_ids
 from noisewise.schema import Entry, Found, Schema, Tensor
@@ -218,6 +219,7 @@ def rating_schema(model: Any, shape: tuple[int, ...]) -> Schema:
     """Declare what a file keeps of ``factors_``, a posterior of ratings."""
     n, half, number = yield from _head("factors_")
     spec = model._spec(len(shape), number)
+    side = sum(len(table) for table in model.features_.values())
     yield Entry("posterior.location", "factors_.scale.location", schema.real())
     yield Entry("posterior.scale", "factors_.scale.scale", schema.real(above=0.0))
     yield Entry("posterior.range", _ends, _range)
@@ -226,7 +228,7 @@ def rating_schema(model: Any, shape: tuple[int, ...]) -> Schema:
     levels = yield Tensor("levels", "float32", (schema.ANY,), "factors_.scale.levels", rule)
     if spec.ordinal and not 1 <= anchor < len(levels):
         raise Damaged("its scale of values makes no sense")
-    sizes = _rating_sizes(spec, shape, len(levels), half)
+    sizes = _rating_sizes(spec, shape, len(levels), half, side)
     for mode in (0, 1) if spec.time else ():
         name, of = f"timeline{mode}", "factors_.timeline"
         starts = yield Tensor(
@@ -249,7 +251,8 @@ def restored_ratings(model: Any, found: Found) -> RatingPosterior:
     if spec.time:
         both = [found.part(f"timeline{mode}") for mode in (0, 1)]
         timeline = Timeline(*(tuple(part[name] for part in both) for name in Timeline._fields))
-    return RatingPosterior(spec, shape, *_common(found, shape), scale, timeline)
+    cold = matrices(model.features_, len(shape))
+    return RatingPosterior(spec, shape, *_common(found, shape), scale, timeline, cold)
 
 
 def _head(place: str) -> Generator[Any, Any, tuple[int, str, int]]:
@@ -305,14 +308,23 @@ def _sizes(spec: Spec, shape: tuple[int, ...], half: str) -> Sizes:
     }
 
 
-def _rating_sizes(spec: Spec, shape: tuple[int, ...], n_levels: int, half: str) -> Sizes:
+def _rating_sizes(spec: Spec, shape: tuple[int, ...], n_levels: int, half: str, side: int) -> Sizes:
     rows, modes, D1 = sum(shape), len(shape), spec.rank + 1
-    many = n_levels - 2 if spec.ordinal else 0
-    return _sizes(spec, shape, half) | {
-        "centres": ("float32", (modes, D1)),
-        "precisions": ("float32", (modes, D1, D1)),
-        "features": (half, (rows if spec.implicit else 0, D1)),
-        "widths": (half, (shape[0], many)),
-        "width_centre": ("float32", (many,)),
-        "temporal_settings": ("float32", (len(EFFECTS) if spec.time else 0, 2)),
+    many, wide = n_levels - 2 if spec.ordinal else 0, D1 + spec.noise_rank
+    cold: Sizes = {
+        "cold_weights": (half, (side, wide)),
+        "cold_centres": ("float32", (modes, wide)),
+        "cold_covariances": ("float32", (modes, D1, D1)),
     }
+    return (
+        _sizes(spec, shape, half)
+        | (cold if side else {})
+        | {
+            "centres": ("float32", (modes, D1)),
+            "precisions": ("float32", (modes, D1, D1)),
+            "features": (half, ((rows if spec.implicit else 0) + side, D1)),
+            "widths": (half, (shape[0], many)),
+            "width_centre": ("float32", (many,)),
+            "temporal_settings": ("float32", (len(EFFECTS) if spec.time else 0, 2)),
+        }
+    )

@@ -27,10 +27,10 @@ from noisewise.engine.gibbs.cluster_steps import (
     SpreadWorkspace,
     rating_steps,
 )
-from noisewise.engine.gibbs.posterior import rating_snapshot
 from noisewise.engine.gibbs.sampler import Chain, RatingSampler, Schedule
 from noisewise.engine.gibbs.shards import Shards
-from noisewise.engine.gibbs.steps import variances
+from noisewise.engine.gibbs.snapshots import rating_snapshot
+from noisewise.engine.gibbs.steps import regression
 from noisewise.engine.gibbs.sweep import RatingDraw, Snapshot, Sweep
 from noisewise.engine.gibbs.views import Layout
 from noisewise.engine.training import EpochInfo
@@ -82,7 +82,7 @@ class SpreadSampler(RatingSampler):
             (common, worker, team.threads, self.chunks, self.encode) for worker in range(len(team))
         ])  # fmt: skip
         if spec.implicit:
-            blocks = -(-(spec.rank + 1) // variances.BLOCK)
+            blocks = -(-(spec.rank + 1) // regression.BLOCK)
             for mode in (0, 1):
                 parts = team.ask("seen_with", mode)
                 for worker in range(min(blocks, len(team))):

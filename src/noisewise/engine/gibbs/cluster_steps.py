@@ -15,7 +15,7 @@ import numpy as np
 from noisewise.engine.arrays import Array, Counts, Values
 from noisewise.engine.data import Data
 from noisewise.engine.gibbs import sweep
-from noisewise.engine.gibbs.steps import ordinal, temporal, variances
+from noisewise.engine.gibbs.steps import ordinal, regression, temporal, variances
 from noisewise.engine.gibbs.sweep import RatingDraw, Step, Sweep, Workspace
 from noisewise.engine.gibbs.views import Layout, sum_of
 from noisewise.engine.workers import Team, put
@@ -137,7 +137,7 @@ class SpreadRows(SpreadStep):
                 work.team.ask("explain", other)
 
 
-class SpreadImplicit(variances.Implicit):
+class SpreadImplicit(regression.Implicit):
     """Draw weights of sets: workers share coordinates."""
 
     work: SpreadWorkspace
@@ -147,9 +147,9 @@ class SpreadImplicit(variances.Implicit):
         effects = put(draw.effects[self.data.part(self.mode)])
         self.work.team.ask("set_effects", self.mode, effects)
 
-    def _draw_weights(self, draw: RatingDraw, whitened: Any, weights: Any, strength: Any) -> None:
-        team, mode, size = self.work.team, self.mode, variances.BLOCK
-        refs = []
+    def _draw_weights(self, draw: RatingDraw, whitened: Any, weights: Any) -> None:
+        team, mode, size = self.work.team, self.mode, regression.BLOCK
+        strength, refs = np.float32(draw.strengths[mode]), []
         for start in range(0, self.spec.rank + 1, size):
             block = slice(start, start + size)
             E, Y = (np.ascontiguousarray(array[:, block]) for array in (whitened, weights))

@@ -13,6 +13,7 @@ import numpy as np
 from scipy.linalg import cholesky, solve_triangular
 
 from noisewise.engine.arrays import Array, Codes, Floats
+from noisewise.engine.gibbs import newcomers
 from noisewise.engine.gibbs.posterior import RatingPosterior, Rows, Side
 from noisewise.engine.gibbs.steps.ordinal import draw_levels
 from noisewise.engine.gibbs.steps.variances import FLOOR, SHAPE
@@ -34,22 +35,37 @@ class Seen(NamedTuple):
     widths: Array  # of the levels of these rows, if they are users
 
 
-def fold_in(posterior: RatingPosterior, mode: int, codes: Codes, values: Floats) -> Side:
-    """Return the new row of ``mode`` in every draw; values are standardised, or of levels."""
+def fold_in(
+    posterior: RatingPosterior, mode: int, codes: Codes, values: Floats, features: Any = None
+) -> Side:
+    """Return the new row of ``mode`` in every draw; values are standardised, or of levels.
+
+    ``features`` is a sparse matrix of one row, if any are known of it.
+    """
     with one_blas_thread():
-        draws = [_learned(posterior, k, mode, codes, values) for k in range(len(posterior))]
+        draws = [
+            _learned(posterior, k, mode, codes, values, features) for k in range(len(posterior))
+        ]
     return Side(1, draws.__getitem__)
 
 
 def _learned(
-    posterior: RatingPosterior, number: int, mode: int, codes: Codes, values: Floats
+    posterior: RatingPosterior, number: int, mode: int, codes: Codes, values: Floats, features: Any
 ) -> Rows:
     spec = posterior.spec
     one = {name: array[number] for name, array in posterior.draws.items()}
     seen = _seen(posterior, number, one, mode, codes)
-    centre, precision = _prior(posterior, one, mode, codes)
     level = one["level"].astype(np.float64)
     common = level if mode == 1 or not spec.noise_rank else np.ones_like(level)
+    shift: Any = 0.0
+    if features is not None:
+        given = posterior.draws, spec, number, mode, newcomers.part_of(posterior.cold, mode)
+        rows, noise = newcomers.expected(*given, features)
+        shift = newcomers.prior_shift(one, given[4], features)[0]
+        one["typical"], one["covariances"] = one["typical"].copy(), one["covariances"].copy()
+        one["typical"][mode], one["covariances"][mode] = rows[0], one["cold_covariances"][mode]
+        common = noise[0].astype(np.float64) if spec.noise_rank else common
+    centre, precision = _prior(posterior, one, mode, codes, shift)
     widths = one["width_centre"][None].astype(np.float64)
     own, target = common, values.astype(np.float64)
     mean, half = one["typical"][mode].astype(np.float64), np.zeros_like(precision)
@@ -75,6 +91,7 @@ def _learned(
         widths.astype(np.float32) if mode == 0 else np.empty((1, 0), dtype=np.float32),
         np.zeros(1, dtype=np.bool_),
         (half.T @ half).astype(np.float32)[None],
+        np.zeros(1, dtype=np.bool_),
     )
 
 
@@ -85,22 +102,28 @@ def _seen(
     x = np.column_stack([other.factors, np.ones(len(codes))]).astype(np.float64)
     own, unknown = one["covariances"][mode], one["covariances"][1 - mode]
     z = np.append(one["typical"][mode, :-1], 1.0)
-    unknown_variance = z @ unknown @ z + np.sum((own * unknown)[:-1, :-1])
+    unknown_variance = other.unknown * (z @ unknown @ z + np.sum((own * unknown)[:-1, :-1]))
+    if other.featured.any():
+        unknown = one["cold_covariances"][1 - mode]
+        unknown_variance[other.featured] = z @ unknown @ z + np.sum((own * unknown)[:-1, :-1])
     biases, noise, widths = (
         array.astype(np.float64) for array in (other.biases, other.noise, other.widths)
     )
-    return Seen(x, biases, noise, unknown_variance * other.unknown, np.ascontiguousarray(widths))
+    return Seen(x, biases, noise, unknown_variance, np.ascontiguousarray(widths))
 
 
 def _prior(
-    posterior: RatingPosterior, one: dict[str, Any], mode: int, codes: Codes
+    posterior: RatingPosterior, one: dict[str, Any], mode: int, codes: Codes, shift: Any
 ) -> tuple[Array, Array]:
     """Mean and precision of the new row before its values, given its set as far as it is known.
+
+    ``shift`` is what features add to the mean of rows whose sets are known.
 
     Effects were learned from the sets of rows that have been there for long. A new row has begun
     one: what is missing to a common size is taken to be like the sets of all rows.
     """
     centre, precision = (one[name][mode].astype(np.float64) for name in ("centres", "precisions"))
+    centre = centre + shift
     if not posterior.spec.implicit:
         return centre, precision
     count = posterior.counts[mode]

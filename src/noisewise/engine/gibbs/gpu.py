@@ -34,8 +34,12 @@ LARGE = (
 WORKING = 12  # numbers of eight bytes that a step needs for every coordinate of a row, at most
 
 
-def check(device: Device, spec: Spec, shape: tuple[int, ...], n: int) -> None:
+def check(
+    device: Device, spec: Spec, shape: tuple[int, ...], n: int, *, features: bool = False
+) -> None:
     """Raise unless the kernels can hold such a model, and the memory n observations with it."""
+    if features:
+        raise TooLittleMemory("On a GPU, features are not supported: leave out device, or them.")
     for name, own, most in (
         ("rank", spec.rank, MOST_RANK),
         ("deviation_rank", spec.noise_rank, MOST_NOISE_RANK),

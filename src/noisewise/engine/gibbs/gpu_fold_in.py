@@ -66,6 +66,7 @@ def fold_in_many(
             np.empty((many, 0), dtype=np.float32),
             np.zeros(many, dtype=np.bool_),
             np.empty((many, size, size), dtype=np.float32),
+            np.zeros(many, dtype=np.bool_),
         )
         for part in parts:
             mean, noise, covariance = map(device.on_host, one.learn(part))

@@ -12,19 +12,16 @@ from noisewise.engine.arrays import Array, Values
 from noisewise.engine.devices import BLOCK, WARP
 from noisewise.engine.gibbs.gpu import MOST_SHARED, WIDE, GpuWorkspace
 from noisewise.engine.gibbs.steps.ordinal import Levels, Rescaling
+from noisewise.engine.gibbs.steps.regression import BLOCK as COORDINATES
+from noisewise.engine.gibbs.steps.regression import Implicit, feature_part
 from noisewise.engine.gibbs.steps.rows import EXACT_FROM
 from noisewise.engine.gibbs.steps.temporal import TemporalEffect
-from noisewise.engine.gibbs.steps.variances import (
-    BLOCK as COORDINATES,
-)
 from noisewise.engine.gibbs.steps.variances import (
     FLOOR,
     SCALES_FROM,
     ConstantNoise,
-    Implicit,
     LowRankNoise,
     NormalWishart,
-    feature_part,
     freedom,
 )
 from noisewise.engine.gibbs.sweep import (

@@ -12,13 +12,14 @@ import numpy as np
 import numpy.typing as npt
 
 from noisewise.engine.arrays import Array, Codes, Counts, Floats, Ints, Moments
-from noisewise.engine.data import Data, Scale, Spec, Timeline
+from noisewise.engine.data import Scale, Spec, Timeline
+from noisewise.engine.gibbs import newcomers
 from noisewise.engine.gibbs.blocks import Block
 from noisewise.engine.gibbs.steps.ordinal import masses
 from noisewise.engine.gibbs.steps.rows import means
-from noisewise.engine.gibbs.steps.temporal import effect_variances, gaps
+from noisewise.engine.gibbs.steps.temporal import effect_variances
 from noisewise.engine.gibbs.steps.variances import low_rank_variances
-from noisewise.engine.gibbs.sweep import Draw, RatingDraw, Snapshot, rows_of
+from noisewise.engine.gibbs.sweep import Snapshot
 from noisewise.engine.training import chunks, in_threads
 from noisewise.errors import brief, too_coarse
 
@@ -38,6 +39,7 @@ class Rows(NamedTuple):
     widths: Floats
     unknown: npt.NDArray[np.bool_]
     covariance: Floats  # of rows known by their distribution: one each, the bias last
+    featured: npt.NDArray[np.bool_]  # which of the unknown ones have features
 
 
 class Sums:
@@ -103,14 +105,19 @@ class Posterior:
             widths = self.draws["widths"][draw][known].astype(np.float32)
             widths[unknown] = self.draws["width_centre"][draw]
         drawn = np.empty((len(codes), 0, 0), dtype=np.float32)
-        return Rows(factors, biases, noise, widths, unknown, drawn)
+        return Rows(factors, biases, noise, widths, unknown, drawn, np.zeros_like(unknown))
+
+    def spreads(self, draw: int, mode: int, rows: Rows) -> list[tuple[Any, Floats]]:
+        """Which rows were never seen, and the covariance that these have in one draw."""
+        names = {"covariances": rows.unknown & ~rows.featured, "cold_covariances": rows.featured}
+        return [(w, self.draws[name][draw, mode]) for name, w in names.items() if w.any()]
 
     def extra(self, draw: int, rows: list[Rows], places: Places) -> Array:
         """Variance of the mean in one draw: rows never seen, and temporal effects."""
         extra = np.zeros(places.shape[1])
         found = []  # per mode, which cells have a row that was not drawn, and its covariance
         for mode, own in enumerate(rows):
-            cases = [(own.unknown[places[mode]], self.draws["covariances"][draw, mode])]
+            cases = [(which[places[mode]], one) for which, one in self.spreads(draw, mode, own)]
             if own.covariance.size:
                 cases += [(places[mode] == row, one) for row, one in enumerate(own.covariance)]
             found.append([(which, one) for which, one in cases if which.any()])
@@ -140,25 +147,6 @@ def spread(factors: Floats, covariance: Floats) -> Array:
     """Variance that a row of this covariance has with given rows of the others, multiplied."""
     x = np.column_stack([factors, np.ones(len(factors), dtype=np.float32)])
     return np.asarray(np.einsum("ij,ij->i", x @ covariance, x, dtype=np.float64))
-
-
-def snapshot(draw: Draw, spec: Spec, data: Data, half: type = np.float16) -> Snapshot:
-    """Return what predictions need of rows of a draw, by name; most of it of type ``half``."""
-    means, covariances = [], []  # of rows that have observations: they stand for one never seen
-    for mode in range(data.n_modes):
-        seen = np.flatnonzero(np.diff(data.starts[mode])) + data.firsts[mode]
-        rows = rows_of(draw, seen, spec.rank)
-        means.append(rows.mean(axis=0))
-        centred = rows - means[-1]
-        covariances.append(centred.T @ centred / len(rows))
-    return {
-        "factors": draw.factors[:, : spec.rank].astype(half),
-        "biases": draw.biases.astype(half),
-        "noise": draw.noise.astype(np.float32),
-        "level": draw.level.astype(np.float32),
-        "typical": np.array(means, dtype=np.float32),
-        "covariances": np.array(covariances, dtype=np.float32),
-    }
 
 
 @dataclass(frozen=True)
@@ -192,6 +180,18 @@ class RatingPosterior(Posterior):
 
     scale: Scale  # how values are standardised
     timeline: Timeline | None = None  # when rows were observed; None without time
+    cold: tuple[Any, ...] = ()  # per mode, features of ids; a code after the unknown one is of them
+
+    def rows(self, draw: int, mode: int, codes: Codes) -> Rows:
+        """Rows of a mode by their codes, in one draw; newcomers by their features."""
+        n = self.shape[mode]
+        found, featured = super().rows(draw, mode, np.minimum(codes, n)), codes > n
+        if featured.any():
+            part, some = newcomers.part_of(self.cold, mode), codes[featured] - (n + 1)
+            given = self.draws, self.spec, draw, mode, part, self.cold[mode][some]
+            own, found.noise[featured] = newcomers.expected(*given)
+            found.factors[featured], found.biases[featured] = own[:, :-1], own[:, -1]
+        return found._replace(featured=featured)
 
     def moments(self, codes: tuple[Codes, ...], n_jobs: int = 1, time: Any = None) -> Moments:
         """Moments of cells in units of the values; codes as from ``known_codes``."""
@@ -272,9 +272,8 @@ class RatingPosterior(Posterior):
 
     def _add_unknown(self, draw: int, mode: int, a: Rows, b: Rows, square: Floats) -> None:
         """Add the variance of rows that were not drawn."""
-        if a.unknown.any():
-            covariance = self.draws["covariances"][draw, mode]
-            square[a.unknown] += spread(b.factors, covariance).astype(np.float32)
+        for which, covariance in self.spreads(draw, mode, a):
+            square[which] += spread(b.factors, covariance).astype(np.float32)
         for row in range(len(a.covariance) if a.covariance.size else 0):
             square[row] += spread(b.factors, a.covariance[row]).astype(np.float32)
 
@@ -379,15 +378,3 @@ class RatingPosterior(Posterior):
         masses(users, widths, self.scale.anchor, mean, variance, mass)
         expected = mass @ levels
         return mass, expected, mass @ levels**2 - expected**2
-
-
-def rating_snapshot(draw: RatingDraw, spec: Spec, data: Data, half: type = np.float16) -> Snapshot:
-    """Return what predictions need of ratings, with temporal effects between observations."""
-    kept = snapshot(draw, spec, data, half)
-    for name in ("centres", "precisions", "width_centre", "temporal_settings"):
-        kept[name] = getattr(draw, name).astype(np.float32)
-    for name in ("features", "widths"):
-        kept[name] = getattr(draw, name).astype(half)
-    for mode in range(2 if spec.time else 0):
-        kept[f"gaps{mode}"] = gaps(draw, data, mode).astype(half)
-    return kept

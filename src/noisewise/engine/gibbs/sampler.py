@@ -12,8 +12,9 @@ import numpy.typing as npt
 
 from noisewise.engine.arrays import Array, Arrays, Codes, Counts, Floats, Ints, Source
 from noisewise.engine.data import Data, Scale, Spec, Timeline
-from noisewise.engine.gibbs.posterior import TOTALS, Query, RatingPosterior, Sums, rating_snapshot
-from noisewise.engine.gibbs.steps import ordinal, rows, temporal, variances
+from noisewise.engine.gibbs.posterior import TOTALS, Query, RatingPosterior, Sums
+from noisewise.engine.gibbs.snapshots import rating_snapshot
+from noisewise.engine.gibbs.steps import ordinal, regression, rows, temporal, variances
 from noisewise.engine.gibbs.sweep import (
     ALL_FROM,
     EFFECTS,
@@ -226,7 +227,9 @@ def rating_steps(work: Workspace, anchor: int = 1) -> list[Step[Any]]:
     steps.append(rows.Target(work))
     for mode, n in enumerate(data.shape):
         if spec.implicit:
-            steps.append(variances.Implicit(work, mode))
+            steps.append(regression.Implicit(work, mode))
+        if data.designs.of(mode) is not None:
+            steps.append(regression.SideFeatures(work, mode))
         freedom = variances.freedom(spec.rank + 1, n)
         steps.append(variances.NormalWishart(work, mode, freedom, variances.SCALES_FROM))
         steps.append(rows.Rows(work, mode))
@@ -236,11 +239,14 @@ def rating_steps(work: Workspace, anchor: int = 1) -> list[Step[Any]]:
         steps.append(variances.LowRankNoise(work, ALL_FROM))
     elif not spec.ordinal:
         steps.append(variances.ConstantNoise(work))
-    return steps
+    with_features = [mode for mode in range(data.n_modes) if data.designs.of(mode) is not None]
+    return steps + [regression.Newcomers(work, mode) for mode in with_features]
 
 
 class RatingSampler(Sampler[RatingDraw]):
     """A sampler of ratings; cells held out are watched: their codes, times or None, and values."""
+
+    cold: tuple[Any, ...] = ()  # per mode, features of ids (see ``RatingPosterior``)
 
     def __init__(
         self,
@@ -312,8 +318,9 @@ class RatingSampler(Sampler[RatingDraw]):
         named = {"noise": -2.0 * self._roots()[0]}
         for mode, precision in enumerate(draw.precisions):
             named[f"precision of mode {mode}"] = float(np.linalg.slogdet(precision)[1])
-        for mode, strength in enumerate(draw.strengths):
-            named[f"strength of implicit sets {mode}"] = math.log(strength)
+        for number, strength in enumerate(draw.strengths):
+            of = "implicit sets" if self.spec.implicit and number < 2 else "features"
+            named[f"strength of {of} {number}"] = math.log(strength)
         for number, (phi, variance) in enumerate(draw.temporal_settings.tolist()):
             effect = f"temporal effect {number}"
             named |= {f"phi of {effect}": phi, f"variance of {effect}": variance}
@@ -329,7 +336,8 @@ class RatingSampler(Sampler[RatingDraw]):
     def as_posterior(self, draws: Snapshot) -> RatingPosterior:
         """Return kept draws as what predicts."""
         shape, timeline = self.data.shape, self.timeline
-        return RatingPosterior(self.spec, shape, self.counts, draws, self.scale, timeline)
+        parts = self.spec, shape, self.counts, draws, self.scale, timeline
+        return RatingPosterior(*parts, self.cold)
 
     def _counted(self, chain: Chain[RatingDraw]) -> Ints:
         """Return which of the kept draws count: not those that took far more for noise.

@@ -18,7 +18,7 @@ import numpy.typing as npt
 from noisewise.engine.arrays import Array, Codes, Floats, Ints, Values
 from noisewise.engine.data import Data, visiting_order
 from noisewise.engine.gibbs import sweep
-from noisewise.engine.gibbs.steps import temporal, variances
+from noisewise.engine.gibbs.steps import regression, temporal
 from noisewise.engine.gibbs.sweep import first_draw
 from noisewise.engine.gibbs.views import (
     BUFFER,
@@ -220,9 +220,10 @@ class Shards:
     def draw_weights(self, mode: int, key: np.uint64, strength: Any, E: Any, Y: Any) -> Any:
         """Draw weights of all features for a block of coordinates."""
         E, Y = E.copy(), Y.copy()  # what came from elsewhere cannot be written to
-        variances.draw_features(
-            self.layout.starts[1 - mode], self.members[mode], self.shares[mode], strength, key, E, Y
-        )
+        regression.draw_features(
+            self.layout.starts[1 - mode], self.members[mode], self.shares[mode],
+            regression.NO_VALUES, np.full(len(Y), strength), key, E, Y,
+        )  # fmt: skip
         return E, Y
 
     # Parcels.

@@ -26,7 +26,8 @@ Snapshot = dict[str, Any]  # what predictions need of a draw, by name
 START, SWEEP, FOLD, UPDATE = range(4)
 (
     ROWS, NORMAL_WISHART, FEATURES, NOISE, TEMPORAL, TEMPORAL_SETTINGS, LEVELS, RESCALING,
-) = range(1, 9)  # fmt: skip
+    SIDE_FEATURES, NEWCOMERS,
+) = range(1, 11)  # fmt: skip
 
 START_STD = 0.15  # of factors at the start: smaller ones take many sweeps to grow
 FIRST_SCALE = 0.5  # of the prior of rows, before scales are drawn
@@ -91,7 +92,7 @@ class State:
 class Draw(State):
     """Rows and their noise, in standardised units: what every model draws."""
 
-    positive = ("noise", "level", "strengths", "width_spread", "proposals")
+    positive = ("noise", "level", "strengths", "cold_strengths", "width_spread", "proposals")
 
     factors: Floats  # rows of all modes, one after another, padded with zeros to whole vectors
     biases: Floats
@@ -107,9 +108,13 @@ class Draw(State):
 class RatingDraw(Draw):
     """All unknowns of ratings; a part that the model does not have is empty."""
 
-    effects: Floats  # what implicit sets add to the mean of each row
-    features: Floats  # weights of every feature, those of the first mode's sets first
-    strengths: Array  # how strongly weights are pulled to zero
+    effects: Floats  # what implicit sets and side features add to the mean of each row
+    features: Floats  # weights of every feature: of the first mode's sets, the second's; side ones
+    strengths: Array  # how strongly weights are pulled to zero: of sets, of fields of features
+    cold_weights: Floats  # rows, with logs of their noise, by side features alone: weights,
+    cold_strengths: Array  # their strengths, and per mode centre and covariance of what is left
+    cold_centres: Array
+    cold_covariances: Array
     temporal: Floats  # per temporal effect, its value at every observation
     temporal_settings: Array  # per temporal effect, logit of phi and log of the variance
     widths: Array  # logs of the widths of levels per row of the first mode
@@ -133,12 +138,18 @@ def first_draw(spec: Spec, data: Data, n_levels: int = 0) -> RatingDraw:
     many = n_levels - 2 if spec.ordinal else 0
     effects = len(EFFECTS) if spec.time else 0
     settings = [[np.log(phi / (1.0 - phi)), np.log(EFFECT_VARIANCE)] for _, phi in EFFECTS]
-    implicit = rows if spec.implicit else 0
+    implicit, sets = (rows, 2) if spec.implicit else (0, 0)
+    side, fields = data.designs.size
+    cold, wide = data.n_modes if side else 0, D1 + spec.noise_rank
     return RatingDraw(
         **_first_rows(spec, data, START_STD, FIRST_SCALE),
-        effects=np.zeros((implicit, D1), dtype=np.float32),
-        features=np.zeros((implicit, D1), dtype=np.float32),
-        strengths=np.ones(2 if spec.implicit else 0),
+        effects=np.zeros((rows if spec.implicit or side else 0, D1), dtype=np.float32),
+        features=np.zeros((implicit + side, D1), dtype=np.float32),
+        strengths=np.ones(sets + fields),
+        cold_weights=np.zeros((side, wide), dtype=np.float32),
+        cold_strengths=np.ones(fields),
+        cold_centres=np.zeros((cold, wide)),
+        cold_covariances=np.tile(np.eye(wide), (cold, 1, 1)),
         temporal=np.zeros((effects, n), dtype=np.float32),
         temporal_settings=np.array(settings[:effects]).reshape(effects, 2),
         widths=np.full((data.shape[0], many), np.log(CUT_WIDTH)),

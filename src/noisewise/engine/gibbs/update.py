@@ -18,9 +18,11 @@ import scipy.sparse
 
 from noisewise.engine.arrays import Codes, Counts, Floats
 from noisewise.engine.data import Data
+from noisewise.engine.gibbs import newcomers
 from noisewise.engine.gibbs.posterior import RatingPosterior
+from noisewise.engine.gibbs.steps.regression import feature_part
 from noisewise.engine.gibbs.steps.rows import EXACT_FROM, NO_EFFECTS, draw_rows
-from noisewise.engine.gibbs.steps.variances import draw_noise, feature_part, roots
+from noisewise.engine.gibbs.steps.variances import draw_noise, roots
 from noisewise.engine.gibbs.sweep import UPDATE, Snapshot, key
 from noisewise.engine.training import in_threads, one_blas_thread
 
@@ -36,6 +38,7 @@ class Changed(NamedTuple):
     data: Data
     weight: Floats  # root of the weight of every observation
     sets: Any  # of the rows, as a sparse matrix of shares; None without implicit sets
+    side: Any = None  # features of the rows, as a sparse matrix; None without
 
 
 def due_rows(counts: Counts, waiting: Counts, n_new: int) -> Codes:
@@ -97,7 +100,8 @@ def updated(
 
     with one_blas_thread():
         in_threads(update, range(len(posterior)), n_jobs)
-    return RatingPosterior(posterior.spec, shape, counts, draws, posterior.scale)
+    scale, cold = posterior.scale, posterior.cold
+    return RatingPosterior(posterior.spec, shape, counts, draws, scale, cold=cold)
 
 
 def grown(posterior: RatingPosterior, shape: tuple[int, ...]) -> Snapshot:
@@ -121,7 +125,7 @@ def grown(posterior: RatingPosterior, shape: tuple[int, ...]) -> Snapshot:
             parts[mode] = np.concatenate([parts[mode], more], axis=1)
         draws[name] = np.concatenate(parts, axis=1)
     if spec.implicit:  # the features of the first mode's sets come first: rows of the second
-        parts = np.split(draws["features"], [old[1]], axis=1)
+        parts = np.split(draws["features"], [old[1], sum(old)], axis=1)  # side features are last
         for k, mode in enumerate((1, 0)):
             parts[k] = np.pad(parts[k], ((0, 0), (0, added[mode]), (0, 0)))
         draws["features"] = np.concatenate(parts, axis=1)
@@ -178,10 +182,14 @@ def _draw(
         root[:] = 1.0 / np.sqrt(float(one["level"][0]))
     root *= own.weight
     effects = NO_EFFECTS
+    if own.sets is not None or own.side is not None:
+        effects = np.zeros((data.shape[mode], spec.rank + 1), dtype=np.float32)
     if own.sets is not None:
         features = one["features"][feature_part(data, mode)].astype(np.float32)
-        effects = np.zeros((data.shape[mode], spec.rank + 1), dtype=np.float32)
         effects[own.rows] = own.sets @ features
+    if own.side is not None:
+        part = newcomers.part_of(posterior.cold, mode)
+        effects[own.rows] += newcomers.prior_shift(one, part, own.side).astype(np.float32)
     exact = root.max(initial=0.0) > EXACT_FROM
     index, level = data.index[mode], one["level"].astype(np.float64)
     draw_rows(

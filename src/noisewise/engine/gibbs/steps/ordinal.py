@@ -25,8 +25,9 @@ from numba import njit
 from noisewise.engine.arrays import Array
 from noisewise.engine.data import Data, Spec
 from noisewise.engine.gibbs import sweep
+from noisewise.engine.gibbs.steps.regression import scaled_weights
 from noisewise.engine.gibbs.steps.temporal import settings_prior
-from noisewise.engine.gibbs.steps.variances import SHAPE, Precisions, feature_part, freedom
+from noisewise.engine.gibbs.steps.variances import SHAPE, Precisions, freedom
 from noisewise.engine.random import TINY, density, normal_pair, quantile, stream, tails, uniform
 
 FAR = 1e30  # where the lowest and the highest level end
@@ -197,10 +198,9 @@ def _scale(draw: sweep.RatingDraw, spec: Spec, data: Data, log_scale: float) -> 
         draw.factors[part, : spec.rank] *= own
         draw.centres[mode] *= by
         draw.precisions[mode] /= np.outer(by, by)
-        if spec.implicit:
-            for rows in (draw.effects[part], draw.features[feature_part(data, mode)]):
-                rows[:, : spec.rank] *= own
-                rows[:, spec.rank] *= bias
+        for rows in scaled_weights(draw, spec, data, mode):
+            rows[:, : spec.rank] *= own
+            rows[:, spec.rank] *= bias
     for array in (draw.biases, draw.fitted, draw.temporal):
         array *= np.float32(factor)
     draw.temporal_settings[:, 1] += 2.0 * log_scale

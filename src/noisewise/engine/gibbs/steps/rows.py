@@ -37,7 +37,8 @@ class Rows(Step[Any]):
 
     def _draw(self, draw: Any) -> None:
         data, mode, work = self.data, self.mode, self.work
-        effects = draw.effects[data.part(mode)] if self.spec.implicit else NO_EFFECTS
+        regressed = self.spec.implicit or data.designs
+        effects = draw.effects[data.part(mode)] if regressed else NO_EFFECTS
         last = mode == data.n_modes - 1
         exact = work.largest_root() > EXACT_FROM
         sums = np.empty(0, dtype=np.float64 if exact else np.float32)

@@ -1,10 +1,9 @@
 """How far rows spread, and observations around them: the prior of rows, and the noise.
 
-    row_i ~ N(mean + sum_l x_il Y_l, precision^-1),   mean ~ N(0, (2 precision)^-1)
-    precision ~ Wishart(diag(scales)^-1, freedom),   Y_l ~ N(0, (strength precision)^-1)
+    row_i ~ N(mean + effects_i, precision^-1),   mean ~ N(0, (2 precision)^-1)
+    precision ~ Wishart(diag(scales)^-1, freedom)
 
-``x_il = 1 / sqrt(n_i)`` for every l that i was seen with (implicit sets). Coordinates are
-independent once they are multiplied by the root of the precision.
+Effects are those of implicit sets and of features (see ``regression``).
 
 The factors share a scale, the bias has its own, and both are drawn: where most factors have nothing
 to do, only a prior that can shrink lets the model say so. With few degrees of freedom it expects
@@ -28,63 +27,19 @@ from numba import njit
 from scipy.linalg import solve_triangular
 
 from noisewise.engine.arrays import Array
-from noisewise.engine.data import Data
 from noisewise.engine.gibbs import sweep
-from noisewise.engine.gibbs.sweep import Draw, RatingDraw, Step, Workspace
-from noisewise.engine.random import gamma, normal, normal_pair, stream
-from noisewise.engine.training import in_threads
+from noisewise.engine.gibbs.steps import regression
+from noisewise.engine.gibbs.sweep import Draw, Step, Workspace
+from noisewise.engine.random import gamma, normal, stream
 
 MEAN_WEIGHT = 2.0  # rows that the prior mean, zero, is worth
 SCALE_SHAPE = SCALE_RATE = 0.5  # of the Gamma prior of scales
 MOST_STEPS = 50  # outwards, each by a factor of e, when a slice is looked for
 SCALES_FROM = 10  # sweep from which scales of ratings are drawn
-BLOCK = 32  # coordinates of implicit sets that a thread takes: four vectors
 FLOOR = 1e-10  # of a variance, in standardised units: single precision tells no more apart
 SHAPE = 4.0  # of the inverse Gamma priors of noise; their mean is 1, or the level of the last mode
 LEAST = 1e-20  # of a factor of the variance: the product of a few is still a number
 _U = np.uintp
-
-
-class Implicit(Step[RatingDraw]):
-    """Draw the weights of what rows of a mode were seen with, and what they add to the rows."""
-
-    joins = 3
-
-    def _draw(self, draw: RatingDraw) -> None:
-        data, mode, work = self.data, self.mode, self.work
-        part, own = data.part(mode), feature_part(data, mode)
-        root = np.linalg.cholesky(draw.precisions[mode])
-        centred = sweep.rows_of(draw, part, self.spec.rank) - draw.centres[mode]
-        whitened = ((centred - draw.effects[part]) @ root).astype(np.float32)
-        weights = (draw.features[own] @ root).astype(np.float32)
-        self._draw_weights(draw, whitened, weights, np.float32(draw.strengths[mode]))
-        rate = 1.0 + 0.5 * float(np.einsum("ij,ij->", weights, weights, dtype=np.float64))
-        rng = work.rng(draw, sweep.FEATURES, mode)
-        draw.strengths[mode] = rng.gamma(1.0 + 0.5 * weights.size, 1.0 / rate)
-        draw.features[own] = solve_triangular(root, weights.T, lower=True, trans="T").T
-        left = solve_triangular(root, whitened.T, lower=True, trans="T").T
-        draw.effects[part] = centred - left
-
-    def _draw_weights(self, draw: RatingDraw, whitened: Any, weights: Any, strength: Any) -> None:
-        """Draw weights of all features, whitened as rows are; some coordinates at a time."""
-        data, mode, work = self.data, self.mode, self.work
-
-        def draw_block(start: int) -> None:
-            block = slice(start, start + BLOCK)
-            E, Y = (np.ascontiguousarray(array[:, block]) for array in (whitened, weights))
-            draw_features(
-                data.starts[1 - mode], data.members[mode], data.shares[mode],
-                strength, work.key(draw, sweep.FEATURES, mode, start), E, Y,
-            )  # fmt: skip
-            whitened[:, block], weights[:, block] = E, Y
-
-        in_threads(draw_block, range(0, self.spec.rank + 1, BLOCK), work.n_jobs)
-
-
-def feature_part(data: Data, mode: int) -> slice:
-    """Return where the features of a mode's sets lie: they are the rows of the other mode."""
-    start = 0 if mode == 0 else data.shape[1]
-    return slice(start, start + data.shape[1 - mode])
 
 
 class NormalWishart(Step[Any]):
@@ -96,7 +51,8 @@ class NormalWishart(Step[Any]):
 
     def _draw(self, draw: Any) -> None:
         mode, rng = self.mode, self.work.rng(draw, sweep.NORMAL_WISHART, self.mode)
-        implicit = self.spec.implicit and draw.epoch >= Implicit.joins
+        regressed = draw.epoch >= regression.JOINS
+        implicit = self.spec.implicit and regressed
         average, scatter, of_features = self._scatter(draw, implicit)
         n, D = self.data.shape[mode], len(average)
         many = n
@@ -104,6 +60,10 @@ class NormalWishart(Step[Any]):
         if implicit:
             scatter += float(draw.strengths[mode]) * of_features
             many += self.data.shape[1 - mode]
+        if self.data.designs and regressed:
+            of_side, size = regression.side_scatter(draw, self.spec, self.data, mode)
+            scatter += of_side
+            many += size
         if draw.epoch >= self.scales_from:
             draw.scales[mode] = draw_scales(scatter, draw.scales[mode], self.freedom, many, rng)
         scatter[np.diag_indices(D)] += draw.scales[mode]
@@ -113,13 +73,15 @@ class NormalWishart(Step[Any]):
         draw.centres[mode] = n * average / (MEAN_WEIGHT + n) + noise
 
     def _scatter(self, draw: Any, implicit: bool) -> tuple[Any, Any, Any]:
-        """Average of the rows, less what sets add; their scatter around it, and of features."""
+        """Average of the rows, less effects; their scatter around it, and of features."""
         part = self.data.part(self.mode)
         rows = sweep.rows_of(draw, part, self.spec.rank)
         of_features = None
-        if implicit:
+        if implicit or (self.data.designs and draw.epoch >= regression.JOINS):
             rows -= draw.effects[part]
-            features = draw.features[feature_part(self.data, self.mode)].astype(np.float64)
+        if implicit:
+            own = regression.feature_part(self.data, self.mode)
+            features = draw.features[own].astype(np.float64)
             of_features = features.T @ features
         average = rows.mean(axis=0)
         centred = rows - average
@@ -252,40 +214,6 @@ class LowRankNoise(Step[Draw]):
         """Sum of one over the noise of a mode's rows."""
         own = draw.noise[self.data.part(mode)].astype(np.float64)
         return np.asarray((1.0 / own).sum(axis=0))
-
-
-@njit(nogil=True, fastmath=True, error_model="numpy", cache=True)
-def draw_features(starts, members, x, strength, key, E, Y):
-    """Draw the weights Y of every feature, one after the other, for a block of coordinates.
-
-    ``members[starts[l]:starts[l + 1]]`` have feature l; E, rows less all means, changes with Y.
-    """
-    width = _U(E.shape[1])
-    total, change = np.empty(E.shape[1], np.float32), np.empty(E.shape[1], np.float32)
-    for feature in range(len(starts) - 1):
-        l = _U(feature)  # noqa: E741
-        state = stream(key, l)
-        total[:] = 0.0
-        square = np.float32(0.0)
-        for k in range(starts[l], starts[l + _U(1)]):
-            i = _U(members[k])
-            square += x[i] * x[i]
-            for d in range(width):
-                total[d] += x[i] * E[i, d]
-        precision = square + strength
-        scale = math.sqrt(1.0 / precision)
-        for d in range(_U(0), width, _U(2)):
-            state, a, b = normal_pair(state)
-            for step in range(_U(2)):
-                e = d + step
-                if e < width:
-                    new = (total[e] + square * Y[l, e]) / precision + scale * (b if step else a)
-                    change[e] = new - Y[l, e]
-                    Y[l, e] = new
-        for k in range(starts[l], starts[l + _U(1)]):
-            i = _U(members[k])
-            for d in range(width):
-                E[i, d] -= x[i] * change[d]
 
 
 @njit(nogil=True, error_model="numpy", cache=True)

@@ -1,0 +1,65 @@
+"""Rows that have features but no observations: what to expect of them, in every draw."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from noisewise.engine.arrays import Array
+from noisewise.engine.data import Spec
+from noisewise.engine.gibbs.sweep import RatingDraw, Snapshot
+
+FARTHEST_LOG = 50.0  # of a factor of the noise, from 0: beyond it numbers mean nothing
+
+
+class Expected(NamedTuple):
+    """Expected rows, the bias last, and factors of the noise."""
+
+    rows: Array
+    noise: Array
+
+
+def kept_of(draw: RatingDraw, spec: Spec, half: type) -> Snapshot:
+    """Return what a draw knows of rows by their features alone; nothing without features.
+
+    Logs of the noise are normal, and noise is expected to be the exponential of the mean and half
+    the variance: that half is added to the centre.
+    """
+    if not len(draw.cold_weights):
+        return {}
+    D1, centres = spec.rank + 1, draw.cold_centres.copy()
+    centres[:, D1:] += 0.5 * np.diagonal(draw.cold_covariances, axis1=1, axis2=2)[:, D1:]
+    return {
+        "cold_weights": draw.cold_weights.astype(half),
+        "cold_centres": centres.astype(np.float32),
+        "cold_covariances": draw.cold_covariances[:, :D1, :D1].astype(np.float32),
+    }
+
+
+def part_of(cold: tuple[Any, ...], mode: int) -> slice:
+    """Return where the features of a mode are among those of all modes."""
+    sizes = [0 if matrix is None else matrix.shape[1] for matrix in cold]
+    return slice(sum(sizes[:mode]), sum(sizes[: mode + 1]))
+
+
+def expected(
+    draws: Snapshot, spec: Spec, draw: int, mode: int, part: slice, features: Any
+) -> Expected:
+    """Return what one draw expects of rows with these features; ``part`` has their weights."""
+    weights = draws["cold_weights"][draw, part].astype(np.float32)
+    found = draws["cold_centres"][draw, mode] + features @ weights
+    D1 = spec.rank + 1
+    noise = np.exp(np.clip(found[:, D1:], -FARTHEST_LOG, FARTHEST_LOG))
+    return Expected(found[:, :D1], noise)
+
+
+def prior_shift(one: Snapshot, part: slice, features: Any) -> Array:
+    """Return what one draw adds to the means of rows whose sets are known, by their features.
+
+    Weights of side features come after those of sets; ``part`` is that of the mode among them.
+    """
+    weights, cold = one["features"], len(one["cold_weights"])
+    own = weights[len(weights) - cold :][part].astype(np.float64)
+    found: Array = np.asarray(features @ own)
+    return found
