@@ -135,6 +135,22 @@ def test_new_users_get_recommendations_by_their_features(world, fitted):
     assert means[1] > means[0] + 0.3
 
 
+def test_new_items_are_recommended_where_they_are_candidates(world, fitted):
+    new = list(range(ITEMS, ITEMS + NEW))
+    best = fitted.recommend(0, 5, candidates=new)
+    assert {GENRES[world.genre[one.id]] for one in best} <= {"noir", "farce"}
+    mean, std = fitted.predict([(0, one.id) for one in best], return_std=True)
+    np.testing.assert_allclose([one[1:] for one in best], np.column_stack([mean, std]), rtol=1e-4)
+    both = fitted.recommend(0, 100, candidates=[0, 1, *new, "nobody"], exclude_seen=False)
+    assert {one.id for one in both} == {0, 1, *new}
+    table = fitted.recommend_all(3, candidates=new, mode="user")
+    assert set(table["item"].tolist()) <= set(new)
+    assert fitted.recommend(0, candidates=new, by="utility") == []
+    row = fitted.fold_in([], [], features={"age": 30})
+    assert len(row.recommend(3, candidates=new)) == 3
+    assert set(new).isdisjoint(one.id for one in fitted.recommend(0, 100))
+
+
 def test_features_are_explained_with_intervals(fitted):
     effects = {(e.feature, e.level): e for e in fitted.explain_features()}
     noir, western = effects["genre", "noir"], effects["genre", "western"]

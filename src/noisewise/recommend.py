@@ -171,7 +171,8 @@ def _candidates(
     table = factors.table(mode, side, columns, spread=sought.spread)
     score = _scores(table, sought, None if taken is None else taken[:, columns])
     if sought.seen is not None:
-        place = np.full(len(factors.counts[1 - mode]) + 1, -1, dtype=np.int32)
+        size = max(len(factors.counts[1 - mode]), int(columns.max())) + 1
+        place = np.full(size, -1, dtype=np.int32)
         place[columns] = np.arange(many, dtype=np.int32)
         at, codes = seen_cells(sought.seen, rows)
         at, codes = at[place[codes] >= 0], codes[place[codes] >= 0]

@@ -331,7 +331,8 @@ class BayesianFactorizer(Sampled, Featured, KeptRows, on_gpu.OnDevice):
         return Cells(self._on_device(there, here), unseen)
 
     def _best(self, mode: int, codes: Codes, sought: Sought) -> Lists:
-        if (codes > self.factors_.shape[mode]).any():  # which a GPU does not know
+        rows, columns = (self.factors_.shape[m] for m in (mode, 1 - mode))
+        if (codes > rows).any() or (sought.columns > columns).any():  # which a GPU does not know
             return super()._best(mode, codes, sought)
         return on_gpu.best_columns(self, super()._best, on_gpu.best_of_draws, mode, codes, sought)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any, NamedTuple, Self
@@ -23,6 +23,7 @@ from noisewise.models.feature_file import TablesOfModes
 from noisewise.models.learner import count_rows
 from noisewise.models.new_row import NewRow
 from noisewise.models.rows import Rows
+from noisewise.recommend import Likely, Sought
 from noisewise.schema import Found, Schema
 from noisewise.settings import learned, settings
 from noisewise.splits import check_coverage
@@ -245,6 +246,31 @@ class Featured(Rows):
     def _described(self, mode: int, labels: Any) -> Any:
         """Return side features of ids of a mode, as a sparse matrix; None if there are none."""
         return self.features_[mode].rows(labels) if mode in self.features_ else None
+
+    def wanted(
+        self,
+        mode: int,
+        n: int,
+        risk: float,
+        seen: Any,
+        candidates: Iterable[Any] | None,
+        likely: Likely | None = None,
+    ) -> Sought:
+        """Return which columns are the best for rows of a mode; candidates may be new."""
+        chosen = None if candidates is None else list(candidates)
+        found = super().wanted(mode, n, risk, seen, chosen, likely)
+        if chosen is None or likely is not None or 1 - mode not in self.features_:
+            return found
+        codes = self._places(1 - mode, self.ids_[1 - mode].lookup(chosen), chosen)
+        new = np.unique(codes[codes > len(self.factors_.counts[1 - mode])])
+        return found._replace(columns=np.append(found.columns, new).astype(np.int32))
+
+    def _by(self, by: str, mode: int, codes: Codes, sought: Sought) -> Sought:
+        found = super()._by(by, mode, codes, sought)
+        if found.likely is None:
+            return found
+        known = found.columns < len(self.factors_.counts[1 - mode])  # else nobody took it up yet
+        return found._replace(columns=found.columns[known])
 
     def _are_new(self, known: tuple[Codes, ...]) -> bool:
         """Whether some cells have an id that is known by its features alone."""

@@ -13,6 +13,7 @@ import narwhals as nw
 import numpy as np
 import numpy.typing as npt
 
+from noisewise.data.ids import as_objects
 from noisewise.data.reader import require_pyarrow
 from noisewise.data.tables import LIBRARIES
 from noisewise.engine.training import chunks
@@ -36,6 +37,17 @@ class Recommendation(NamedTuple):
 
 
 LISTED = 50_000  # lists that are made at a time, so that what is needed on the way is soon free
+
+
+def labels_of(model: Any, mode: int) -> npt.NDArray[Any]:
+    """Return ids by the codes of rows: those trained on, none, and those that have features."""
+    known: npt.NDArray[Any] = model.ids_[mode].labels
+    table = getattr(model, "features_", {}).get(mode)
+    if table is None:
+        return known
+    if known.dtype == table.ids.labels.dtype == np.int64:
+        return np.concatenate([known, [-1], table.ids.labels])
+    return as_objects([*known.tolist(), None, *table.ids.labels.tolist()])
 
 
 def as_recommendations(lists: Lists, labels: npt.NDArray[Any]) -> list[list[Recommendation]]:

@@ -11,7 +11,7 @@ import numpy as np
 
 from noisewise.engine.arrays import Codes, Floats, Moments
 from noisewise.errors import DataError, printable
-from noisewise.models.lists import Recommendation, as_recommendations
+from noisewise.models.lists import Recommendation, as_recommendations, labels_of
 from noisewise.recommend import best_columns, likely_by
 
 
@@ -65,7 +65,7 @@ class NewRow:
         sought = model.wanted(self.mode, n, risk, (starts, seen), candidates, likely)
         one = np.zeros(1, dtype=np.int32)
         found = best_columns(model.factors_, self.mode, one, sought, side=self.side)
-        (best,) = as_recommendations(found, model.ids_[1 - self.mode].labels)
+        (best,) = as_recommendations(found, labels_of(model, 1 - self.mode))
         return best
 
     def _cells(self, others: Sequence[Any]) -> Moments:

@@ -20,7 +20,7 @@ from noisewise.engine.arrays import Codes, Counts, Floats
 from noisewise.errors import DataError, DivergedError
 from noisewise.models import lists
 from noisewise.models.base import Cells, Factorizer, Threads, at_one_moment
-from noisewise.models.lists import Recommendation, as_recommendations
+from noisewise.models.lists import Recommendation, as_recommendations, labels_of
 from noisewise.models.new_row import NewRow, in_one
 from noisewise.recommend import (
     Likely,
@@ -125,7 +125,7 @@ class Rows(Factorizer, Threads):
         m, sought = self._sought(n, mode, risk, exclude_seen, candidates)
         codes = self._places(m, self._codes(m, ids), ids)
         found = self._best(m, codes, self._by(by, m, codes, sought))
-        return as_recommendations(found, self.ids_[1 - m].labels)
+        return as_recommendations(found, labels_of(self, 1 - m))
 
     @at_one_moment
     def recommend_all(
@@ -184,7 +184,7 @@ class Rows(Factorizer, Threads):
         def best(part: slice) -> Lists:
             return self._best(m, codes[part], self._by(by, m, codes[part], sought))
 
-        both = own, self.ids_[1 - m].labels
+        both = own, labels_of(self, 1 - m)
         return lists.for_all(best, *both, [self.ids_[k].name for k in (m, 1 - m)], library, out)
 
     @at_one_moment
