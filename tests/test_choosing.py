@@ -177,7 +177,9 @@ def test_errors_count_in_other_units_if_asked_for(shared):
     X, y = shared[:2]
     plain = AutoFactorizer(CANDIDATES, random_state=0, n_jobs=1).fit(X, y)
     tenfold = AutoFactorizer(CANDIDATES, random_state=0, n_jobs=1)
-    tenfold.fit(X, y, restore=lambda cells, mean, std: 10.0 * mean)
+    seen = observe(X, y)
+    scale = contest.Scaling(None, seen.values, lambda cells, mean, std: 10.0 * mean)
+    tenfold.fit(seen, scales=[scale])
     for name, one in plain.scores_.items():
         assert tenfold.scores_[name]["error"] == pytest.approx(one["error"], rel=1e-5)
 

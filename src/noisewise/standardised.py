@@ -10,7 +10,6 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
-from scipy.special import ndtri
 
 from noisewise import outliers
 from noisewise.data import Codes, Ids, Observations, observe
@@ -18,14 +17,10 @@ from noisewise.data.timestamps import Floats, Ints, as_integers, key_places, ser
 from noisewise.models import base, contest
 from noisewise.models.auto import AutoFactorizer
 from noisewise.models.base import Factorizer
-from noisewise.models.contest import Contest
-from noisewise.models.grid import TableModel
+from noisewise.models.contest import Arena
 from noisewise.models.holes import Like, Readings, trials
-from noisewise.models.series import OUSmoother
 from noisewise.scaling import TRANSFORMS, Decided, Look, Scale, fit_scale
 
-QUANTILES = np.linspace(0.05, 0.95, 10)  # of predictions, that tell a scale
-GAIN = 0.99  # of the loss on the readings as they are that another scale may have at most
 TRIALS = 2  # that tell a scale
 FEWEST = 30  # hidden cells that do
 
@@ -68,17 +63,21 @@ class StandardisedModel:
         if wishes.outliers == "auto":
             found = _outliers(seen)
             dropped = bool(found.any()) and outliers.are_errors(seen, holes, found)
-        decided = Decided(wishes.transform, False, dropped)
+        kept = learned_from(seen, Decided(dropped=dropped))
+        decided = [Decided(wishes.transform, False, dropped)]
         if wishes.transform == "auto":
-            kept = learned_from(seen, decided)
-            decided = Decided(_best_transform(kept, sensor, wishes, holes), True, dropped)
-        scale = scale_of(seen, sensor, decided, wishes.bounds)
-        standard = _standard(learned_from(seen, decided), sensor, scale)
+            decided = _eligible(kept, sensor, dropped)
+        found = [(one, scale_of(seen, sensor, one, wishes.bounds)) for one in decided]
+        scales = [_scaling(kept, sensor, one.transform, scale) for one, scale in found]
+        at = 0
         if isinstance(model, AutoFactorizer):
-            model.fit(standard, holes=holes, restore=_restore(standard, sensor, scale))
+            model.fit(_on(kept, scales[0]), holes=holes, scales=scales)
+            at = [scaling.name for scaling in scales].index(model.scale_)
         else:
-            model.fit(standard)
-        return cls(seen, sensor, decided, scale, model)
+            at = _best_scale(kept, model, wishes.like, scales, holes) if len(scales) > 1 else 0
+            model.fit(_on(kept, scales[at]))
+        taken, scale = found[at]
+        return cls(seen, sensor, taken, scale, model)
 
     def predict(self, cells: Observations) -> tuple[Floats, Floats]:
         """Mean and std of readings; NaN for sensors of which nothing was ever read."""
@@ -121,7 +120,8 @@ class StandardisedModel:
         values = np.append(rest.values, new.values)
         seen = _without_unseen(Observations(codes, values, new.ids))
         scale = scale_of(seen, self.sensor, self.decided, bounds)
-        standard = _standard(learned_from(seen, self.decided), self.sensor, scale)
+        kept = learned_from(seen, self.decided)
+        standard = _on(kept, _scaling(kept, self.sensor, None, scale))
         if isinstance(self.model, AutoFactorizer):
             model: Factorizer = self.model.refitted(standard)
         else:
@@ -164,60 +164,44 @@ def _outliers(seen: Observations) -> Any:
     return outliers.find_outliers(seen, which, when, len(series))
 
 
-def _standard(seen: Observations, sensor: int | None, scale: Scale) -> Observations:
-    z = scale.standard(seen.values, _sensors_of(seen, sensor)[0])
-    return Observations(seen.codes, z.astype(np.float32), seen.ids)
-
-
-def _restore(seen: Observations, sensor: int | None, scale: Scale) -> contest.Restore:
-    """Return what takes z-scores of cells back to readings."""
+def _scaling(
+    seen: Observations, sensor: int | None, name: str | None, scale: Scale
+) -> contest.Scaling:
+    """Return readings as z-scores, and what takes z-scores of cells back to readings."""
 
     def restore(cells: Observations, mean: Any, std: Any) -> Any:
         sensors = _sensor_codes(cells, seen, sensor)
         return scale.ends(mean, sensors) if std is None else scale.own(mean, std, sensors)[0]
 
-    return restore
+    z = scale.standard(seen.values, _sensors_of(seen, sensor)[0])
+    return contest.Scaling(name, z.astype(np.float32), restore)
 
 
-def _best_transform(
-    seen: Observations, sensor: int | None, wishes: Wishes, holes: Observations | None
-) -> str | None:
-    """Return the scale on which quantiles of hidden readings are predicted best."""
+def _on(seen: Observations, scaling: contest.Scaling) -> Observations:
+    return Observations(seen.codes, scaling.values, seen.ids)
+
+
+def _eligible(seen: Observations, sensor: int | None, dropped: bool) -> list[Decided]:
+    """Return the scales to try: readings as they are, and others if any look like counts."""
     sensors, n = _sensors_of(seen, sensor)
-    if not Look.at(seen.values, sensors, n).can_be_counts.any():
-        return None
+    can_be = Look.at(seen.values, sensors, n).can_be_counts.any()
+    return [Decided(one, True, dropped) for one in (None, *(TRANSFORMS if can_be else ()))]
+
+
+def _best_scale(
+    seen: Observations,
+    model: Any,
+    like: Like,
+    scales: list[contest.Scaling],
+    holes: Observations | None,
+) -> int:
+    """Return the scale on which a model predicts hidden readings best."""
     readings = Readings.of(seen, seen.n_modes - 1, holes)
-    rng = np.random.default_rng(0)
-    hidden = contest.draw_trials(trials(readings, wishes.like, rng))[:TRIALS]
-    if sum(len(one.hidden) for one in hidden) < FEWEST:
-        return None
-    models: dict[str, Any] = {"ou": OUSmoother(time=-1, sensor=sensor, n_jobs=1)}
-    if readings.n_series > 1:
-        models["soft"] = TableModel("soft", time=-1, sensor=sensor, n_jobs=1)
-    losses = {}
-    for transform in (None, *TRANSFORMS):
-        decided = Decided(transform, chosen=True)
-        scale = scale_of(seen, sensor, decided, wishes.bounds)
-        restore = _restore(seen, sensor, scale)
-        standard = _standard(seen, sensor, scale)
-        found = contest.hold(standard, readings, hidden, models, wishes.like, restore)
-        at = _sensor_codes(found.cells, seen, sensor)
-        losses[transform] = min(_loss(found, name, scale, at) for name in found.answers)
-    best = min(losses, key=lambda transform: losses[transform])
-    return best if losses[best] < GAIN * losses[None] else None
-
-
-def _loss(found: Contest, name: str, scale: Scale, sensors: Ints) -> float:
-    """Return the mean loss of quantiles (pinball) of a model, once its std is calibrated."""
-    answers = found.answers[name]
-    score = np.abs(found.cells.values - answers.mean) / np.maximum(answers.std, 1e-300)
-    std = answers.std * float(np.quantile(score, 0.9)) / float(ndtri(0.95))
-    total = np.zeros(len(found.truth))
-    for share in QUANTILES:
-        quantile = scale.ends(answers.mean + float(ndtri(share)) * std, sensors)
-        below = found.truth - quantile
-        total += np.maximum(share * below, (share - 1.0) * below) / found.unit
-    return float(np.mean(found.weight * np.minimum(total, contest.FARTHEST * len(QUANTILES))))
+    drawn = trials(readings, like, np.random.default_rng(0))
+    arena = Arena(seen, readings, contest.draw_trials(drawn)[:TRIALS], {"model": model}, like)
+    if arena.n_hidden < FEWEST:
+        return 0
+    return scales.index(arena.best_scale(scales, ["model"])[0])
 
 
 def _keys(seen: Observations, shape: tuple[int, ...]) -> Ints:

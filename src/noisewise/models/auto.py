@@ -22,7 +22,7 @@ from noisewise.data.timestamps import (
     sensor_modes,
     series_keys,
 )
-from noisewise.engine.arrays import Array, Ints, Moments
+from noisewise.engine.arrays import Ints, Moments
 from noisewise.errors import SettingError
 from noisewise.models import contest, local
 from noisewise.models.average import AverageFactorizer
@@ -36,7 +36,7 @@ from noisewise.models.base import (
     in_one_step,
     shown,
 )
-from noisewise.models.contest import Contest, Restore
+from noisewise.models.contest import Arena, Contest, Scaling
 from noisewise.models.deviation import dtf
 from noisewise.models.grid import TableModel
 from noisewise.models.holes import Like, Trial, trials
@@ -114,6 +114,7 @@ class AutoFactorizer(Readings, InTime, Seeded, Threads):
         default="table",
     )
 
+    scale_: str | None = learned("Name of the scale that the model computes in.")
     choice_: str = learned("Name of the candidate that was chosen, or of two with a + between.")
     model_: Factorizer = learned("The chosen candidate, fitted on everything.")
     scores_: dict[str, dict[str, float]] = learned(
@@ -131,7 +132,7 @@ class AutoFactorizer(Readings, InTime, Seeded, Threads):
 
     @in_one_step
     def fit(
-        self, X: Any, y: Any = None, *, holes: Any = None, restore: Restore | None = None
+        self, X: Any, y: Any = None, *, holes: Any = None, scales: Sequence[Scaling] = ()
     ) -> Self:
         """Learn from a table of ids, one of which is a time (a number or a date), and values y.
 
@@ -143,10 +144,12 @@ class AutoFactorizer(Readings, InTime, Seeded, Threads):
             One for each row.
         holes : table of ids or Observations, optional
             Cells that are to be filled. By default, what is missing of all series at all times.
-        restore : callable, optional
-            ``restore(cells, mean, std)`` returns means in the units that errors count in.
+        scales : sequence of Scaling, optional
+            Scales that models may compute in: names, the values of X on them, and functions
+            ``restore(cells, mean, std)`` that return means in the units that errors count in. The
+            chosen models are tried on all of them.
         """
-        self._call = (holes, restore)
+        self._call = (holes, scales)
         self._fit(X, y, None)
         del self._call
         return self
@@ -157,30 +160,33 @@ class AutoFactorizer(Readings, InTime, Seeded, Threads):
         """Try every candidate, and fit the best on everything."""
         seed = fixed_seed(self.random_state)
         candidates = self._candidates(seed)
-        holes, restore = self._call
+        holes, scales = self._call
+        scales = scales or (contest.unscaled(seen),)
         if holes is not None and not isinstance(holes, Observations):
             holes = observe(holes, np.zeros(len(holes)), duplicates="last")
         time = sensor_modes(self.time, self.sensor, seen.ids)[0]
         arranged = Arranged.of(seen, time, holes)
         drawn = trials(arranged, self.like, np.random.default_rng([seed, 5]))
-        hidden = contest.draw_trials(drawn)
+        arena = Arena(seen, arranged, contest.draw_trials(drawn), candidates, self.like)
+        found = arena.hold(scales[0]) if arena.n_hidden >= FEWEST_HELD_OUT else None
+        scaling: Scaling = scales[0]
         chosen: tuple[str, ...] = (next(iter(candidates)),)
-        unit = contest.series_scale(seen.values, arranged.seen.which, arranged.n_series)
-        self.local_, calibration, self.scores_ = LocalScale.none(unit), None, {}
+        self.scores_, calibration, local_scale = {}, None, None
         self.reason_ = f"chose {chosen[0]!r}, the first: too few observations to judge by."
-        found = None
-        if sum(len(one.hidden) for one in hidden) >= FEWEST_HELD_OUT:
-            found = contest.hold(
-                seen, arranged, hidden, candidates, self.like, restore or _as_it_is
-            )
         if found is not None and found.answers:
             chosen, error = found.together()
-            self.local_, calibration = _calibrated(found, chosen, arranged, hidden, unit)
             self.scores_ = _scores(found, chosen, error)
             self.reason_ = _reason(self.scores_, JOIN.join(chosen), found, self.like)
-        self.choice_ = JOIN.join(chosen)
+            if len(scales) > 1:
+                scaling, found, others = arena.best_scale(scales, chosen, found)
+                self.reason_ += _reason_of_scale(scaling, others)
+            local_scale, calibration = _calibrated(found, chosen, arena, scaling)
+        seen = Observations(seen.codes, scaling.values, seen.ids)
+        self.choice_, self.scale_ = JOIN.join(chosen), scaling.name
         self.model_ = self._chosen(chosen, candidates, seed).fit(seen)
         self._index = _series_of(self, seen)
+        unit = contest.series_scale(seen.values, arranged.seen.which, arranged.n_series)
+        self.local_ = local_scale or LocalScale.none(unit)
         log.info("%s", self)
         return seen, calibration
 
@@ -260,6 +266,7 @@ class AutoFactorizer(Readings, InTime, Seeded, Threads):
         self._candidates(0)
         yield Part("model_", "model_")
         yield Entry("choice", "choice_", str)
+        yield Entry("scale", "scale_", str, optional=True)
         yield Entry("scores", "scores_", _as_scores)
         yield Entry("reason", "reason_", str)
         yield Entry("seconds", "seconds_", real())
@@ -297,10 +304,6 @@ def _renamed(index: SeriesIndex, before: tuple[Ids, ...], after: tuple[Ids, ...]
     return np.where(known, keys, -1)
 
 
-def _as_it_is(cells: Observations, mean: Any, std: Any) -> Any:
-    return mean
-
-
 def _outages(arranged: Arranged, hidden: list[Trial]) -> Ints:
     """Return a number for cells hidden together: neighbours in time of a series, in a trial."""
     found, n = [], 0
@@ -316,14 +319,17 @@ def _outages(arranged: Arranged, hidden: list[Trial]) -> Ints:
 
 
 def _calibrated(
-    found: Contest, names: tuple[str, ...], arranged: Arranged, hidden: list[Trial], unit: Array
+    found: Contest, names: tuple[str, ...], arena: Arena, scaling: Scaling
 ) -> tuple[LocalScale, Calibration]:
     """Learn from hidden cells how far the chosen model is off."""
     mean = np.mean([found.answers[name].mean for name in names], axis=0)
     std = np.mean([found.answers[name].std for name in names], axis=0)
-    which = arranged.seen.which[np.concatenate([trial.hidden for trial in hidden])]
+    all_series = arena.readings.seen.which
+    which = all_series[np.concatenate([trial.hidden for trial in arena.trials])]
+    outage = _outages(arena.readings, arena.trials)
     error = found.cells.values - mean
-    cells = local.Hidden(error, std, which, _outages(arranged, hidden), found.trial, found.weight)
+    unit = contest.series_scale(scaling.values, all_series, arena.readings.n_series)
+    cells = local.Hidden(error, std, which, outage, found.trial, found.weight)
     return local.measure(cells, unit)
 
 
@@ -343,6 +349,13 @@ def _scores(found: Contest, chosen: tuple[str, ...], error: float) -> dict[str, 
         for one in sorted(errors, key=errors.__getitem__)
         if np.isfinite(errors[one])
     }  # fmt: skip
+
+
+def _reason_of_scale(chosen: Scaling, errors: dict[str, float]) -> str:
+    """Say which scale was taken, and what others would have come to."""
+    told = ", ".join(f"{name} {error:.3g}" for name, error in errors.items())
+    taken = "readings as they are" if chosen.name is None else f"the {chosen.name} of readings"
+    return f" It computes in {taken}; {told}."
 
 
 def _reason(scores: dict[str, dict[str, float]], choice: str, found: Contest, like: str) -> str:

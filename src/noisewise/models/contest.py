@@ -6,6 +6,7 @@ not count: the hundredth of the cells that the best prediction of each is farthe
 
 from __future__ import annotations
 
+import math
 import time as clock
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -13,6 +14,7 @@ from itertools import combinations
 from typing import Any, NamedTuple
 
 import numpy as np
+from scipy.special import ndtri
 
 from noisewise.data import Ids, Observations
 from noisewise.engine.arrays import Array, Ints
@@ -32,10 +34,24 @@ TRIM = 0.01  # share of the cells that do not count
 FARTHEST = 30.0  # units that an error counts at most
 TAIL = 0.025  # share of readings at either end that do not count for the unit of a series
 TOGETHER = 4  # of the best, of which two may be taken together
-GAIN = 0.99  # of the error of the best that two together may have at most
+GAIN = 0.99  # of the error of the best that two together, or another scale, may have at most
+QUANTILES = np.linspace(0.05, 0.95, 10)  # of predictions, that tell a scale
 SURE = 1.0  # standard errors by which they must be better
 
 Restore = Callable[[Observations, Any, Any], Any]  # cells, mean and std -> mean in own units
+
+
+class Scaling(NamedTuple):
+    """A scale that models may compute in."""
+
+    name: str | None
+    values: Any  # of the observations on this scale
+    restore: Restore
+
+
+def unscaled(seen: Observations) -> Scaling:
+    """Return the scale of values as they are."""
+    return Scaling(None, seen.values, lambda cells, mean, std: mean)
 
 
 class Answers(NamedTuple):
@@ -159,48 +175,77 @@ def is_dear(model: Any) -> bool:
     return not isinstance(model, SeriesModel)
 
 
-def hold(
-    seen: Observations,
-    readings: Readings,
-    trials: list[Trial],
-    candidates: dict[str, Any],
-    like: Like,
-    restore: Restore,
-) -> Contest:
-    """Let models predict what is hidden, trial by trial; the hopeless stop after the first."""
-    unit = series_scale(restore(seen, seen.values, None), readings.seen.which, readings.n_series)
-    said: dict[str, list[Answers]] = {name: [] for name in candidates}
-    seconds, errors = dict.fromkeys(candidates, 0.0), dict.fromkeys(candidates, np.inf)
-    staying = list(candidates)
-    truths, units = [], []
-    weights = [np.ones(len(trial.hidden)) for trial in trials]
-    if like == "table":
-        weights = likeness(readings, trials)
-    for turn, trial in enumerate(trials):
-        train, asked = compact(seen.take(trial.train)), compact(seen.take(trial.hidden))
-        truths.append(np.asarray(restore(asked, asked.values, None), dtype=np.float64))
-        units.append(unit[readings.seen.which[trial.hidden]])
-        for name in list(staying):
-            started = clock.perf_counter()
-            found = _asked(shortened(candidates[name]), train, asked, restore)
-            seconds[name] += clock.perf_counter() - started
-            if found is None:
-                staying.remove(name)
-            else:
-                said[name].append(found)
-        parts = (truths, units, weights[: turn + 1])
-        truth, own, weight = (np.concatenate(part) for part in parts)
-        errors |= _errors(said, staying, truth, own, weight)
-        if turn == 0:
-            staying = _hopeful(errors, staying, candidates, len(trial.hidden))
-    hidden = np.concatenate([trial.hidden for trial in trials])
-    answers = {
-        name: Answers(*(np.concatenate(parts) for parts in zip(*said[name], strict=True)))
-        for name in staying
-    }
-    number = np.repeat(np.arange(len(trials)), [len(trial.hidden) for trial in trials])
-    cells = seen.take(hidden)
-    return Contest(cells, number, truth, own, weight, answers, errors, seconds)
+@dataclass(frozen=True, eq=False)
+class Arena:
+    """Where models compete: readings, what is hidden of them in each trial, and who takes part."""
+
+    seen: Observations
+    readings: Readings
+    trials: list[Trial]
+    candidates: dict[str, Any]  # unfitted models
+    like: Like  # what is hidden is like: cells count by that, if it is the table
+
+    @property
+    def n_hidden(self) -> int:
+        """Cells that are hidden, in all trials."""
+        return sum(len(trial.hidden) for trial in self.trials)
+
+    def hold(self, scaling: Scaling, names: Sequence[str] | None = None) -> Contest:
+        """Let models predict what is hidden, trial by trial; the hopeless stop after the first."""
+        seen = Observations(self.seen.codes, scaling.values, self.seen.ids)
+        own, restore = self.readings.seen, scaling.restore
+        unit = series_scale(restore(seen, seen.values, None), own.which, self.readings.n_series)
+        staying = [*self.candidates] if names is None else [*names]
+        said: dict[str, list[Answers]] = {name: [] for name in staying}
+        seconds, errors = dict.fromkeys(staying, 0.0), dict.fromkeys(staying, np.inf)
+        weights = [np.ones(len(trial.hidden)) for trial in self.trials]
+        if self.like == "table":
+            weights = likeness(self.readings, self.trials)
+        truths, units = [], []
+        for turn, trial in enumerate(self.trials):
+            train, asked = compact(seen.take(trial.train)), compact(seen.take(trial.hidden))
+            truths.append(np.asarray(restore(asked, asked.values, None), dtype=np.float64))
+            units.append(unit[own.which[trial.hidden]])
+            for name in list(staying):
+                started = clock.perf_counter()
+                found = _asked(shortened(self.candidates[name]), train, asked, restore)
+                seconds[name] += clock.perf_counter() - started
+                if found is None:
+                    staying.remove(name)
+                else:
+                    said[name].append(found)
+            parts = (truths, units, weights[: turn + 1])
+            truth, units_of, weight = (np.concatenate(part) for part in parts)
+            errors |= _errors(said, staying, truth, units_of, weight)
+            if turn == 0:
+                staying = _hopeful(errors, staying, self.candidates, len(trial.hidden))
+        cells = seen.take(np.concatenate([trial.hidden for trial in self.trials]))
+        number = np.repeat(np.arange(len(self.trials)), [len(t.hidden) for t in self.trials])
+        answers = {
+            name: Answers(*(np.concatenate(part) for part in zip(*said[name], strict=True)))
+            for name in staying
+        }
+        return Contest(cells, number, truth, units_of, weight, answers, errors, seconds)
+
+    def best_scale(
+        self, scales: Sequence[Scaling], names: Sequence[str], first: Contest | None = None
+    ) -> tuple[Scaling, Contest, dict[str, float]]:
+        """Return the scale on which models predict best, what they said, and errors on others.
+
+        Both count: the error of the mean, and that of quantiles. ``first`` is what was said on the
+        first scale, if models were asked.
+        """
+        found = first or self.hold(scales[0], names)
+        best, said = scales[0], found
+        errors: dict[str, float] = {}
+        least = _loss(found, names, scales[0].restore)
+        for scaling in scales[1:]:
+            found = self.hold(scaling, names)
+            errors |= {f"{name}, {scaling.name}": found.errors[name] for name in names}
+            loss = _loss(found, names, scaling.restore)
+            if loss < GAIN * least:
+                best, said, least = scaling, found, loss
+        return best, said, errors
 
 
 def _asked(
@@ -243,3 +288,25 @@ def _hopeful(
     dear = sorted((name for name in names if is_dear(candidates[name])), key=errors.__getitem__)
     out = {*dear[DEAR:]}
     return [name for name in names if name not in out and errors[name] <= limit]
+
+
+def _loss(found: Contest, names: Sequence[str], restore: Restore) -> float:
+    """Return the loss of the mean and of quantiles together; infinite if a model gave up."""
+    if any(name not in found.answers for name in names):
+        return math.inf
+    error = math.sqrt(float(found.squared(*names).mean()))
+    return math.sqrt(error * _quantile_loss(found, names, restore))
+
+
+def _quantile_loss(found: Contest, names: Sequence[str], restore: Restore) -> float:
+    """Return the mean loss of quantiles (pinball) of a model, once its std is calibrated."""
+    mean = np.mean([found.answers[name].mean for name in names], axis=0)
+    std = np.mean([found.answers[name].std for name in names], axis=0)
+    score = np.abs(found.cells.values - mean) / np.maximum(std, 1e-300)
+    std = std * float(np.quantile(score, 0.9)) / float(ndtri(0.95))
+    total = np.zeros(len(found.truth))
+    for share in QUANTILES:
+        quantile = restore(found.cells, mean + float(ndtri(share)) * std, None)
+        below = (found.truth - quantile) / found.unit
+        total += np.minimum(np.maximum(share * below, (share - 1.0) * below), FARTHEST)
+    return float(np.average(total, weights=found.weight)) + np.finfo(float).tiny

@@ -27,13 +27,14 @@ MOST_CELLS = 40_000  # that models are judged on at a time: a window of time, so
 MOST_SERIES, FEWEST_TIMES = 60, 400  # of a window
 SHARE = 0.1  # of readings that are hidden if the table has no holes to go by
 LENGTH = 10  # steps that outages last then
-MOST_HIDDEN = 0.25  # share of the readings of a window that are hidden at most
+MOST_HIDDEN = 0.35  # share of the readings of a window that are hidden at most
 MOST_OF_SERIES = 0.5  # and of those of a series
 FEWEST_HOLES = 3  # fewer say nothing of what is missing
 MOST_GRID = 20_000_000  # cells of a table whose holes are counted
 DENSE = 0.01  # share of cells that are read, where series are read at the same times
 EDGE = 0.1  # share of holes that are at the ends, where these are more than chance
 MOST_OCTAVES = 40  # halves of distances that are told apart
+FEW = 0.3  # share of the series that are few
 MOST_WEIGHT = 5.0  # of a hidden cell, or of one over it
 SHORTER = 0.3  # share of time that is left out at most, to have holes at the ends of what is left
 
@@ -70,7 +71,7 @@ class Readings:
     leading: Array  # of every series: how long it has holes before its first reading,
     trailing: Array  # and after its last one
     step: float  # of time, mostly
-    far: Ints  # of every hole: its ``reach``, as ``_octave`` has it
+    alike: Ints  # the ``_stratum`` of every hole
 
     @classmethod
     def of(cls, seen: Observations, time: int, holes: Observations | None) -> Readings:
@@ -85,8 +86,8 @@ class Readings:
             found = _missing(own, len(series), step)
         else:
             found = _as_timed(holes, seen, time, series)
-        far = _octave(reach(own, found, len(series)) / step)
-        return cls(own, *_without_edges(own, found, len(series)), step, far)
+        alike = _stratum(own, found, len(series), step)
+        return cls(own, *_without_edges(own, found, len(series)), step, alike)
 
     @property
     def n_series(self) -> int:
@@ -148,29 +149,41 @@ def _around(entries: Timed, asked: Timed, n: int) -> tuple[Ints, Ints]:
     return np.clip(place - 1, low, high), np.clip(place, low, high)
 
 
-def _octave(steps: Array) -> Ints:
-    """Return the half octave of a distance, from that of half a step on."""
-    octaves = 2.0 * np.log2(np.clip(2.0 * steps, 1.0, None))
-    return np.minimum(np.rint(octaves), MOST_OCTAVES).astype(np.int64)
+def _stratum(seen: Timed, asked: Timed, n: int, step: float, share: float = 1.0) -> Ints:
+    """Return a number for cells that are alike: in ``reach``, and in how many others are read then.
+
+    Reaches are told apart by half octaves, from that of half a step on; others by whether they are
+    none, few or many; ``share`` is n over the series that could be.
+    """
+    octave = 2.0 * np.log2(np.clip(2.0 * reach(seen, asked, n) / step, 1.0, None))
+    times, counts = np.unique(seen.when, return_counts=True)
+    at = np.searchsorted(times, asked.when).clip(max=len(times) - 1)
+    others = np.where(times[at] == asked.when, counts[at], 0) * share / n
+    company = (others > 0).astype(np.int64) + (others > FEW)
+    return np.minimum(np.rint(octave), MOST_OCTAVES).astype(np.int64) * 3 + company
 
 
 def likeness(readings: Readings, trials: list[Trial]) -> list[Array]:
-    """Return how much hidden cells count, so that readings are as far from them as from holes.
+    """Return how much hidden cells count, so that together they are like the holes.
 
-    Holes that are moved meet others, and become longer or shorter by it.
+    Holes that are moved meet others, and become longer or shorter by it; and of a window, as many
+    series are read at a time as it happens to have.
     """
-    seen, far = readings.seen, []
+    seen, found = readings.seen, []
     for train, hidden in trials:
         own = Timed(seen.which[train], seen.when[train])
         asked = Timed(seen.which[hidden], seen.when[hidden])
-        far.append(_octave(reach(own, asked, readings.n_series) / readings.step))
-    together = np.concatenate(far)
-    if not len(readings.far):
-        return [np.ones(len(one)) for one in far]
-    wanted = np.bincount(readings.far, minlength=MOST_OCTAVES + 1) / len(readings.far)
-    found = np.bincount(together, minlength=MOST_OCTAVES + 1) / len(together)
-    weight = (wanted / np.maximum(found, 1e-9)).clip(1.0 / MOST_WEIGHT, MOST_WEIGHT)
-    return [np.asarray(weight[one] / weight[together].mean()) for one in far]
+        n = len(np.unique(own.which))
+        share = readings.n_series / max(n, 1)  # of series that are in the window
+        found.append(_stratum(own, asked, readings.n_series, readings.step, share))
+    together = np.concatenate(found)
+    if not len(readings.alike):
+        return [np.ones(len(one)) for one in found]
+    size = 3 * (MOST_OCTAVES + 1)
+    wanted = np.bincount(readings.alike, minlength=size) / len(readings.alike)
+    there = np.bincount(together, minlength=size) / len(together)
+    weight = (wanted / np.maximum(there, 1e-9)).clip(1.0 / MOST_WEIGHT, MOST_WEIGHT)
+    return [np.asarray(weight[one] / weight[together].mean()) for one in found]
 
 
 def _without_edges(seen: Timed, holes: Timed, n: int) -> tuple[Timed, Array, Array]:
