@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time as clock
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any, cast
@@ -24,15 +24,52 @@ from noisewise.data.tables_with_holes import LabelledArray, Roles
 from noisewise.data.timestamps import Floats, Units, are_dates
 from noisewise.errors import DataError, SettingError, listed
 from noisewise.imputer import DeviationImputer, methods
-from noisewise.models.auto import AutoFactorizer
+from noisewise.models.auto import LIKE, AutoFactorizer
 from noisewise.models.base import Factorizer
 from noisewise.noise import noise_model, noisy_series
 from noisewise.report.figures import require_matplotlib
 from noisewise.report.page import Table
 from noisewise.report.series import Trace, check_most, series_page
+from noisewise.scaling import TRANSFORMS
+from noisewise.splits import check_coverage
 from noisewise.storage import write_bytes
 
 METHODS = methods()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Readings:
+    """What readings can be, and what their gaps are like."""
+
+    scale: str = option(
+        "What models compute in: readings as they are, their roots or logarithms; auto tries all "
+        "where readings look like counts or concentrations.",
+        default="auto",
+        choices=("auto", "none", *TRANSFORMS),
+    )
+    low: float | None = option(
+        "What no reading can be below; else 0 where readings look like counts or concentrations."
+    )
+    high: float | None = option("What no reading can be above.")
+    whole: bool = option("Readings are whole numbers.", "--whole", default=False)
+    outliers: str = option(
+        "Whether to learn from single readings far from all others: auto finds out.",
+        default="auto",
+        choices=("auto", "keep", "drop"),
+    )
+    like: str = option(
+        "What gaps are like that auto judges by: those of FILE, or others.",
+        default="table",
+        choices=LIKE,
+    )
+
+    @property
+    def given(self) -> dict[str, Any]:
+        """Settings of an imputer."""
+        said = self.low is not None or self.high is not None
+        own: dict[str, Any] = {"scale": None if self.scale == "none" else self.scale}
+        own |= {"bounds": (self.low, self.high) if said else "auto", "whole": self.whole}
+        return own | {"outliers": self.outliers, "like": self.like}
 
 
 def impute(
@@ -56,6 +93,11 @@ def impute(
         default=False,
     ),
     duplicates: str = options.DUPLICATES,
+    readings: Readings,
+    coverage: float | None = option(
+        "Also write the ends of intervals that hold the missing reading so often, e.g. 0.9, beside "
+        "the stds: as VALUE_low and VALUE_high, or in files with .low and .high.",
+    ),
     page: Path | None = option(
         "Also draw a page of all series, the noisiest first (HTML).", check=check_file
     ),
@@ -79,7 +121,8 @@ def impute(
     """
     result = fill_file(
         file, out, method=method, settings=parsed(settings), duplicates=cast(Any, duplicates),
-        page=page, most=most, seed=seed, say=say, complete=complete, **asdict(layout),
+        page=page, most=most, seed=seed, say=say, complete=complete, coverage=coverage,
+        readings=readings.given, **asdict(layout),
     )  # fmt: skip
     left = f", {result['left']:,} could not be filled" if result["left"] else ""
     text = (
@@ -87,6 +130,13 @@ def impute(
         f"{result['seconds']:.1f} s\nThe result is in {' and '.join(result['written'])}."
     )
     text += f"\nLook at {page}." if page is not None else ""
+    if result["scores"]:
+        table = [{"method": name, **one} for name, one in result["scores"].items()]
+        columns = {
+            key: [row[key] if key == "method" else f"{row[key]:.3g}" for row in table]
+            for key in table[0]
+        }
+        text += f"\n{result['reason']}\n\n{options.aligned(columns)}"
     tell(text, result, report)
 
 
@@ -100,16 +150,21 @@ def fill_file(
     page: str | Path | None = None,
     most: int = 24,
     seed: int = 0,
+    coverage: float | None = None,
+    readings: Mapping[str, Any] | None = None,
     say: Callable[[str], object] = lambda line: None,
     **layout: Any,
 ) -> dict[str, Any]:
     """Fill the gaps of a file, write it in the same layout with the std beside; return a report.
 
-    Columns are given as for ``read_gapped``, all else as for ``DeviationImputer``. A page draws the
-    ``most`` noisiest series. ``say`` is called with a line of text when a step begins.
+    Columns are given as for ``read_gapped``, all else as for ``DeviationImputer``, of which
+    ``readings`` has more settings. A page draws the ``most`` noisiest series. ``say`` is called
+    with a line of text when a step begins.
     """
     path, out = Path(path), Path(out)
     _check(path, out, page, most)
+    if coverage is not None:
+        check_coverage(coverage)
     started = clock.perf_counter()
     say(f"Reading {path}")
     gapped = read_gapped(path, **layout)
@@ -124,18 +179,23 @@ def fill_file(
             "table lacks rows, ask for them to be added."
         )
     imputer = DeviationImputer(
-        method, **gapped.options, duplicates=duplicates, settings=settings, random_state=seed
-    )
+        method, **gapped.options, duplicates=duplicates, settings=settings, random_state=seed,
+        **(readings or {}),
+    )  # fmt: skip
     say(f"Fitting {method} to {holes.size - holes.sum():,} readings")
     imputer.fit(gapped.table)
     say(f"Filling {holes.sum():,} gaps")
     filled, std = imputer.transform(gapped.table, return_std=True)
-    written = gapped.write(out, filled, std)
+    ends = {}
+    if coverage is not None:
+        ends = dict(zip(("low", "high"), imputer.interval(gapped.table, coverage), strict=True))
+    written = gapped.write(out, filled, std, **ends)
     left = int(np.isnan(as_cells(filled).values).sum())
     report = {
         "file": str(path), "written": [str(file) for file in written], "method": method,
         "chosen": imputer.chosen_, "readings": int(holes.size - holes.sum()),
         "filled": int(holes.sum()) - left, "left": left, "left_alone": gapped.left,
+        "scale": imputer.scale_, **_choice(imputer.model_),
     }  # fmt: skip
     if page is not None:
         say(f"Drawing {page}")
@@ -143,6 +203,13 @@ def fill_file(
         write_bytes(page, _page(path.name, entries, imputer, report, most).encode())
         report["page"] = str(page)
     return report | {"seconds": clock.perf_counter() - started}
+
+
+def _choice(model: Factorizer) -> dict[str, Any]:
+    """Return why a method was chosen, and the errors of all, if there was a choice."""
+    if not isinstance(model, AutoFactorizer):
+        return {"reason": None, "scores": {}}
+    return {"reason": str(model), "scores": model.scores_}
 
 
 def read_readings(

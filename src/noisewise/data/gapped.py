@@ -36,7 +36,7 @@ class Gapped:
 
     table: Any  # of pyarrow or xarray: what a ``DeviationImputer`` takes
     options: dict[str, Any]  # what it must be told: time, location, sensor and value
-    write: Callable[[Path, Any, Any], list[Path]]  # to a path, what was filled and stds
+    write: Callable[..., list[Path]]  # to a path, what was filled, stds; ends of intervals by name
     names: list[str]  # all columns or variables of the file
     left: list[str] = field(default_factory=list)  # those that hold no readings, and stay
 
@@ -177,13 +177,14 @@ def _long(source: Source, found: Found, complete: bool) -> Gapped:
     holes = holes_of(table.column(value))
     _warn_of_codes(source, {value: table.column(value)})
 
-    def write(path: Path, filled: Any, std: Any) -> list[Path]:
-        numbers = (
-            filled.column(value) if isinstance(source, ParquetSource) else _floats(filled, value)
-        )
-        spread = std.column(value) if isinstance(source, ParquetSource) else _floats(std, value)
-        added = {f"{value}_std": spread, f"{value}_imputed": holes.astype(np.int8)}
-        source.write(path, {value: (numbers, holes)}, added, more if complete else {})
+    def numbers(of: Any) -> Any:
+        return of.column(value) if isinstance(source, ParquetSource) else _floats(of, value)
+
+    def write(path: Path, filled: Any, std: Any, **ends: Any) -> list[Path]:
+        added = {f"{value}_std": numbers(std), f"{value}_imputed": holes.astype(np.int8)}
+        added |= {f"{value}_{name}": numbers(end) for name, end in ends.items()}
+        new = {value: (numbers(filled), holes)}
+        source.write(path, new, added, more if complete else {})
         return [path]
 
     used = {value, *found.time, *found.ids}
@@ -226,10 +227,11 @@ def _wide(source: Source, found: Found, separator: str | None, ignored: Sequence
     table = reader.require_pyarrow(PURPOSE).table(columns)
     holes = {name: holes_of(table.column(name)) for name in series}
 
-    def write(path: Path, filled: Any, std: Any) -> list[Path]:
-        paths = [path, beside(path, "std")]
+    def write(path: Path, filled: Any, std: Any, **ends: Any) -> list[Path]:
+        paths = [path, *(beside(path, name) for name in ("std", *ends))]
         every = np.ones(source.n_rows, dtype=bool)
-        for out, numbers, all_of in zip(paths, (filled, std), (False, True), strict=True):
+        of_all = [False, True, *(False for _ in ends)]
+        for out, numbers, all_of in zip(paths, (filled, std, *ends.values()), of_all, strict=True):
             new = {
                 name: (
                     numbers.column(name)

@@ -56,13 +56,16 @@ def read_netcdf(
         )
     options: dict[str, Any] = {"time": time} | ({} if sensor is None else {"sensor": sensor})
 
-    def write(out: Path, filled: Any, std: Any) -> list[Path]:
+    def write(out: Path, filled: Any, std: Any, **ends: Any) -> list[Path]:
         added = {}
         for name in names:
             whole, spread = (filled, std) if value is not None else (filled[name], std[name])
             added[name] = whole
             added[f"{name}_std"] = spread.drop_attrs()
             added[f"{name}_imputed"] = (data[name].isnull() & whole.notnull()).astype("int8")
+            for which, end in ends.items():
+                own = end if value is not None else end[name]
+                added[f"{name}_{which}"] = own.drop_attrs()
         with tempfile.TemporaryDirectory() as folder:
             whole_file = Path(folder, out.name)
             try:
