@@ -62,6 +62,10 @@ class Readings:
         default="table",
         choices=LIKE,
     )
+    coverage: float | None = option(
+        "Also write the ends of intervals that hold the missing reading so often, e.g. 0.9, beside "
+        "the stds: as VALUE_low and VALUE_high, or in files with .low and .high.",
+    )
 
     @property
     def given(self) -> dict[str, Any]:
@@ -94,10 +98,6 @@ def impute(
     ),
     duplicates: str = options.DUPLICATES,
     readings: Readings,
-    coverage: float | None = option(
-        "Also write the ends of intervals that hold the missing reading so often, e.g. 0.9, beside "
-        "the stds: as VALUE_low and VALUE_high, or in files with .low and .high.",
-    ),
     page: Path | None = option(
         "Also draw a page of all series, the noisiest first (HTML).", check=check_file
     ),
@@ -121,23 +121,26 @@ def impute(
     """
     result = fill_file(
         file, out, method=method, settings=parsed(settings), duplicates=cast(Any, duplicates),
-        page=page, most=most, seed=seed, say=say, complete=complete, coverage=coverage,
+        page=page, most=most, seed=seed, say=say, complete=complete, coverage=readings.coverage,
         readings=readings.given, **asdict(layout),
     )  # fmt: skip
+    tell(_told(result), result, report)
+
+
+def _told(result: dict[str, Any]) -> str:
+    """Say what was filled, how, and what else was tried."""
     left = f", {result['left']:,} could not be filled" if result["left"] else ""
     text = (
         f"{result['filled']:,} gaps were filled by {result['chosen']!r}{left}, "
         f"{result['seconds']:.1f} s\nThe result is in {' and '.join(result['written'])}."
     )
-    text += f"\nLook at {page}." if page is not None else ""
+    text += f"\nLook at {result['page']}." if "page" in result else ""
     if result["scores"]:
-        table = [{"method": name, **one} for name, one in result["scores"].items()]
-        columns = {
-            key: [row[key] if key == "method" else f"{row[key]:.3g}" for row in table]
-            for key in table[0]
-        }
+        columns: dict[str, list[Any]] = {"method": [*result["scores"]]}
+        for key in ("error", "score", "seconds"):
+            columns[key] = [f"{one[key]:.3g}" for one in result["scores"].values()]
         text += f"\n{result['reason']}\n\n{options.aligned(columns)}"
-    tell(text, result, report)
+    return text
 
 
 def fill_file(
@@ -162,9 +165,7 @@ def fill_file(
     with a line of text when a step begins.
     """
     path, out = Path(path), Path(out)
-    _check(path, out, page, most)
-    if coverage is not None:
-        check_coverage(coverage)
+    _check(path, out, page, most, coverage)
     started = clock.perf_counter()
     say(f"Reading {path}")
     gapped = read_gapped(path, **layout)
@@ -186,10 +187,8 @@ def fill_file(
     imputer.fit(gapped.table)
     say(f"Filling {holes.sum():,} gaps")
     filled, std = imputer.transform(gapped.table, return_std=True)
-    ends = {}
-    if coverage is not None:
-        ends = dict(zip(("low", "high"), imputer.interval(gapped.table, coverage), strict=True))
-    written = gapped.write(out, filled, std, **ends)
+    ends = () if coverage is None else imputer.interval(gapped.table, coverage)
+    written = gapped.write(out, filled, std, **dict(zip(("low", "high"), ends, strict=False)))
     left = int(np.isnan(as_cells(filled).values).sum())
     report = {
         "file": str(path), "written": [str(file) for file in written], "method": method,
@@ -231,8 +230,12 @@ def check_sensors(path: str | Path, names: Sequence[str]) -> None:
         raise DataError(f"{path} holds ratings: fit a model to them, and show its noise.")
 
 
-def _check(path: Path, out: Path, page: str | Path | None, most: int) -> None:
+def _check(
+    path: Path, out: Path, page: str | Path | None, most: int, coverage: float | None
+) -> None:
     """Raise for what would only fail after the work."""
+    if coverage is not None:
+        check_coverage(coverage)
     if kind_of(out) != kind_of(path):
         raise SettingError(f"The result has the format of {path}; name it so, and not {out}.")
     if out.exists() and path.exists() and out.samefile(path):

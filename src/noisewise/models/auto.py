@@ -325,11 +325,12 @@ def _calibrated(
     mean = np.mean([found.answers[name].mean for name in names], axis=0)
     std = np.mean([found.answers[name].std for name in names], axis=0)
     all_series = arena.readings.seen.which
-    which = all_series[np.concatenate([trial.hidden for trial in arena.trials])]
+    rows = np.concatenate([trial.hidden for trial in arena.trials])
+    which, n_different = all_series[rows], len(np.unique(rows))
     outage = _outages(arena.readings, arena.trials)
     error = found.cells.values - mean
     unit = contest.series_scale(scaling.values, all_series, arena.readings.n_series)
-    cells = local.Hidden(error, std, which, outage, found.trial, found.weight)
+    cells = local.Hidden(error, std, which, outage, found.trial, found.weight, n_different)
     return local.measure(cells, unit)
 
 

@@ -61,6 +61,7 @@ class Hidden(NamedTuple):
     outage: Ints  # numbers cells that were hidden together: they tell less than single ones
     trial: Ints
     weight: Array  # how much each counts
+    n_different: int  # cells without those that were hidden before
 
 
 def measure(cells: Hidden, unit: Array) -> tuple[LocalScale, Calibration]:
@@ -81,7 +82,7 @@ def measure(cells: Hidden, unit: Array) -> tuple[LocalScale, Calibration]:
         own, rest = cells.trial == turn, cells.trial != turn
         by_others = _factors(rest if rest.any() else own, *parts)
         left[own] = score[own] / by_others.factors(which[own], std[own])
-    left = _spread(left, cells.weight)
+    left = _spread(left, cells.weight, max(int(min(tells.sum(), cells.n_different)), 1))
     if len(left) < MOST_SUPPOSED:
         left = np.append(left, [normal_half_width(share) for share in _even(SUPPOSED)])
     return local, Calibration.measure(left, np.ones(len(left)))
@@ -91,13 +92,11 @@ def _even(n: int) -> list[float]:
     return [(k + 0.5) / n for k in range(n)]
 
 
-def _spread(score: Array, weight: Array) -> Array:
-    """Return as many scores that count the same."""
+def _spread(score: Array, weight: Array, n: int) -> Array:
+    """Return n scores that count the same: as many as the cells are worth."""
     order = np.argsort(score)
     upto = np.cumsum(weight[order]) / weight.sum()
-    return np.asarray(
-        score[order][np.searchsorted(upto, _even(len(score))).clip(max=len(score) - 1)]
-    )
+    return np.asarray(score[order][np.searchsorted(upto, _even(n)).clip(max=len(score) - 1)])
 
 
 def _factors(
