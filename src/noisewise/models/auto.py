@@ -44,7 +44,6 @@ from noisewise.models.holes import Readings as Arranged
 from noisewise.models.learner import FEWEST_HELD_OUT, fixed_seed
 from noisewise.models.local import LocalScale
 from noisewise.models.model_file import Part
-from noisewise.models.residual import fast
 from noisewise.models.sensors import InTime, Readings, index_of
 from noisewise.models.series import LinearInterpolator, OUSmoother
 from noisewise.models.temporal import TemporalFactorizer
@@ -65,8 +64,13 @@ CANDIDATES: dict[str, Factorizer] = {
     "soft": TableModel("soft"),
     "svd": TableModel("svd", rank=4),
     "dtf": dtf(),
-    "fast": fast(),
     "bayes": TemporalFactorizer(),
+    "bayes-4": TemporalFactorizer(4),
+    "bayes-smooth": TemporalFactorizer(16, kernel="matern32"),
+    "bayes-smooth-4": TemporalFactorizer(4, kernel="matern32"),
+    "bayes-seasons": TemporalFactorizer(8, seasons="auto"),
+    "bayes-seasons-2": TemporalFactorizer(2, seasons="auto"),
+    "bayes-heavy": TemporalFactorizer(8, tails="heavy"),
 }
 LIKE = ("table", "cells", "blocks", "blackout", "end")
 LEAST = 1e-9  # of an error, in units of the std of a series
