@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from scipy.stats import norm
 
 from noisewise import Calibration, DataError
-from noisewise.splits import MAX_SCORES, normal_half_width
+from noisewise.calibration import MAX_SCORES, normal_half_width
 
 
 def ends(calibration, coverage):

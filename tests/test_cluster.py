@@ -11,7 +11,8 @@ import noisewise as nw
 from noisewise.engine import workers
 from noisewise.engine.data import Data, Scale, Spec, Timeline
 from noisewise.engine.gibbs.cluster import SpreadSampler
-from noisewise.engine.gibbs.sampler import RatingSampler, Schedule
+from noisewise.engine.gibbs.sampler import RatingSampler
+from noisewise.engine.gibbs.schedule import Schedule
 from noisewise.engine.sgd import strata
 from noisewise.engine.sgd.cluster import Spread
 from noisewise.engine.sgd.layout import Params, initial_state

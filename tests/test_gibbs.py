@@ -15,7 +15,8 @@ from shared import assert_standard_normal, whitened
 from noisewise import BayesianFactorizer, observe
 from noisewise.engine import random, state_space, training
 from noisewise.engine.data import Data, Spec, Timeline
-from noisewise.engine.gibbs.sampler import Schedule, rating_steps
+from noisewise.engine.gibbs.sampler import rating_steps
+from noisewise.engine.gibbs.schedule import Schedule
 from noisewise.engine.gibbs.snapshots import rating_snapshot
 from noisewise.engine.gibbs.steps import ordinal, regression, rows, variances
 from noisewise.engine.gibbs.steps.ordinal import CENTRE_SPREAD

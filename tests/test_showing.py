@@ -14,10 +14,10 @@ from sklearn.base import BaseEstimator, clone
 
 import noisewise
 from noisewise import DataError, DeviationFactorizer, errors, observe
+from noisewise.calibration import Calibration
 from noisewise.errors import brief, printable, progress
 from noisewise.models.residual import ResidualFactorizer
 from noisewise.report.page import Section, Table, page
-from noisewise.splits import Calibration
 
 NASTY = "\x1b[31mred\x07\u202eevil\u2066\x9b2J\r\n\ud800"
 UNSAFE = [c for c in NASTY if not c.isprintable()]
@@ -125,7 +125,10 @@ def test_what_a_fitted_model_has_is_shown_in_a_few_lines(name):
 
 def test_a_brief_object_has_shapes_types_and_short_entries():
     calibration = Calibration(2.0, np.arange(3.0), 3)
-    assert brief(calibration) == "Calibration(scale=2.0, scores=<3 float64>, n=3)"
+    assert (
+        brief(calibration)
+        == "Calibration(scale=2.0, scores=<3 float64>, n=3, shape=None, sets=None)"
+    )
     assert repr(calibration) == brief(calibration)
 
 

@@ -9,6 +9,7 @@ from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from noisewise.calibration import Calibration
     from noisewise.data import Ids, Observations, observe
     from noisewise.data.feature_files import read_features
     from noisewise.data.files import read
@@ -39,7 +40,6 @@ if TYPE_CHECKING:
         noisy_series,
         table_noise_model,
     )
-    from noisewise.splits import Calibration
 
 _NAMES = {
     "data": "Ids Observations observe",
@@ -61,7 +61,7 @@ _NAMES = {
     "noise": (
         "noise_model noisy_ids noisy_observations noisy_places noisy_series table_noise_model"
     ),
-    "splits": "Calibration",
+    "calibration": "Calibration",
 }
 _HOME = {name: module for module, names in _NAMES.items() for name in names.split()}
 

@@ -15,6 +15,7 @@ from sklearn.base import BaseEstimator, OneToOneFeatureMixin, TransformerMixin
 from sklearn.utils.validation import check_is_fitted
 
 from noisewise import imputer_file, registry, storage
+from noisewise.calibration import check_coverage
 from noisewise.data import Observations, tables_with_holes
 from noisewise.data.tables_with_holes import Fitted, LabelledArray, Roles
 from noisewise.data.timestamps import Floats, same_clock
@@ -25,7 +26,6 @@ from noisewise.models.auto import LIKE, AutoFactorizer
 from noisewise.models.base import Factorizer, at_one_moment, in_one_step
 from noisewise.scaling import BOUNDS, TRANSFORMS
 from noisewise.settings import Rule, check, learned, one_of, rules_of, setting, settings
-from noisewise.splits import check_coverage
 from noisewise.standardised import StandardisedModel, Wishes, scale_of
 
 CHUNK = 1_000_000  # holes that are filled at a time

@@ -16,8 +16,8 @@ from numpy.typing import ArrayLike, NDArray
 from scipy import stats
 from scipy.special import log_ndtr, ndtr
 
+from noisewise.calibration import check_coverage, normal_half_width
 from noisewise.errors import DataError
-from noisewise.splits import check_coverage, normal_half_width
 
 Floats = NDArray[np.float64]
 

@@ -1,4 +1,4 @@
-"""Splits into training, validation and test rows; intervals by the errors on held-out rows.
+"""Splits into training, validation and test rows.
 
 Of ratings ``test`` is a share of all, ``validation`` a share of what is left then, as in the paper:
 10 %, 9 % and 81 %. Splits of sensors go by the cells and not by their order in the table. Parts are
@@ -15,11 +15,8 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy.special import ndtri
 
 from noisewise.errors import DataError, brief
-
-MAX_SCORES = 2_000  # kept of a large calibration set: its quantiles, rounded away from zero
 
 Rows = NDArray[np.int64]
 
@@ -239,56 +236,6 @@ def block_split(
             f"validation; take shorter ones than {length:g} or another share."
         )
     return _draw(block, n, n_test, n_validation, seed)
-
-
-@dataclass(frozen=True, eq=False)
-class Calibration:
-    """What held-out errors say of the predicted std: split-conformal intervals, scaled by it.
-
-    The score of an observation is its error over its std. A quantile of held-out scores times the
-    std is the half-width of an interval: whatever the shape of the errors, it covers as often as it
-    says on data like the held-out data.
-    """
-
-    scale: float  # makes the mean squared score 1: std times scale is the calibrated std
-    scores: NDArray[np.float64]  # sorted absolute errors over calibrated std: ``MAX_SCORES``
-    n: int  # held-out observations
-
-    __repr__ = brief
-
-    @classmethod
-    def measure(cls, error: ArrayLike, std: ArrayLike) -> Calibration:
-        """Learn from errors on data that was not trained on, and the std predicted for them."""
-        with np.errstate(divide="ignore", invalid="ignore"):  # what is not finite is refused below
-            scores = np.sort(np.abs(np.asarray(error, float)) / np.asarray(std, float))
-        if len(scores) == 0 or not np.isfinite(scores).all():
-            raise DataError("Calibration needs held-out errors and stds that are finite numbers.")
-        scale = float(np.sqrt(np.mean(scores**2))) or 1.0
-        kept = scores
-        if len(scores) > MAX_SCORES:
-            kept = np.quantile(scores, np.linspace(0, 1, MAX_SCORES), method="higher")
-        return cls(scale, kept / scale, len(scores))
-
-    def half_width(self, coverage: float) -> float:
-        """Calibrated stds to either side of the mean that hold ``coverage`` of the cells."""
-        check_coverage(coverage)
-        rank = math.ceil((self.n + 1) * coverage - 1e-9)  # of 1 to n: the score that covers enough
-        if rank > self.n:  # more than so few can tell
-            return max(float(self.scores[-1]), normal_half_width(coverage))
-        place = math.ceil((rank - 1) * (len(self.scores) - 1) / max(self.n - 1, 1))
-        return float(self.scores[place])
-
-
-def normal_half_width(coverage: float) -> float:
-    """Stds to either side of the mean that hold ``coverage`` of a normal distribution."""
-    check_coverage(coverage)
-    return float(ndtri(0.5 + 0.5 * coverage))
-
-
-def check_coverage(coverage: float) -> None:
-    """Raise unless coverage is a share strictly between 0 and 1."""
-    if not 0.0 < coverage < 1.0:
-        raise DataError(f"coverage must be between 0 and 1, e.g. 0.9; got {coverage!r}.")
 
 
 def _share(n: int | Rows, fraction: float) -> Rows:

@@ -12,6 +12,7 @@ from typing import Any, cast
 import numpy as np
 import typer
 
+from noisewise.calibration import check_coverage
 from noisewise.cli import options
 from noisewise.cli.options import Layout, check_file, option, parsed, say, tell
 from noisewise.data import Observations
@@ -31,7 +32,6 @@ from noisewise.report.figures import require_matplotlib
 from noisewise.report.page import Table
 from noisewise.report.series import Trace, check_most, series_page
 from noisewise.scaling import TRANSFORMS
-from noisewise.splits import check_coverage
 from noisewise.storage import write_bytes
 
 METHODS = methods()

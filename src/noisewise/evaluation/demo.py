@@ -15,13 +15,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from noisewise import metrics
+from noisewise.calibration import normal_half_width
 from noisewise.data.synthetic import SyntheticRatings, make_ratings
 from noisewise.models.bayesian import BayesianFactorizer
 from noisewise.models.deviation import DeviationFactorizer
 from noisewise.noise import noisy_ids
 from noisewise.report import figures
 from noisewise.report.page import Picture, Section, Table, page
-from noisewise.splits import normal_half_width, random_split
+from noisewise.splits import random_split
 from noisewise.storage import write_bytes
 
 BIASED_MF, DMF, BAYES, TRUTH = "Biased MF", "DMF", "Bayesian", "the truth"

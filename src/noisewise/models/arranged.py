@@ -18,7 +18,8 @@ from noisewise.engine.design import Design, Designs
 from noisewise.engine.devices import Device
 from noisewise.engine.gibbs import gpu
 from noisewise.engine.gibbs.gpu_sampler import GpuSampler
-from noisewise.engine.gibbs.sampler import RatingSampler, Schedule
+from noisewise.engine.gibbs.sampler import RatingSampler
+from noisewise.engine.gibbs.schedule import Schedule
 from noisewise.engine.training import standardised
 from noisewise.errors import DataError, SettingError
 from noisewise.models import learner, on_cluster

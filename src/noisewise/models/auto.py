@@ -14,6 +14,7 @@ from typing import Any, Self
 
 import numpy as np
 
+from noisewise.calibration import Calibration
 from noisewise.data import Ids, Observations, encode_ids, observe
 from noisewise.data.timestamps import (
     SeriesIndex,
@@ -50,7 +51,6 @@ from noisewise.models.temporal import TemporalFactorizer
 from noisewise.schema import ANY, POSITIVE, RISING, Entry, Found, Schema, Tensor, real
 from noisewise.schema import keys as keys_rule
 from noisewise.settings import Rule, learned, one_of, setting, settings
-from noisewise.splits import Calibration
 from noisewise.storage import Damaged
 
 # What competes: cheap ones first, as the first is taken where there is nothing to judge by.

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from noisewise.calibration import Calibration
 from noisewise.data import Observations
 from noisewise.engine.arrays import Moments
 from noisewise.errors import unsaid
@@ -16,7 +17,6 @@ from noisewise.models.model_file import Part
 from noisewise.models.sensors import InTime, Readings
 from noisewise.schema import Entry, Found, Schema, real
 from noisewise.settings import Rule, learned, setting, settings
-from noisewise.splits import Calibration
 from noisewise.storage import Damaged
 
 

@@ -21,11 +21,13 @@ from sklearn.base import BaseEstimator, RegressorMixin, clone
 from sklearn.utils.validation import check_is_fitted
 
 from noisewise import storage
+from noisewise.calibration import Calibration, level_chances, normal_half_width
 from noisewise.data import Ids, Observations, observe, warn_of_unknown
 from noisewise.data.tables import has_names
 from noisewise.engine.arrays import Floats, Moments
 from noisewise.errors import DivergedError, FitInterrupted, warn
 from noisewise.models import model_file
+from noisewise.models.levels import smallest_sets, with_sets
 from noisewise.schema import Found, Schema
 from noisewise.settings import (
     RANDOM_SEED,
@@ -38,7 +40,6 @@ from noisewise.settings import (
     setting,
     settings,
 )
-from noisewise.splits import Calibration, normal_half_width
 
 NOTHING_KEPT = "Training was interrupted before there was anything to keep: the model is as it was."
 
@@ -213,10 +214,40 @@ class Factorizer(RegressorMixin, BaseEstimator, ABC):  # type: ignore[misc]
         mean, std = self.predict(X, return_std=True)
         return self.interval(mean, std, coverage)
 
+    @at_one_moment
+    def predict_set(self, X: Any, coverage: float = 0.9) -> npt.NDArray[np.bool_]:
+        """Predict the smallest set of levels that holds the value in ``coverage`` of the cases.
+
+        It is for values that are levels, such as stars: at most 50 different ones. There is a row
+        per cell and a column for each of ``levels_``, True where the set has it. Sets have the
+        likeliest levels, and as many as it took on held-out data.
+
+        Examples
+        --------
+        >>> from noisewise import DeviationFactorizer
+        >>> ratings = [("ann", "Alien", 5), ("ann", "Brazil", 4), ("bob", "Brazil", 1)]
+        >>> model = DeviationFactorizer(rank=1, patience=None, random_state=0).fit(ratings)
+        >>> model.levels_
+        array([1., 4., 5.])
+        >>> model.predict_set([("bob", "Alien")], coverage=0.99).tolist()
+        [[True, True, True]]
+        """
+        check_is_fitted(self)
+        levels = self._levels()
+        chances = self._level_chances(X) if len(levels) else np.empty((0, 0))
+        return smallest_sets(levels, chances, self.calibration_, coverage)
+
+    def _levels(self) -> npt.NDArray[np.float64]:
+        return getattr(self, "levels_", np.empty(0))
+
+    def _level_chances(self, X: Any) -> npt.NDArray[np.float64]:
+        """Return the chance of every level of cells."""
+        return level_chances(self._levels(), *self.predict(X, return_std=True))
+
     def interval(self, mean: Floats, std: Floats, coverage: float) -> tuple[Floats, Floats]:
         """Return an interval around each mean that holds the value in ``coverage`` of the cases."""
         if self.calibration_ is not None:
-            half = np.float32(self.calibration_.half_width(coverage)) * std
+            half = np.float32(self.calibration_.half_width(coverage, mean, std)) * std
         else:
             if not self._std_is_honest:
                 warn(
@@ -234,7 +265,12 @@ class Factorizer(RegressorMixin, BaseEstimator, ABC):  # type: ignore[misc]
         held_out = self.observed(X, y)
         self.calibration_ = None
         mean, std = self.predict(held_out, return_std=True)
-        self.calibration_ = Calibration.measure(held_out.values - mean, std)
+        shaped = mean if self._has_shape() and len(self.ids_) == 2 else None
+        found = Calibration.measure(held_out.values - mean, std, shaped)
+        self.calibration_ = found
+        if shaped is not None and len(self._levels()):
+            chances = self._level_chances(held_out)
+            self.calibration_ = with_sets(found, self._levels(), chances, held_out.values)
         return self
 
     @at_one_moment
@@ -266,8 +302,11 @@ class Factorizer(RegressorMixin, BaseEstimator, ABC):  # type: ignore[misc]
 
     def _calibrated(self, moments: Moments) -> Moments:
         """Return moments clipped and scaled; a model whose numbers are beyond use is refused."""
-        square = np.float32(self.std_scale_**2)
         mean, variances = self._clipped(moments.mean), (moments.noise, moments.epistemic)
+        square = np.float32(1.0)
+        if self.calibration_ is not None:
+            with np.errstate(invalid="ignore", over="ignore"):
+                square = np.float32(self.calibration_.factor(mean, np.sqrt(sum(variances))))
         noise, epistemic = (square * part for part in variances)
         sound = all((part >= 0.0).all() for part in variances)
         with np.errstate(over="ignore"):
@@ -286,6 +325,13 @@ class Factorizer(RegressorMixin, BaseEstimator, ABC):  # type: ignore[misc]
     def observed(self, X: Any, y: Any) -> Observations:
         """Observe values for a model that is fitted: columns are found by the names of its ids."""
         return observe(X, y, duplicates="last", ids=self.ids_)
+
+    def _has_shape(self) -> bool:
+        """Whether held-out data also tell how the std follows the predicted mean."""
+        return False
+
+    def _note_levels(self, values: Floats) -> None:
+        """Remember the levels that values have: for most models, nothing."""
 
     def _remember(self, observations: Observations) -> None:
         """Keep of the observations what is of use later: for most models, nothing."""

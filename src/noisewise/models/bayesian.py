@@ -20,6 +20,7 @@ import numpy.typing as npt
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
+from noisewise.calibration import Calibration
 from noisewise.data import (
     Observations,
     encode_cells,
@@ -34,7 +35,7 @@ from noisewise.engine.data import Spec
 from noisewise.engine.devices import Device
 from noisewise.engine.gibbs.fold_in import fold_in
 from noisewise.engine.gibbs.posterior import RatingPosterior, Side
-from noisewise.engine.gibbs.sampler import Schedule
+from noisewise.engine.gibbs.schedule import Schedule, Thinned
 from noisewise.engine.training import Callback, standardised
 from noisewise.engine.workers import Cluster
 from noisewise.errors import DataError, SettingError
@@ -47,7 +48,7 @@ from noisewise.models.learner import Checkpoint, checkpoints_of
 from noisewise.models.sampled import FEWEST_DRAWS, Run, Sampled, rating_schema, restored_ratings
 from noisewise.recommend import Lists, Sought
 from noisewise.schema import Entry, Found, Schema, record
-from noisewise.settings import SPAN, Rule, either, learned, one_of, setting, settings, whole
+from noisewise.settings import SPAN, Rule, either, learned, number, one_of, setting, settings, whole
 
 NOISE_RANK = {"constant": 0, "rank1": 1}
 WORST_RHAT = 1.2
@@ -125,6 +126,15 @@ class BayesianFactorizer(Sampled, Featured, KeptRows, on_gpu.OnDevice):
         "be followed. Observations bring their times along; then any name will do.",
         default=None,
     )
+    samples: int = setting(
+        whole(1), "Draws to keep for predictions, of all chains together, at most.", default=43
+    )
+    tolerance: float | None = setting(
+        either(number(above=0.0), None),
+        "Stop early once predictions have settled to this share of the noise's std: half of what "
+        "the means of both halves of the chain differ by. None runs all sweeps.",
+        default=0.05,
+    )
     chains: int = setting(
         whole(1), "Independent runs, one after another; their draws are pooled.", default=1
     )
@@ -195,6 +205,15 @@ class BayesianFactorizer(Sampled, Featured, KeptRows, on_gpu.OnDevice):
         warn_of_unknown(X, self.ids_, self._unseen(codes))
         return self.factors_.probabilities(codes, self._threads(), time)
 
+    def _has_shape(self) -> bool:
+        return self.deviation != "constant"  # else the noise is the same for all
+
+    def _level_chances(self, X: Any) -> npt.NDArray[np.float64]:
+        if not self.factors_.spec.ordinal:
+            return super()._level_chances(X)
+        chances: npt.NDArray[np.float64] = self.predict_proba(X)
+        return chances
+
     @at_one_moment
     def row(self, id: Any, *, mode: int | str = 0) -> RowSummary:
         """Read what was learned of an id: its bias, its noise, how often it was observed.
@@ -210,11 +229,6 @@ class BayesianFactorizer(Sampled, Featured, KeptRows, on_gpu.OnDevice):
         noise = math.sqrt(self.factors_.noise_by_row(m)[code])
         count = int(self.factors_.counts[m][code])
         return RowSummary(float(biases.mean()), float(biases.std()), noise, count)
-
-    @property
-    def levels_(self) -> Floats:
-        """The levels that values have, in order; of ``likelihood="ordinal"``."""
-        return self.factors_.scale.levels
 
     def _observed(self, X: Any, y: Any) -> Observations:
         time = None if isinstance(X, Observations) else self.time
@@ -276,6 +290,12 @@ class BayesianFactorizer(Sampled, Featured, KeptRows, on_gpu.OnDevice):
                 break
         self.factors_ = sampler.posterior(self._chains(seen, sampler, runs))
         self.value_range_, self.calibration_ = value_range, None
+        self._note_levels(seen.values)
+        found = sampler.left_out([run.state for run in runs])
+        if found is not None and self._has_shape():
+            truth, mean, std = found
+            low, high = value_range or (-math.inf, math.inf)
+            self.calibration_ = Calibration.left_out(truth, mean.clip(low, high), std, self.levels_)
         rhat = self.convergence_["predictions (median)"]["rhat"]
         if not rhat > WORST_RHAT:
             return runs, None
@@ -286,7 +306,8 @@ class BayesianFactorizer(Sampled, Featured, KeptRows, on_gpu.OnDevice):
 
     @property
     def _schedule(self) -> Schedule:
-        return Schedule(self.sweeps, self.burn_in, -(-self.samples // self.chains))
+        kind = Schedule if self.tolerance is None else Thinned
+        return kind(self.sweeps, self.burn_in, -(-self.samples // self.chains))
 
     @property
     def _stages(self) -> list[str]:
@@ -373,3 +394,5 @@ class BayesianFactorizer(Sampled, Featured, KeptRows, on_gpu.OnDevice):
         """Make what was learned of what a file has."""
         super().restore(found)
         self.factors_ = restored_ratings(self, found)
+        if not len(self.levels_) and self.factors_.spec.ordinal:  # in files of earlier versions
+            self.levels_ = self.factors_.scale.levels.astype(np.float64)

@@ -183,6 +183,8 @@ class DeviationFactorizer(Iterative, FactorRows, FactorsOnDevice):
         )
         self._adopt(fitted.outcome)
         before, self.ids_ = self.seen_, new.ids
+        if len(self._levels()):
+            self._note_levels(np.append(self._levels(), new.values))
         self._describe(new, fitted.curve, fitted.epochs)
         if before is not None:
             self.seen_ = Seen.of(tuple(map(np.append, before.cells(), new.codes)), new.shape)
@@ -222,6 +224,9 @@ class DeviationFactorizer(Iterative, FactorRows, FactorsOnDevice):
             lambda device: on_gpu.seen(device, observations),
             lambda: Seen.of(observations.codes, observations.shape),
         )
+
+    def _has_shape(self) -> bool:
+        return self.deviation_rank > 0  # else the noise is the same for all
 
     def _params(self, seed: int) -> Params:
         names = {field.name for field in fields(Params)} - {"seed"}

@@ -10,6 +10,7 @@ from typing import Any, NamedTuple, Self
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
+from noisewise.calibration import check_coverage
 from noisewise.data import Observations
 from noisewise.data.features import SideTable, Tables, by_mode
 from noisewise.data.ids import as_objects, check_ids, check_values
@@ -26,7 +27,6 @@ from noisewise.models.rows import Rows
 from noisewise.recommend import Likely, Sought
 from noisewise.schema import Found, Schema
 from noisewise.settings import learned, settings
-from noisewise.splits import check_coverage
 
 
 class FeatureEffect(NamedTuple):

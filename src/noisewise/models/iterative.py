@@ -188,8 +188,8 @@ class Iterative(Learner):
         curve, epochs = fitted.curve, fitted.epochs
         worth = self._worth(fitted, held_out is not None) if fitted.interrupted else None
         self._adopt(fitted.outcome)
-        self.ids_ = everything.ids
-        self.value_range_, self.calibration_ = value_range, None
+        self.ids_, self.value_range_, self.calibration_ = everything.ids, value_range, None
+        self._note_levels(everything.values)
         if held_out is not None:
             self.calibrate(held_out)
         if held_out is not None and self.refit and worth is None:

@@ -36,6 +36,13 @@ class Recommendation(NamedTuple):
     std: float
 
 
+class Similar(NamedTuple):
+    """An id, and the cosine of its factors with those that were asked about."""
+
+    id: Any
+    similarity: float
+
+
 LISTED = 50_000  # lists that are made at a time, so that what is needed on the way is soon free
 
 

@@ -13,9 +13,9 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from noisewise.calibration import Calibration, normal_half_width
 from noisewise.engine.arrays import Array, Ints
 from noisewise.errors import brief
-from noisewise.splits import Calibration, normal_half_width
 
 Mask = npt.NDArray[np.bool_]
 

@@ -20,12 +20,12 @@ import numpy.typing as npt
 from sklearn.base import BaseEstimator
 
 from noisewise import registry, schema
+from noisewise.calibration import COVERAGES, Calibration, Shape
 from noisewise.data import Ids
 from noisewise.data.ids import as_objects, check_ids
 from noisewise.errors import DataError, ModelFileError
 from noisewise.schema import Entry, Place, Schema, Source, Tensor
 from noisewise.settings import check
-from noisewise.splits import Calibration
 from noisewise.storage import BROKEN, Damaged, Foreign, Tensors, cut, reading, shown
 
 LARGEST_SCALE = 1e18  # of a calibration, whose square float32 can hold
@@ -65,8 +65,16 @@ def _common() -> Schema:
     yield Entry("value_range", "value_range_", _span, optional=True)
     fitted = yield Entry("calibration", _calibration, schema.record, optional=True)
     if fitted is not None:
-        rule = schema.NOT_NEGATIVE
-        yield Tensor("calibration.scores", "float64", (None,), "calibration_.scores", rule)
+        rule, of = schema.NOT_NEGATIVE, "calibration_"
+        yield Tensor("calibration.scores", "float64", (None,), f"{of}.scores", rule)
+        yield Tensor("calibration.sets", "float64", (None,), f"{of}.sets", rule, optional=True)
+        widths = yield Tensor(
+            "calibration.widths", "float64", (len(COVERAGES), None, None), f"{of}.shape.widths",
+            rule, optional=True,
+        )  # fmt: skip
+        sizes = {} if widths is None else _sizes(widths)
+        for name, (size, rule) in sizes.items():
+            yield Tensor(f"calibration.{name}", "float64", (size,), f"{of}.shape.{name}", rule)
 
 
 def _unpacked(source: Source, kind: Any) -> Any:
@@ -80,7 +88,7 @@ def _unpacked(source: Source, kind: Any) -> Any:
         model.name_columns()
     model.calibration_ = None
     if found["calibration"] is not None:
-        model.calibration_ = _calibrated(found["calibration"], found["calibration.scores"])
+        model.calibration_ = _calibrated(found["calibration"], found.part("calibration"))
     model.restore(schema.unpacked(model.schema(), source, model))
     return model
 
@@ -95,12 +103,27 @@ def _calibration(model: Any) -> dict[str, Any] | None:
     return None if found is None else {"scale": found.scale, "n": found.n}
 
 
-def _calibrated(entry: dict[str, Any], scores: npt.NDArray[Any]) -> Calibration:
+def _sizes(widths: npt.NDArray[Any]) -> dict[str, tuple[int | None, schema.Rule]]:
+    """Return lengths and rules of what belongs to the widths of a shape."""
+    _, means, stds = widths.shape
+    sorted_ = schema.Rule("is not sorted", lambda a: len(a) and schema.rises(a))
+    rules = {"mean_at": (None, sorted_), "mean_log": (None, schema.ANYTHING)}
+    rules |= {"std_at": (None, sorted_), "std_log": (None, schema.ANYTHING)}
+    return rules | {"mean_groups": (means, sorted_), "std_groups": (stds, sorted_)}
+
+
+def _calibrated(entry: dict[str, Any], found: dict[str, Any]) -> Calibration:
+    scores, sets, shape = found["scores"], found["sets"], None
     scale, n = float(entry["scale"]), schema.integer()(entry["n"])
     sound = len(scores) > 0 and schema.rises(scores) and 0 < scale < LARGEST_SCALE
-    if not sound or n is None or len(scores) > n:
+    if sets is not None:
+        sound &= len(sets) > 0 and schema.rises(sets)
+    if found["widths"] is not None:
+        shape = Shape(**{name: found[name] for name in Shape._fields})
+        sound &= all(len(shape[k]) == len(shape[k + 1]) for k in (0, 2))
+    if not sound or n is None or len(scores) > n or (sets is not None and len(sets) > n):
         raise Damaged("its calibration makes no sense")
-    return Calibration(scale, scores, n)
+    return Calibration(scale, scores, n, shape, sets)
 
 
 class Part(NamedTuple):

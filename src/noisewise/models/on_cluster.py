@@ -14,7 +14,8 @@ from noisewise.data import Observations
 from noisewise.engine.arrays import Floats, Values
 from noisewise.engine.data import Scale, Spec
 from noisewise.engine.gibbs.cluster import OF_OBSERVATIONS, SpreadSampler
-from noisewise.engine.gibbs.sampler import Chain, Schedule
+from noisewise.engine.gibbs.sampler import Chain
+from noisewise.engine.gibbs.schedule import Schedule
 from noisewise.engine.sgd.cluster import Spread, SpreadState
 from noisewise.engine.sgd.factors import Factors
 from noisewise.engine.sgd.layout import Params

@@ -13,6 +13,7 @@ from typing import Any, Literal, NamedTuple, Self
 
 import numpy as np
 
+from noisewise.calibration import Calibration
 from noisewise.data import Observations, encode_ids
 from noisewise.data.timestamps import Units
 from noisewise.engine.arrays import Moments
@@ -26,7 +27,6 @@ from noisewise.models.sensors import InTime, Readings, index_of, units_schema
 from noisewise.models.series import OUSmoother
 from noisewise.schema import Entry, Found, Schema, real
 from noisewise.settings import Rule, learned, number, one_of, setting, settings
-from noisewise.splits import Calibration
 from noisewise.storage import Damaged
 
 POWERS = (0.25, 0.5, 1.0, 2.0, 4.0)  # of the epistemic share, tried on what is held out

@@ -6,7 +6,7 @@ from abc import abstractmethod
 from collections.abc import Callable, Iterable, Sequence
 from itertools import pairwise, zip_longest
 from pathlib import Path
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -20,7 +20,8 @@ from noisewise.engine.arrays import Codes, Counts, Floats
 from noisewise.errors import DataError, DivergedError
 from noisewise.models import lists
 from noisewise.models.base import Cells, Factorizer, Threads, at_one_moment
-from noisewise.models.lists import Recommendation, as_recommendations, labels_of
+from noisewise.models.levels import levels_of
+from noisewise.models.lists import Recommendation, Similar, as_recommendations, labels_of
 from noisewise.models.new_row import NewRow, in_one
 from noisewise.recommend import (
     Likely,
@@ -36,13 +37,6 @@ from noisewise.schema import Entry, Found, Schema, Tensor
 from noisewise.settings import learned, one_of, setting, settings
 
 
-class Similar(NamedTuple):
-    """An id, and the cosine of its factors with those that were asked about."""
-
-    id: Any
-    similarity: float
-
-
 @settings
 class Rows(Factorizer, Threads):
     """Base class of models that know a row for every id."""
@@ -56,6 +50,9 @@ class Rows(Factorizer, Threads):
     factors_: RowFactors = learned("Rows by id, and what follows from them.")
     seen_: Seen | None = learned(
         "Which cells were trained on, for ``recommend`` to leave them out."
+    )
+    levels_: npt.NDArray[np.float64] = learned(
+        "The levels that values have, in order, such as stars; empty where they are not few."
     )
     frame_: str | None = learned("The library of the frame that was fitted to; None for others.")
 
@@ -81,10 +78,8 @@ class Rows(Factorizer, Threads):
         id : hashable
             A user, say. One never seen gets what is best on average.
         n : int
-            How many.
         mode : int or str
-            The mode of the id: 0 for a user, to whom items are recommended; 1 for an item, which
-            gets the users who will like it best; or a column's name.
+            The mode of the id, by number or name: 1 for an item, which gets users.
         by : {"value", "utility"}
             Rank by the value that is expected once it is given, whoever would give it; or by the
             chance that the id takes up the other one, as a linear model of who was seen with what
@@ -148,7 +143,7 @@ class Rows(Factorizer, Threads):
         n, by, mode, risk, exclude_seen, candidates
             As for ``recommend``.
         ids : sequence of ids, optional
-            Only these; they may be new ones.
+            Only these.
         frame : {"auto", "pandas", "polars", "pyarrow"} or None
             The library of the frame to return. "auto" takes that of the frame that the model was
             fitted to; for other tables, as None does, it returns a dict of arrays.
@@ -160,8 +155,7 @@ class Rows(Factorizer, Threads):
         -------
         frame, dict or int
             A line for each recommendation, best first: whose it is, ``rank`` from 1 on, what is
-            recommended, ``mean`` and ``std``. Id columns have the names of those that the model was
-            fitted to.
+            recommended, ``mean`` and ``std``.
 
         Examples
         --------
@@ -326,6 +320,9 @@ class Rows(Factorizer, Threads):
         """Return lists for rows of a mode; codes as from ``known_codes``."""
         return best_columns(self.factors_, mode, codes, sought, n_jobs=self._threads())
 
+    def _note_levels(self, values: Floats) -> None:
+        self.levels_ = levels_of(values)
+
     def _note_columns(self, X: Any) -> None:
         super()._note_columns(X)
         self.frame_ = library_of(X)
@@ -339,6 +336,8 @@ class Rows(Factorizer, Threads):
         """Declare what a file keeps: also which cells were trained on."""
         yield from super().schema()
         yield Entry("frame", "frame_", lambda v: v if v in LIBRARIES else None, added=True)
+        rule = schema.Rule("is not sorted", lambda a: schema.rises(a, strictly=True))
+        yield Tensor("value_levels", "float64", (None,), "levels_", rule, optional=True)
         rows, columns = map(len, self.ids_[:2])
         starts = yield Tensor(
             "seen.starts", "int64", (rows + 1,), "seen_.starts", schema.STARTS, optional=True
@@ -350,6 +349,7 @@ class Rows(Factorizer, Threads):
     def restore(self, found: Found) -> None:
         """Make what was learned of what a file has."""
         super().restore(found)
+        self.levels_ = np.empty(0) if found["value_levels"] is None else found["value_levels"]
         self.seen_ = None if found["seen.starts"] is None else Seen(**found.part("seen"))
 
     def cells(self, X: Any) -> Cells:

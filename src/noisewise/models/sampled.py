@@ -7,7 +7,7 @@ import time as clock
 from abc import abstractmethod
 from collections.abc import Generator, Sequence
 from pathlib import Path
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, NamedTuple, Self
 
 import numpy as np
 
@@ -16,8 +16,10 @@ from noisewise.data import Observations, observe
 from noisewise.engine import workers
 from noisewise.engine.data import Scale, Spec, Timeline
 from noisewise.engine.gibbs.posterior import RatingPosterior
-from noisewise.engine.gibbs.sampler import Chain, Schedule
+from noisewise.engine.gibbs.sampler import Chain
+from noisewise.engine.gibbs.schedule import Schedule
 from noisewise.engine.gibbs.sweep import EFFECTS, convergence
+from noisewise.engine.rounding import coded, decoded
 from noisewise.engine.training import Callback, EpochInfo, Training, one_blas_thread, train
 from noisewise.engine.workers import Cluster
 from noisewise.errors import FitInterrupted, SettingError, training_bar, warn
@@ -32,6 +34,34 @@ FEWEST_DRAWS = 2  # one alone would say that nothing is unknown
 
 Run = Training[Chain[Any]]
 Sizes = dict[str, tuple[str, tuple[int, ...]]]  # type and size of every part of a draw
+
+
+class Coded(NamedTuple):
+    """A tensor of half precision that takes a byte a number where its rows were rounded."""
+
+    name: str
+    dtype: str
+    shape: tuple[int | None, ...]
+    of: schema.Place
+    rule: schema.Rule = schema.ANYTHING
+
+    def write(self, value: Any, header: dict[str, Any], tensors: Any) -> None:
+        """Put it among the tensors."""
+        both = coded(value)
+        if both is None:
+            tensors[self.name] = value
+        else:
+            tensors[f"{self.name}.multiples"], tensors[f"{self.name}.powers"] = both
+
+    def read(self, source: schema.Source) -> Any:
+        """Return it as declared."""
+        if f"{self.name}.multiples" not in source.tensors:
+            return Tensor(*self).read(source)
+        multiples = source.array(f"{self.name}.multiples", "uint8", *self.shape)
+        found = decoded(multiples, source.array(f"{self.name}.powers", "uint8", *self.shape[:-1]))
+        if found is None:
+            raise source.damaged("is out of bounds", f"{self.name}.powers")
+        return found
 
 
 @settings
@@ -270,7 +300,8 @@ def _head(place: str) -> Generator[Any, Any, tuple[int, str, int]]:
 def _draws(place: str, n: int, sizes: Sizes) -> Schema:
     for name, (dtype, size) in sizes.items():
         rule = schema.POSITIVE if name in ("noise", "level") else schema.ANYTHING
-        yield Tensor(f"draws.{name}", dtype, (n, *size), f"{place}.draws.{name}", rule)
+        kind = Coded if dtype == "float16" and name in ("factors", "features") else Tensor
+        yield kind(f"draws.{name}", dtype, (n, *size), f"{place}.draws.{name}", rule)
 
 
 def _counts(place: str, shape: tuple[int, ...]) -> Schema:

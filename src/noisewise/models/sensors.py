@@ -15,6 +15,7 @@ import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
 from noisewise import schema
+from noisewise.calibration import Calibration
 from noisewise.data import Ids, Observations, observe
 from noisewise.data.observations import encode_in_time
 from noisewise.data.timestamps import (
@@ -33,7 +34,6 @@ from noisewise.models.base import Cells, Factorizer, Threads, at_one_moment, in_
 from noisewise.models.learner import range_of
 from noisewise.schema import Entry, Found, Schema, Tensor
 from noisewise.settings import Rule, check, either, learned, setting, settings
-from noisewise.splits import Calibration
 from noisewise.storage import Damaged
 
 PRIOR = 5.0  # observations that what a type has in common is worth

@@ -25,7 +25,7 @@ from noisewise.data.observations import encode_in_time
 from noisewise.data.timestamps import SeriesIndex, Units, checked_stamps, series_keys
 from noisewise.engine.arrays import Array, Moments
 from noisewise.engine.data import SeriesData
-from noisewise.engine.gibbs.sampler import LaterHalf
+from noisewise.engine.gibbs.schedule import LaterHalf
 from noisewise.engine.gibbs.series.draw import Season, SeriesSpec
 from noisewise.engine.gibbs.series.posterior import Asked, SeriesPosterior
 from noisewise.engine.gibbs.series.sampler import SeriesSampler, affordable

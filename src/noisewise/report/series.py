@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from noisewise.calibration import normal_half_width
 from noisewise.errors import DataError, SettingError, progress
 from noisewise.report.figures import BLUE, INK, ORANGE, Drawing, short
 from noisewise.report.page import Picture, Section, Table, page
-from noisewise.splits import normal_half_width
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -18,6 +18,7 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.experimental import enable_iterative_imputer  # noqa: F401
 from sklearn.impute import IterativeImputer, KNNImputer
 
+from noisewise.calibration import Calibration
 from noisewise.data import Observations, encode_ids, observe
 from noisewise.data.timestamps import SeriesIndex, Units, n_keys, sensor_modes, series_keys
 from noisewise.engine.arrays import Array, Codes, Moments
@@ -39,7 +40,6 @@ from noisewise.settings import (
     settings,
     whole,
 )
-from noisewise.splits import Calibration
 
 LEAST = 1e-6  # share of a type's variance that an error has at least
 

@@ -27,7 +27,8 @@ from noisewise.engine.gibbs.cluster_steps import (
     SpreadWorkspace,
     rating_steps,
 )
-from noisewise.engine.gibbs.sampler import Chain, RatingSampler, Schedule
+from noisewise.engine.gibbs.sampler import Chain, RatingSampler
+from noisewise.engine.gibbs.schedule import Schedule
 from noisewise.engine.gibbs.shards import Shards
 from noisewise.engine.gibbs.snapshots import rating_snapshot
 from noisewise.engine.gibbs.steps import regression
@@ -165,6 +166,14 @@ class SpreadSampler(RatingSampler):
     def _roots(self) -> tuple[float, float]:
         n = len(self.data)
         return self.work.total("log") / n, self.work.total("plain") / n
+
+    def _look(self, draw: RatingDraw) -> tuple[Any, Any]:
+        mean, root, _ = np.sum(self.team.all("look_at", self.looked), axis=0)
+        return mean, root
+
+    def _looked_values(self) -> Floats:
+        values: Floats = np.sum(self.team.all("look_at", self.looked), axis=0)[2]
+        return values
 
     def _typical_root(self) -> float:
         return self.work.typical_root()

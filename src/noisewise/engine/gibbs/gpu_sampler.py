@@ -11,7 +11,8 @@ from noisewise.engine.data import Data, Scale, Spec, Timeline
 from noisewise.engine.devices import Device
 from noisewise.engine.gibbs.gpu import GpuDraw, GpuWorkspace
 from noisewise.engine.gibbs.gpu_steps import GpuSweep, rating_steps
-from noisewise.engine.gibbs.sampler import PROBES, Chain, RatingSampler, Schedule
+from noisewise.engine.gibbs.sampler import PROBES, Chain, RatingSampler
+from noisewise.engine.gibbs.schedule import Schedule
 from noisewise.engine.gibbs.steps.temporal import phi_and_variance
 from noisewise.engine.gibbs.sweep import EFFECTS, RatingDraw, Snapshot, Sweep, first_draw
 
@@ -37,6 +38,7 @@ class GpuSampler(RatingSampler):
     ) -> None:
         self.device = device
         super().__init__(spec, data, scale, counts, timeline, schedule, held_out, n_jobs)
+        self.looked_here = device.on_device(self.looked)
         self.probes_here = device.on_device(np.ascontiguousarray(self.probes))
         self.seen = [  # rows that have observations
             device.on_device(np.flatnonzero(np.diff(data.starts[m])) + data.firsts[m])
@@ -53,7 +55,7 @@ class GpuSampler(RatingSampler):
     def start(self) -> Chain[RatingDraw]:
         """Return a chain before its first sweep."""
         draw = first_draw(self.spec, self.data, len(self.scale.levels))
-        return self._started(GpuDraw.of(draw, self.device), len(self.truth))
+        return self._started(GpuDraw.of(draw, self.device), len(self.truth), len(self.looked))
 
     def _roots(self) -> tuple[float, float]:
         root, n = self.work.root, len(self.data)
@@ -69,6 +71,11 @@ class GpuSampler(RatingSampler):
     def _predicted(self, draw: RatingDraw) -> tuple[Floats, Any]:
         out = self.work.xp.empty(PROBES, dtype=np.float32)
         return self.device.on_host(self.work.fit(self.probes_here, draw, out)), None
+
+    def _look(self, draw: RatingDraw) -> tuple[Any, Any]:
+        at = self.looked_here
+        mean = draw.fitted[at] + (draw.temporal[:, at].sum(axis=0) if len(draw.temporal) else 0.0)
+        return self.device.on_host(mean), self.device.on_host(self.work.root[at])
 
     def _snapshot(self, draw: RatingDraw, half: type = np.float16) -> Snapshot:
         rank, here = self.spec.rank, self.device.on_host

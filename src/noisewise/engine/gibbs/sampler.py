@@ -13,6 +13,7 @@ import numpy.typing as npt
 from noisewise.engine.arrays import Array, Arrays, Codes, Counts, Floats, Ints, Source
 from noisewise.engine.data import Data, Scale, Spec, Timeline
 from noisewise.engine.gibbs.posterior import TOTALS, Query, RatingPosterior, Sums
+from noisewise.engine.gibbs.schedule import Schedule
 from noisewise.engine.gibbs.snapshots import rating_snapshot
 from noisewise.engine.gibbs.steps import ordinal, regression, rows, temporal, variances
 from noisewise.engine.gibbs.sweep import (
@@ -26,65 +27,16 @@ from noisewise.engine.gibbs.sweep import (
     Workspace,
     first_draw,
 )
+from noisewise.engine.rounding import rounded
 from noisewise.engine.training import EpochInfo
 
 PROBES = 1_000  # cells whose predictions show whether a chain has converged
 MOST_NOISE = math.log(2.0)  # that a draw may have beyond those of later sweeps, to count
+MOST_LOOKED = 20_000  # observations that are predicted as if they had been left out
+FEWEST_LOOKS = 20  # sweeps that it takes
+MOST_LEVERAGE = 0.8  # share of a prediction that its own observation may have, to leave it out
 MOST_ROUNDING = 0.01  # share of the noise's std that half precision may move predictions by
-
-
-@dataclass(frozen=True)
-class Schedule:
-    """Run sweeps, forget the first ones, and keep draws of the rest: evenly spaced, the last too.
-
-    Examples
-    --------
-    >>> Schedule(sweeps=10, burn_in=2, keep=3).kept_by(10)
-    [5, 8, 10]
-    """
-
-    sweeps: int
-    burn_in: int
-    keep: int
-
-    @property
-    def room(self) -> int:
-        """Draws that are kept at the same time, at most."""
-        return min(self.keep, self.sweeps - self.burn_in)
-
-    def first(self, epoch: int) -> int:
-        """Return how many sweeps do not count, after so many."""
-        return self.burn_in
-
-    def kept_by(self, epoch: int) -> list[int]:
-        """Return the sweeps whose draws are kept after so many."""
-        many, total = self.room, self.sweeps - self.burn_in
-        ran = range(1, epoch - self.burn_in + 1)
-        return [self.burn_in + k for k in ran if k * many // total > (k - 1) * many // total]
-
-
-class LaterHalf(Schedule):
-    """Keep draws of the later half of all sweeps, however long a chain will run.
-
-    Of those that count, every second, fourth, eighth... is kept, so that there are not too many.
-
-    Examples
-    --------
-    >>> schedule = LaterHalf(sweeps=20, burn_in=2, keep=4)
-    >>> [schedule.kept_by(epoch) for epoch in (2, 4, 7, 20)]
-    [[], [3, 4], [4, 5, 6, 7], [12, 16, 20]]
-    """
-
-    def first(self, epoch: int) -> int:
-        """Return how many sweeps do not count, after so many."""
-        return max(self.burn_in, epoch // 2)
-
-    def kept_by(self, epoch: int) -> list[int]:
-        """Return the sweeps whose draws are kept after so many."""
-        first, step = self.first(epoch), 1
-        while epoch // step - first // step > self.keep:
-            step *= 2
-        return list(range((first // step + 1) * step, epoch + 1, step))
+MOST_ROUNDED = 0.03  # the same for a byte a number, of a single draw
 
 
 @dataclass
@@ -97,6 +49,7 @@ class Chain(Generic[D]):
     probes: Floats  # predictions of probe cells, a row per sweep
     trace: Array  # summaries of the draw, a row per sweep
     sums: Array  # totals of held-out cells (see ``Sums``)
+    looks: Array  # of some observations, sums over sweeps: mean, its square, noise; and sweeps
 
     @property
     def epoch(self) -> int:
@@ -136,7 +89,7 @@ class Chain(Generic[D]):
         """Return the part of all arrays that is filled."""
         filled = {f"kept.{name}": array[: self.n_kept] for name, array in self.kept.items()}
         filled |= {"probes": self.probes[: self.epoch], "trace": self.trace[: self.epoch]}
-        return filled | {"sums": self.sums}
+        return filled | {"sums": self.sums, "looks": self.looks}
 
 
 class Sampler(Generic[D]):
@@ -148,7 +101,7 @@ class Sampler(Generic[D]):
         self.sweep, self.schedule = sweep, schedule
         self.spec, self.data = sweep.work.spec, sweep.work.data
 
-    def _started(self, draw: D, n_watched: int) -> Chain[D]:
+    def _started(self, draw: D, n_watched: int, n_looked: int = 0) -> Chain[D]:
         """Return a chain before its first sweep."""
         sweeps = self.schedule.sweeps
         return Chain(
@@ -158,6 +111,7 @@ class Sampler(Generic[D]):
             np.zeros((sweeps, PROBES), dtype=np.float32),
             np.zeros((sweeps, len(self.summaries(draw)))),
             np.zeros((TOTALS, n_watched)),
+            np.zeros((4, n_looked)),
         )
 
     def step(self, chain: Chain[D]) -> EpochInfo:
@@ -266,6 +220,8 @@ class RatingSampler(Sampler[RatingDraw]):
         self.probes = self._places(picks)
         self.nothing = self.as_posterior({"level": np.empty((0, 1))})
         self.truth = np.empty(0, dtype=np.float32)
+        many = MOST_LOOKED if data.n_modes == 2 and not spec.ordinal else 0
+        self.looked = np.sort(rng.permutation(len(data))[:many])
         self.query: Query | None = None
         if held_out is not None:
             codes, time, self.truth = held_out
@@ -284,11 +240,14 @@ class RatingSampler(Sampler[RatingDraw]):
     def start(self) -> Chain[RatingDraw]:
         """Return a chain before its first sweep."""
         draw = first_draw(self.spec, self.data, len(self.scale.levels))
-        return self._started(draw, len(self.truth))
+        return self._started(draw, len(self.truth), len(self.looked))
 
     def step(self, chain: Chain[RatingDraw]) -> EpochInfo:
         """Sweep once, and note what came of it; the report is in units of the values."""
         info, factor = super().step(chain), self.scale.scale
+        if len(self.looked) and chain.epoch > self.schedule.burn_in:
+            mean, root = (part.astype(np.float64) for part in self._look(chain.draw))
+            chain.looks += np.stack([mean, mean**2, root**-2.0, np.ones(len(root))])
         nll = info.train_nll + math.log(factor)
         return replace(info, train_rmse=info.train_rmse * factor, train_nll=nll)
 
@@ -305,13 +264,44 @@ class RatingSampler(Sampler[RatingDraw]):
 
     def posterior(self, chains: list[Chain[RatingDraw]]) -> RatingPosterior:
         """Return the draws that chains have kept; of chains cut short, their last ones."""
-        stay = [(chain.kept, self._counted(chain)) for chain in chains]
+        counted = map(self._counted, chains)
+        stay = [
+            (chain.kept, own[self.schedule.chosen(len(own))])
+            for chain, own in zip(chains, counted, strict=True)
+        ]
         names = chains[0].kept
         kept = {name: np.concatenate([array[name][s] for array, s in stay]) for name in names}
         if not len(kept["level"]):
             parts = [self._snapshot(chain.draw) for chain in chains]
             kept = {name: np.stack([part[name] for part in parts]) for name in names}
         return self.as_posterior(kept)
+
+    def left_out(self, chains: list[Chain[RatingDraw]]) -> tuple[Array, Array, Array] | None:
+        """Values of some observations; mean and std as if they had not been seen, in units.
+
+        What is known of a mean is taken to be normal, and an observation to have added to it what
+        its noise lets it. None where there were too few sweeps.
+        """
+        sums = np.sum([chain.looks for chain in chains], axis=0)
+        if not sums.size or sums[3, 0] < FEWEST_LOOKS:
+            return None
+        mean, square, noise = sums[:3] / sums[3]
+        variance = np.maximum(square - mean**2, 0.0)
+        left = 1.0 - np.minimum(variance / noise, MOST_LEVERAGE)
+        values = self._looked_values().astype(np.float64)
+        mean = values - (values - mean) / left
+        location, scale = self.scale.location, self.scale.scale
+        std = scale * np.sqrt(noise + variance / left)
+        return location + scale * values, location + scale * mean, std
+
+    def _looked_values(self) -> Floats:
+        values: Floats = self.data.values[self.looked]
+        return values
+
+    def _look(self, draw: RatingDraw) -> tuple[Any, Any]:
+        """Means of the observations that are looked at in a draw, and roots of their precision."""
+        effects = draw.temporal[:, self.looked].sum(axis=0) if len(draw.temporal) else 0.0
+        return draw.fitted[self.looked] + effects, self.sweep.work.root[self.looked]
 
     def summaries(self, draw: RatingDraw) -> dict[str, float]:
         """Return a few numbers by which to judge whether chains agree."""
@@ -356,7 +346,7 @@ class RatingSampler(Sampler[RatingDraw]):
         watched = self.query if chain.epoch > self.schedule.burn_in else None
         if not keep and watched is None:
             return
-        one = self._snapshot(chain.draw, self._precision(chain))
+        one = self._rounded(self._snapshot(chain.draw, self._precision(chain)))
         if keep and not chain.n_kept:
             chain.kept = room_for(one, self.schedule.room)
         if keep:
@@ -364,6 +354,18 @@ class RatingSampler(Sampler[RatingDraw]):
         if watched is not None:
             single = self.as_posterior({name: array[None] for name, array in one.items()})
             single.add(watched, Sums(chain.sums, single.n_levels), self.sweep.work.n_jobs)
+
+    def _rounded(self, one: Snapshot) -> Snapshot:
+        """Return a snapshot whose rows take a byte a number, if that hardly moves predictions."""
+        if one["factors"].dtype != np.float16:
+            return one
+        coarse = one | {name: rounded(one[name]) for name in ("factors", "features")}
+        biases = one["biases"].astype(np.float32)
+        before, after = np.empty((2, PROBES), dtype=np.float32)
+        for kept, out in ((one, before), (coarse, after)):
+            rows.means(self.probes, kept["factors"].astype(np.float32), biases, out)
+        apart = np.sqrt(np.mean((after - before).astype(np.float64) ** 2))
+        return coarse if apart * self._typical_root() < MOST_ROUNDED else one
 
     def _precision(self, chain: Chain[RatingDraw]) -> type:
         """Return the type of kept draws: half precision if that hardly moves predictions."""

@@ -8,7 +8,8 @@ import numpy as np
 
 from noisewise.engine.arrays import Array, Floats, Ints
 from noisewise.engine.data import SeriesData
-from noisewise.engine.gibbs.sampler import PROBES, Chain, LaterHalf, Sampler
+from noisewise.engine.gibbs.sampler import PROBES, Chain, Sampler
+from noisewise.engine.gibbs.schedule import LaterHalf
 from noisewise.engine.gibbs.series import own_paths
 from noisewise.engine.gibbs.series.draw import SeriesDraw, SeriesSpec, SeriesWorkspace, first_draw
 from noisewise.engine.gibbs.series.moments import Moments
