@@ -213,7 +213,9 @@ def best_columns(
 ) -> Lists:
     """Rank on the GPU of a model (``there``) where that pays, or else as it does ``here``."""
     few = len(rows) < MANY_ROWS or not len(sought.columns) or sought.likely is not None
-    if model.device == "cpu" or mode != 0 or few:
+    calibration = model.calibration_
+    shaped = bool(sought.risk) and calibration is not None and calibration.shape is not None
+    if model.device == "cpu" or mode != 0 or few or shaped:  # a GPU ranks by one scale for all
         return here(mode, rows, sought)
     lists: Lists = model._on_device(
         lambda device: there(device, model.factors_, rows, model.std_scale_, sought),
