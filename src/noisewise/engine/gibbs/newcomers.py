@@ -5,10 +5,11 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 import numpy as np
+import scipy.sparse
 
 from noisewise.engine.arrays import Array
-from noisewise.engine.data import Spec
-from noisewise.engine.gibbs.sweep import RatingDraw, Snapshot
+from noisewise.engine.data import Data, Spec
+from noisewise.engine.gibbs.sweep import RatingDraw, Snapshot, rows_of
 
 FARTHEST_LOG = 50.0  # of a factor of the noise, from 0: beyond it numbers mean nothing
 
@@ -20,21 +21,43 @@ class Expected(NamedTuple):
     noise: Array
 
 
-def kept_of(draw: RatingDraw, spec: Spec, half: type) -> Snapshot:
+def kept_of(draw: RatingDraw, spec: Spec, data: Data, half: type) -> Snapshot:
     """Return what a draw knows of rows by their features alone; nothing without features.
 
-    Logs of the noise are normal, and noise is expected to be the exponential of the mean and half
-    the variance: that half is added to the centre.
+    The centre is that of rows with what they were seen with: people rate what they like. Logs of
+    the noise are normal, and noise is expected to be the exponential of the mean and half the
+    variance: that half is added to the centre.
     """
     if not len(draw.cold_weights):
         return {}
     D1, centres = spec.rank + 1, draw.cold_centres.copy()
+    for mode in range(data.n_modes):
+        centres[mode, spec.rank] += chosen(draw, spec, data, mode)
     centres[:, D1:] += 0.5 * np.diagonal(draw.cold_covariances, axis1=1, axis2=2)[:, D1:]
     return {
         "cold_weights": draw.cold_weights.astype(half),
         "cold_centres": centres.astype(np.float32),
         "cold_covariances": draw.cold_covariances[:, :D1, :D1].astype(np.float32),
     }
+
+
+def chosen(draw: RatingDraw, spec: Spec, data: Data, mode: int) -> float:
+    """Return by how much observations of two modes are above what features make of their rows.
+
+    That is the mean, over observations, of the part of rows that features leave, times the rows of
+    the other mode that these chose.
+    """
+    design = data.designs.of(mode)
+    if design is None or data.n_modes != 2:
+        return 0.0
+    D1, own = spec.rank + 1, draw.cold_weights[data.designs.places[mode].features]
+    left = rows_of(draw, data.part(mode), spec.rank) - draw.cold_centres[mode, :D1]
+    left -= design.matrix @ own[:, :D1]
+    ones, shape = np.ones(len(data), dtype=np.float32), (data.shape[mode], len(draw.factors))
+    seen = scipy.sparse.csr_array((ones, data.others[mode][0], data.starts[mode]), shape=shape)
+    others = seen @ draw.factors[:, : spec.rank]  # summed over what a row was seen with
+    total = np.einsum("ij,ij->", left[:, :-1], others) + np.diff(data.starts[mode]) @ left[:, -1]
+    return float(total) / len(data)
 
 
 def part_of(cold: tuple[Any, ...], mode: int) -> slice:

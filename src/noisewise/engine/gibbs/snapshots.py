@@ -36,7 +36,7 @@ def rating_snapshot(draw: RatingDraw, spec: Spec, data: Data, half: type = np.fl
         kept[name] = getattr(draw, name).astype(np.float32)
     for name in ("features", "widths"):
         kept[name] = getattr(draw, name).astype(half)
-    kept |= newcomers.kept_of(draw, spec, half)
+    kept |= newcomers.kept_of(draw, spec, data, half)
     for mode in range(2 if spec.time else 0):
         kept[f"gaps{mode}"] = gaps(draw, data, mode).astype(half)
     return kept
