@@ -25,9 +25,12 @@ from noisewise import (
     registry,
 )
 from noisewise.errors import unsaid, warn
+from noisewise.models.average import AverageFactorizer
 from noisewise.models.base import Factorizer
 from noisewise.models.residual import Layer, TypeMean
 from noisewise.models.rows import Rows
+from noisewise.models.series import LinearInterpolator, OUSmoother
+from noisewise.models.simple import ItemKNN, Popularity
 
 QUICK = {"rank": 3, "epochs": 3, "random_state": 0, "n_jobs": 1}
 SWEEPS = {"rank": 2, "sweeps": 8, "burn_in": 4}
@@ -99,6 +102,12 @@ CASES = {
     "dtf": of_sensors("dtf", {"rank": 2, "epochs": 3}),
     "ptf": of_sensors("ptf", {"rank": 2, "epochs": 3}),
     "type mean": Case.of(TypeMean(), READINGS),
+    "nearest": of_sensors("nearest", {}),
+    "average": Case.of(
+        AverageFactorizer((("linear", LinearInterpolator()), ("ou", OUSmoother()))), READINGS
+    ),
+    "popularity": Case.of(Popularity(), RATINGS),
+    "item-knn": Case.of(ItemKNN(), RATINGS),
     "imputer": Case.of(DeviationImputer("ou"), tables()),
 }
 
