@@ -132,7 +132,7 @@ def test_a_cell_that_is_rated_again_has_its_new_value(fitted, parts, tmp_path):
     cell, many = X[:1], len(model.values_)
     model.partial_fit(cell, [y[0] + 2.0])
     assert len(model.values_) == many
-    codes, values = model._own(int(model.ids_[0].lookup([cell[0, 0]])[0]))
+    codes, values, _ = model._own(int(model.ids_[0].lookup([cell[0, 0]])[0]))
     own = dict(zip(model.ids_[1].labels[codes].tolist(), values.tolist(), strict=True))
     assert own[cell[0, 1]] == pytest.approx(y[0] + 2.0, rel=1e-6)
 

@@ -58,7 +58,7 @@ def test_a_pull_is_what_the_prediction_loses_with_the_rating(model):
     from noisewise.engine.gibbs.pulls import pulls
 
     posterior = model.factors_
-    codes, values = model._own(5)
+    codes, values, _ = model._own(5)
     z = (values - posterior.scale.location) / posterior.scale.scale
     column = unseen(model, 5)[0]
     ones = np.ones(len(z))

@@ -60,6 +60,7 @@ class Case(NamedTuple):
     draws: int = 1000
     centre_spread: float = 1.0  # of the prior of the mean log width
     features: bool = False  # of both modes: two fields of one, one of the other
+    weighted: bool = False  # whether the noise of some cells is divided by more than others
 
     @property
     def spec(self) -> Spec:
@@ -78,6 +79,9 @@ CASES = {
     "levels": Case(0, "ordinal", centre_spread=0.2),
     "levels and noise": Case(2, "ordinal"),
     "everything": Case(2, "ordinal", implicit=True, time=True, rank=1, features=True),
+    "weights, constant noise": Case(0, weighted=True),
+    "weights and noise": Case(2, weighted=True),
+    "weights of everything": Case(2, "ordinal", implicit=True, time=True, rank=1, weighted=True),
 }
 
 
@@ -133,6 +137,9 @@ def observed_cells(case: Case, rng: np.random.Generator) -> Data:
     codes = tuple(code.astype(np.int32) for code in np.unravel_index(chosen, seen))
     time = rng.integers(case.n, size=case.n) if case.time else None
     cells = Data.arrange(codes, np.zeros(case.n, dtype=np.float32), case.shape, time)[0]
+    if case.weighted:
+        weight = np.sqrt(rng.uniform(0.2, 5.0, case.n)).astype(np.float32)
+        cells = replace(cells, weight=weight)
     if not case.features:
         return cells
     tables = [random_array((n, 4), density=0.6, rng=rng, format="csr") for n in case.shape]
@@ -316,9 +323,10 @@ def moments(draw: RatingDraw, cells: Data) -> tuple[Array, Array]:
     """Mean and variance of every observation."""
     products = draw.factors[:, cells.places].astype(np.float64).prod(axis=1).sum(axis=2)
     mean = products + draw.biases[:, cells.places].sum(axis=1) + draw.temporal.sum(axis=1)
+    variance = draw.noise[:, cells.places].astype(np.float64).prod(axis=1).sum(axis=2)
     if draw.noise.shape[2] == 0:
-        return mean, np.broadcast_to(draw.level, mean.shape)
-    return mean, draw.noise[:, cells.places].astype(np.float64).prod(axis=1).sum(axis=2)
+        variance = np.broadcast_to(draw.level, mean.shape)
+    return mean, variance if cells.weight is None else variance / cells.weight**2
 
 
 def cut_points(draw: RatingDraw) -> Array:

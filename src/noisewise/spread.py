@@ -38,7 +38,7 @@ class SpreadObservations(Observations):
         ids: tuple[Ids, ...], has_time: bool,
     ) -> None:  # fmt: skip
         given = {"chunks": list(chunks), "sizes": list(sizes), "has_time": has_time}
-        for name, value in (given | {"values": values, "ids": ids}).items():
+        for name, value in (given | {"values": values, "ids": ids, "weight": None}).items():
             object.__setattr__(self, name, value)
 
     @classmethod

@@ -8,7 +8,7 @@ where float32 is too coarse. ``encode_ids`` looks up ids that are asked for.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal, TypeAlias
 
 import numpy as np
@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from noisewise.data.ids import Codes, Groups, Ids, check_ids, check_values, group_cells, some_of
 from noisewise.data.tables import Column, default_names, find_ids, known_parts, parts_of
 from noisewise.data.timestamps import Floats, check_seconds, read_stamps
+from noisewise.data.weights import check_weight
 from noisewise.errors import DataError, UnknownIdsWarning, printable, warn
 
 Duplicates: TypeAlias = Literal["error", "last", "mean"]
@@ -31,7 +32,8 @@ class Observations:
     """Checked observations as plain arrays.
 
     ``codes`` has for each mode the row number of every observation, ``ids`` the ids that the row
-    numbers stand for; ``values`` is what was observed, ``time`` when, in unix seconds.
+    numbers stand for; ``values`` is what was observed, ``time`` when, in unix seconds; ``weight``
+    is what the variance of the noise of each is divided by, 1 for all if it is None.
 
     Examples
     --------
@@ -46,6 +48,7 @@ class Observations:
     values: NDArray[Any]
     ids: tuple[Ids, ...]
     time: NDArray[Any] | None = None
+    weight: NDArray[np.float32] | None = None
 
     def __len__(self) -> int:
         return len(self.values)
@@ -73,8 +76,10 @@ class Observations:
     def take(self, index: NDArray[Any] | slice) -> Observations:
         """Return some of the observations, by an array or a slice; with the same ids."""
         codes = tuple(codes[index] for codes in self.codes)
-        time = None if self.time is None else self.time[index]
-        return Observations(codes, self.values[index], self.ids, time)
+        time, weight = (
+            None if column is None else column[index] for column in (self.time, self.weight)
+        )
+        return Observations(codes, self.values[index], self.ids, time, weight)
 
     def decode(self, index: Any = slice(None)) -> list[tuple[Any, ...]]:
         """Return the ids of observations as they were given, a tuple for each."""
@@ -93,6 +98,7 @@ def observe(
     duplicates: Duplicates = "error",
     time: Any = None,
     ids: Sequence[Ids] | None = None,
+    weight: Any = None,
 ) -> Observations:
     """Check a table and turn it into observations.
 
@@ -113,6 +119,9 @@ def observe(
         Ids that keep their row numbers; ids not among them are appended. A single observation is
         enough then. The columns of a frame are found by the names of these ids, and others are left
         out.
+    weight : 1-d array, series or sequence, optional
+        How much each value is worth: the variance of its noise is divided by it. One of weight 0 is
+        left out. The mean of a cell that is given more than once is weighted.
 
     Notes
     -----
@@ -131,12 +140,19 @@ def observe(
     if isinstance(X, Observations):
         if y is not None or not (time is None or isinstance(time, str | int)):
             raise DataError("Observations hold their values and times; leave out y and time.")
+        if weight is not None:
+            X = _weighted(replace(X, weight=check_weight(weight, len(X))))
         return X if ids is None else _renumber(X, ids)
-    return _observed_table(X, y, duplicates, time, ids)
+    return _observed_table(X, y, duplicates, time, ids, weight)
 
 
 def _observed_table(
-    X: Any, y: Any, duplicates: Duplicates, time: Any, ids: Sequence[Ids] | None
+    X: Any,
+    y: Any,
+    duplicates: Duplicates,
+    time: Any,
+    ids: Sequence[Ids] | None,
+    weight: Any,
 ) -> Observations:
     if scipy.sparse.issparse(X) and y is not None:
         raise DataError("A sparse matrix X holds the values itself; leave out y.")
@@ -172,7 +188,11 @@ def _observed_table(
     found, codes = zip(*coded, strict=True)
     seconds = None if time is None else check_seconds(time, n_rows)
     at_least = 2 if ids is None else 1
-    return assemble(codes, values, found, seconds, duplicates=duplicates, at_least=at_least)
+    if weight is None:
+        return assemble(codes, values, found, seconds, duplicates=duplicates, at_least=at_least)
+    worth = check_weight(weight, n_rows)
+    seen = _weighted(Observations(tuple(codes), values, tuple(found), seconds, worth))
+    return _once(seen, duplicates, at_least, "rows {} and {}".format)
 
 
 def assemble(
@@ -190,6 +210,19 @@ def assemble(
     ``place`` says where two of them are, for the error about duplicates.
     """
     seen = Observations(tuple(codes), values, tuple(ids), time)
+    return _once(seen, duplicates, at_least, place)
+
+
+def _weighted(seen: Observations) -> Observations:
+    """Leave out observations of weight 0."""
+    worth = seen.weight
+    return seen if worth is None or worth.all() else seen.take(worth > 0)
+
+
+def _once(
+    seen: Observations, duplicates: Duplicates, at_least: int, place: Callable[[int, int], str]
+) -> Observations:
+    """Return observations with each cell once."""
     if not len(seen):
         raise DataError("The table is empty: got 0 rows; at least 2 observations are needed.")
     groups = group_cells(seen.codes, seen.shape)
@@ -333,7 +366,7 @@ def _renumber(seen: Observations, ids: Sequence[Ids]) -> Observations:
     paired = _paired(seen, ids)
     extended, numbers = zip(*(known.extend(own.labels) for known, own, _ in paired), strict=True)
     codes = tuple(new[old] for new, (_, _, old) in zip(numbers, paired, strict=True))
-    return Observations(codes, seen.values, extended, seen.time)
+    return Observations(codes, seen.values, extended, seen.time, seen.weight)
 
 
 def _merged(
@@ -344,9 +377,14 @@ def _merged(
         return seen.take(np.sort(groups.order[groups.starts + groups.counts - 1]))
     if duplicates == "mean":
         firsts = groups.order[groups.starts]
-        sums = np.add.reduceat(seen.values[groups.order].astype(np.float64), groups.starts)
+        values, counts = seen.values[groups.order].astype(np.float64), groups.counts
         merged = seen.take(np.sort(firsts))
-        merged.values[:] = (sums / groups.counts)[np.argsort(firsts)]
+        if seen.weight is not None and merged.weight is not None:
+            weight = seen.weight[groups.order].astype(np.float64)
+            values, counts = values * weight, np.add.reduceat(weight, groups.starts)
+            merged.weight[:] = (counts / groups.counts)[np.argsort(firsts)]
+        sums = np.add.reduceat(values, groups.starts)
+        merged.values[:] = (sums / counts)[np.argsort(firsts)]
         return merged
     raise groups.error("cell", lambda row: seen.decode([row])[0], place)
 

@@ -161,6 +161,7 @@ class Data:
     starts: tuple[Ints, ...]
     index: tuple[Codes, ...]
     designs: Designs = field(default=Designs(), kw_only=True)  # features of rows, if there are any
+    weight: Floats | None = field(default=None, kw_only=True)  # its root, that divides the std
 
     @classmethod
     def arrange(

@@ -47,12 +47,15 @@ def prepare(
     if team is not None:
         if features:
             raise SettingError("A cluster takes no features: leave them out, or fit without it.")
+        learner.refuse_on_cluster(observations)
         return on_cluster.sampler(team, spec, observations, scale, schedule, held_out)
     time = observations.time if spec.time else None
     parts = observations.codes, values, observations.shape, time
     if device is not None:
         gpu.check(device, spec, observations.shape, len(values), features=bool(features))
     data, order = Data.arrange(*parts) if device is None else gpu.arrange(device, *parts)
+    if observations.weight is not None:
+        data = replace(data, weight=np.sqrt(observations.weight[order]))
     timeline = None if time is None else Timeline.of(data, time[order])
     if features:
         data = replace(data, designs=_designs(observations, features))

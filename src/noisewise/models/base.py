@@ -264,7 +264,10 @@ class Factorizer(RegressorMixin, BaseEstimator, ABC):  # type: ignore[misc]
         check_is_fitted(self)
         held_out = self.observed(X, y)
         self.calibration_ = None
-        mean, std = self.predict(held_out, return_std=True)
+        mean, noise, epistemic = self.moments(held_out)
+        if held_out.weight is not None:
+            noise = noise / held_out.weight
+        std = np.sqrt(noise + epistemic)
         shaped = mean if self._has_shape() and len(self.ids_) == 2 else None
         found = Calibration.measure(held_out.values - mean, std, shaped)
         self.calibration_ = found

@@ -154,6 +154,7 @@ class BayesianFactorizer(Sampled, Featured, KeptRows, on_gpu.OnDevice):
         X: Any,
         y: Any = None,
         *,
+        sample_weight: Any = None,
         features: Tables | None = None,
         validation: Observations | None = None,
         callbacks: Sequence[Callback] = (),
@@ -170,6 +171,8 @@ class BayesianFactorizer(Sampled, Featured, KeptRows, on_gpu.OnDevice):
             One id column per mode (see ``noisewise.observe``), and the column of times, if any.
         y : sequence of float, optional
             The values; without it, the last column of X.
+        sample_weight : sequence of float, optional
+            What the variance of the noise of every value is divided by.
         features : dict of tables, optional
             What else is known of ids, by mode, such as ``{"user": users, "item": items}``: frames
             or dicts of columns, one of which has the ids, or a pair of ids and an array. Numbers,
@@ -184,7 +187,7 @@ class BayesianFactorizer(Sampled, Featured, KeptRows, on_gpu.OnDevice):
             At Ctrl-C, after the sweep is finished. The model has the draws that its message tells
             of; where there are none, it is a ``KeyboardInterrupt``, and the model is as it was.
         """
-        self._tables = features
+        self._tables, self._sample_weight = features, sample_weight
         super().fit(
             X, y, validation=validation, callbacks=callbacks, checkpoint=checkpoint,
             checkpoint_epochs=checkpoint_epochs, checkpoint_minutes=checkpoint_minutes,
@@ -211,8 +214,7 @@ class BayesianFactorizer(Sampled, Featured, KeptRows, on_gpu.OnDevice):
     def _level_chances(self, X: Any) -> npt.NDArray[np.float64]:
         if not self.factors_.spec.ordinal:
             return super()._level_chances(X)
-        chances: npt.NDArray[np.float64] = self.predict_proba(X)
-        return chances
+        return np.asarray(self.predict_proba(X))
 
     @at_one_moment
     def row(self, id: Any, *, mode: int | str = 0) -> RowSummary:
@@ -223,16 +225,16 @@ class BayesianFactorizer(Sampled, Featured, KeptRows, on_gpu.OnDevice):
         check_is_fitted(self)
         m = self.mode_number(mode)
         code = self._known_code(id, m)
-        place = sum(self.factors_.shape[:m]) + code
-        biases = self.factors_.draws["biases"][:, place].astype(np.float64)
-        biases *= self.factors_.scale.scale
+        place, unit = sum(self.factors_.shape[:m]) + code, self.factors_.scale.scale
+        biases = unit * self.factors_.draws["biases"][:, place].astype(np.float64)
         noise = math.sqrt(self.factors_.noise_by_row(m)[code])
         count = int(self.factors_.counts[m][code])
         return RowSummary(float(biases.mean()), float(biases.std()), noise, count)
 
     def _observed(self, X: Any, y: Any) -> Observations:
         time = None if isinstance(X, Observations) else self.time
-        observations = observe(X, y, duplicates=self.duplicates, time=time)
+        own = {"time": time, "weight": self.__dict__.pop("_sample_weight", None)}  # of this fit
+        observations = observe(X, y, duplicates=self.duplicates, **own)
         n_modes = observations.n_modes
         if self.time is not None:
             if observations.time is None:
@@ -262,7 +264,7 @@ class BayesianFactorizer(Sampled, Featured, KeptRows, on_gpu.OnDevice):
     ) -> tuple[list[Run], str | None]:
         given = seen, held_out, checkpoints, callbacks
         return self._on_device(
-            lambda device: self._drawn(device, *given), lambda: self._drawn(None, *given)
+            lambda device: self._drawn(device, *given), lambda: self._drawn(None, *given), seen
         )
 
     def _drawn(

@@ -15,9 +15,10 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import fields, replace
 from functools import partial
+from pathlib import Path
 from typing import Any, Literal, Self
 
 import numpy as np
@@ -29,13 +30,14 @@ from noisewise.engine.arrays import Codes, Counts
 from noisewise.engine.sgd import strata
 from noisewise.engine.sgd.factors import Factors
 from noisewise.engine.sgd.layout import Params, State, aligned, initial_state
-from noisewise.engine.training import EpochInfo, mean_in_units, standardised
+from noisewise.engine.training import Callback, EpochInfo, mean_in_units, standardised
+from noisewise.engine.workers import Cluster
 from noisewise.errors import FitInterrupted
 from noisewise.models import on_cluster, on_gpu
 from noisewise.models.base import Cells, in_one_step
 from noisewise.models.factor_rows import FactorRows
 from noisewise.models.iterative import Fit, Iterative, Plan, judged
-from noisewise.models.learner import count_rows, mean_and_std
+from noisewise.models.learner import count_rows, mean_and_std, refuse_on_cluster
 from noisewise.models.on_gpu import FactorsOnDevice
 from noisewise.recommend import Lists, Sought
 from noisewise.settings import check, number, one_of, setting, settings, whole
@@ -90,6 +92,7 @@ class DeviationFactorizer(Iterative, FactorRows, FactorsOnDevice):
 
     _any_modes = True
     _on_clusters = True
+    _takes_weight = True
 
     rank: int = setting(whole(0), "Factors of the mean.", default=128, kw_only=False)
     deviation_rank: int = setting(
@@ -136,15 +139,67 @@ class DeviationFactorizer(Iterative, FactorRows, FactorsOnDevice):
         default="coordinate",
     )
 
+    @in_one_step
+    def fit(
+        self,
+        X: Any,
+        y: Any = None,
+        *,
+        sample_weight: Any = None,
+        validation: Observations | None = None,
+        callbacks: Sequence[Callback] = (),
+        checkpoint: str | Path | None = None,
+        checkpoint_epochs: int | None = 1,
+        checkpoint_minutes: float | None = None,
+        cluster: str | Cluster | None = None,
+    ) -> Self:
+        """Learn from a table of ids and a value for each row.
+
+        Parameters
+        ----------
+        X : table of ids, sparse matrix or Observations
+            One id column per mode (see ``noisewise.observe``).
+        y : sequence of float, optional
+            The values; without it, the last column of X.
+        sample_weight : sequence of float, optional
+            How much every value is worth: the variance of its noise is divided by it.
+        validation : Observations, optional
+            Held-out values to use instead of a random share of X. With ``refit`` they are trained
+            on in the end, as a random share is.
+        callbacks : sequence of callables
+            Called with (EpochInfo, State) after each epoch; one that returns True ends training.
+        checkpoint : path or None
+            Keep the state of training in this file, and go on from it if it is there. The file is
+            removed when training has ended.
+        checkpoint_epochs, checkpoint_minutes : int, float or None
+            Write it after so many epochs, or minutes, whichever comes first.
+        cluster : str or Cluster, optional
+            Train on a cluster of Ray ("local", "auto", "ray://host:port"): no bit changes.
+
+        Raises
+        ------
+        FitInterrupted
+            At Ctrl-C, after the epoch is finished: a ``KeyboardInterrupt`` that ends loops around
+            the fit. The model has learned what its message says.
+        """
+        self._sample_weight = sample_weight
+        super().fit(
+            X, y, validation=validation, callbacks=callbacks, checkpoint=checkpoint,
+            checkpoint_epochs=checkpoint_epochs, checkpoint_minutes=checkpoint_minutes,
+            cluster=cluster,
+        )  # fmt: skip
+        return self
+
     def _learn(
         self, observations: Observations, held_out: Observations | None, plan: Plan, seed: int
     ) -> Fit:
         params, data = self._params(seed), (observations, held_out)
         team = workers.current()
         if team is not None:
+            refuse_on_cluster(observations)
             return on_cluster.fit_factors(team, params, *data, plan, ADVICE.format(params))
         return self._trained_on(
-            observations.n_modes,
+            observations,
             lambda device: on_gpu.fit_factors(
                 device, self._options(), params, *data, plan, ADVICE.format(params)
             ),
@@ -155,11 +210,14 @@ class DeviationFactorizer(Iterative, FactorRows, FactorsOnDevice):
         self.factors_ = outcome
 
     @in_one_step
-    def partial_fit(self, X: Any, y: Any = None, *, epochs: int = 10) -> Self:
+    def partial_fit(
+        self, X: Any, y: Any = None, *, epochs: int = 10, sample_weight: Any = None
+    ) -> Self:
         """Go on learning from new observations, of new ids or old ones, without a restart.
 
-        Only the new observations are visited, ``epochs`` times. Scale, calibration and range of
-        values stay as they are. On a model that was never fitted, this trains on all of X.
+        Only the new observations are visited, ``epochs`` times; ``sample_weight`` is as for
+        ``fit``. Scale, calibration and range of values stay as they are. On a model that was never
+        fitted, this trains on all of X.
         """
         check(self)
         whole(1).require("epochs", epochs)
@@ -167,15 +225,16 @@ class DeviationFactorizer(Iterative, FactorRows, FactorsOnDevice):
             patience, limit = self.patience, self.epochs
             try:
                 self.patience, self.epochs = None, epochs
-                return self.fit(X, y)
+                return self.fit(X, y, sample_weight=sample_weight)
             finally:
                 self.patience, self.epochs = patience, limit
         started = time.perf_counter()
-        new = self._checked(observe(X, y, duplicates=self.duplicates, ids=self.ids_))
+        given = {"duplicates": self.duplicates, "ids": self.ids_, "weight": sample_weight}
+        new = self._checked(observe(X, y, **given))
         plan = Plan(self.factors_.state.epoch + epochs, label="partial fit", verbose=self.verbose)
         advice = ADVICE.format(self.factors_.params)
         fitted = self._trained_on(
-            new.n_modes,
+            new,
             lambda device: on_gpu.continue_factors(
                 device, self._options(), self.factors_, new, plan, advice
             ),
@@ -287,7 +346,7 @@ def _fit(
     """Train from a state whose rows have the engine's order; ``counts`` has that of the ids."""
     blocks = strata.arrange(
         observations.codes, standardised(observations.values, *units), observations.shape,
-        params.layout.width,
+        params.layout.width, observations.weight,
     )  # fmt: skip
     state, order = start(blocks), blocks.order
     step = partial(_epoch, blocks, params, units[1], n_jobs)

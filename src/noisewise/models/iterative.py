@@ -64,6 +64,7 @@ class Iterative(Learner):
 
     _any_modes: ClassVar[bool] = False  # two id columns only, else two or more
     _on_clusters: ClassVar[bool] = False  # whether workers of a cluster can train it
+    _takes_weight: ClassVar[bool] = False  # what divides the variance of an observation's noise
 
     epochs: int = setting(whole(1), "How often to visit every observation, at most.", default=100)
     patience: int | None = setting(
@@ -105,7 +106,16 @@ class Iterative(Learner):
         """Raise for observations that this model cannot learn from."""
         if observations.n_modes != 2 and not self._any_modes:
             raise DataError(f"X must have 2 id columns here; got {observations.n_modes}.")
+        if not self._takes_weight:
+            learner.refuse_weight(self, observations)
         return observations
+
+    def _observed(self, X: Any, y: Any) -> Observations:
+        """Observe what to learn from."""
+        weight = self.__dict__.pop("_sample_weight", None)  # of this fit alone
+        seen = self._checked(observe(X, y, duplicates=self.duplicates, weight=weight))
+        learner.warn_if_alike(seen)
+        return seen
 
     @in_one_step
     def fit(
@@ -164,8 +174,7 @@ class Iterative(Learner):
         """Fit, as ``fit`` says; what was learned is in place when this returns or raises."""
         started = time.perf_counter()
         check(self)
-        observations = self._checked(observe(X, y, duplicates=self.duplicates))
-        learner.warn_if_alike(observations)
+        observations = self._observed(X, y)
         seed = learner.fixed_seed(self.random_state)
         kept, held_out = observations, None
         if self.patience is not None:

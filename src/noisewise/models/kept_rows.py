@@ -18,9 +18,9 @@ from noisewise.engine.gibbs.update import changed_rows, due_rows, updated
 from noisewise.engine.training import standardised
 from noisewise.errors import DataError, DataWarning, SettingError, warn
 from noisewise.models.base import at_one_moment, in_one_step
-from noisewise.models.learner import count_rows
+from noisewise.models.learner import count_rows, joined
 from noisewise.models.rows import Rows
-from noisewise.schema import NOT_NEGATIVE, Found, Schema, Tensor
+from noisewise.schema import NOT_NEGATIVE, POSITIVE, Found, Schema, Tensor
 from noisewise.settings import check, learned, settings, whole
 from noisewise.storage import Damaged
 
@@ -106,12 +106,15 @@ class KeptRows(Rows):
         "The values of the cells in ``seen_``, in their order; None if these were not kept."
     )
 
+    weight_: Floats | None = learned("Their weights; None if all are 1.")
     since_fit_: int = learned("Observations that have come since the model was fitted.")
     drift_: Drift | None = learned("How the last update differed from what was expected.")
     _waiting: tuple[Counts, ...] | None = learned()
 
     @in_one_step
-    def partial_fit(self, X: Any, y: Any = None, *, sweeps: int = 2) -> Self:
+    def partial_fit(
+        self, X: Any, y: Any = None, *, sweeps: int = 2, sample_weight: Any = None
+    ) -> Self:
         """Take new observations, of new ids or old ones, into every kept draw; seconds, no restart.
 
         In each draw, rows that have changed are drawn anew from their conditionals given all their
@@ -131,11 +134,13 @@ class KeptRows(Rows):
             The values; without it, the last column of X.
         sweeps : int
             How often rows that changed are drawn.
+        sample_weight : sequence of float, optional
+            As for ``fit``.
         """
         check(self)
         whole(1).require("sweeps", sweeps)
         if not hasattr(self, "factors_"):
-            return self.fit(X, y)
+            return self.fit(X, y, sample_weight=sample_weight)  # type: ignore[call-arg]
         started = time.perf_counter()
         self._needs_two_modes("partial_fit")
         spec = self.factors_.spec
@@ -143,7 +148,10 @@ class KeptRows(Rows):
             raise SettingError(
                 'partial_fit needs likelihood="gaussian" and time=None; fit anew instead.'
             )
-        new = observe(X, y, duplicates=self.duplicates, ids=self.ids_)
+        if self.factors_.cold:
+            raise SettingError("partial_fit takes no side features yet; fit anew instead.")
+        given = {"duplicates": self.duplicates, "ids": self.ids_, "weight": sample_weight}
+        new = observe(X, y, **given)
         old = self._kept()
         drift, since = self._drift(new), self.since_fit_ + len(new)
         everything = _merged(old, new)
@@ -166,7 +174,9 @@ class KeptRows(Rows):
             for had, more in zip(before, fresh, strict=True)
         )
         z = standardised(everything.values, posterior.scale.location, posterior.scale.scale)
-        weight, changed = np.ones(len(z), dtype=np.float32), []
+        weight, changed = everything.weight, []
+        if weight is None:
+            weight = np.ones(len(z), dtype=np.float32)
         for mode in (0, 1):
             rows = due_rows(counts[mode], waiting[mode], len(new))
             waiting[mode][rows] = 0
@@ -192,6 +202,8 @@ class KeptRows(Rows):
             return Drift(0, float("nan"), float("nan"))
         asked = new.take(known)
         mean, noise, epistemic = self.finished(self.cells(asked))
+        if asked.weight is not None:
+            noise = noise / asked.weight
         z = (asked.values - mean).astype(np.float64) / np.sqrt(noise + epistemic)
         return Drift.of(z)
 
@@ -202,7 +214,7 @@ class KeptRows(Rows):
                 "partial_fit needs the ratings that the model was trained on, as rows are drawn "
                 "given all of them; fit with keep_seen=True."
             )
-        return Observations(self.seen_.cells(), self.values_, self.ids_)
+        return Observations(self.seen_.cells(), self.values_, self.ids_, weight=self.weight_)
 
     @at_one_moment
     def explain(self, user: Any, item: Any, n: int = 10) -> Explanation:
@@ -240,12 +252,12 @@ class KeptRows(Rows):
                 "change, no sum over ratings is kept."
             )
         row, column = self._known_code(user, 0), self._known_code(item, 1)
-        codes, values = self._own(row)
+        codes, values, weight = self._own(row)
         if not posterior.counts[1][column]:
             raise DataError(f"The {self.ids_[1].name} {item!r} was not seen in training.")
         location, scale = posterior.scale.location, posterior.scale.scale
         z = standardised(values, location, scale).astype(np.float64)
-        found = pulls(posterior, row, column, codes, z, np.ones(len(z)))
+        found = pulls(posterior, row, column, codes, z, weight)
         mean, std = (float(one[0]) for one in self.predict([(user, item)], return_std=True))
         average = location + scale * float(found.average.mean())
         both = scale * (found.by_value + found.by_choice)
@@ -261,23 +273,27 @@ class KeptRows(Rows):
         rest = mean - average - sum(pull.pull for pull in listed)
         return Explanation(mean, std, average, listed, rest)
 
-    def _own(self, row: int) -> tuple[Any, Array]:
-        """Columns and values that a row was trained with."""
+    def _own(self, row: int) -> tuple[Any, Array, Array]:
+        """Columns, values and weights that a row was trained with."""
         if self.seen_ is None or self.values_ is None:
             raise DataError(
                 "This model did not keep the ratings that it was trained on; fit with "
                 "keep_seen=True."
             )
         part = slice(int(self.seen_.starts[row]), int(self.seen_.starts[row + 1]))
-        return self.seen_.columns[part], self.values_[part].astype(np.float64)
+        values = self.values_[part].astype(np.float64)
+        weight = np.ones(len(values)) if self.weight_ is None else self.weight_[part]
+        return self.seen_.columns[part], values, weight.astype(np.float64)
 
     def _remember(self, observations: Observations) -> None:
         super()._remember(observations)
-        self.values_ = self.drift_ = self._waiting = None
+        self.values_ = self.weight_ = self.drift_ = self._waiting = None
         self.since_fit_ = 0
         if self.seen_ is not None:
             order = np.lexsort((observations.codes[1], observations.codes[0]))
             self.values_ = observations.values[order]
+            if observations.weight is not None:
+                self.weight_ = observations.weight[order]
 
     def schema(self) -> Schema:
         """Declare what a file keeps: also the values of cells that were trained on."""
@@ -285,6 +301,7 @@ class KeptRows(Rows):
         for name, dtype in VALUES.items():  # the second where single precision is too coarse
             of = partial(_values, dtype)
             yield Tensor(name, dtype, (None,), of, optional=True)
+        yield Tensor("weights", "float32", (None,), "weight_", POSITIVE, optional=True)
         yield Tensor("since_fit", "int64", (1,), _since_fit, NOT_NEGATIVE, optional=True)
         for mode, n in enumerate(map(len, self.ids_)):
             of = partial(_waiting, mode)
@@ -301,15 +318,15 @@ class KeptRows(Rows):
         self.drift_ = None
         if kept and (self.seen_ is None or len(kept[0]) != len(self.seen_.columns)):
             raise Damaged("it must have one value for every cell that was seen")
+        if self.weight_ is not None and (not kept or len(self.weight_) != len(kept[0])):
+            raise Damaged("it must have one weight for every value")
 
 
 def _merged(old: Observations, new: Observations) -> Observations:
     """Return all observations; a cell that both have has its new value."""
     width = new.shape[1]
     mine, fresh = (seen.codes[0].astype(np.int64) * width + seen.codes[1] for seen in (old, new))
-    stays = old.take(~np.isin(mine, fresh))
-    codes = tuple(map(np.append, stays.codes, new.codes))
-    return Observations(codes, np.append(stays.values, new.values), new.ids)
+    return joined(old.take(~np.isin(mine, fresh)), new)
 
 
 def _since_fit(model: Any) -> Any:

@@ -169,7 +169,8 @@ def checkpoints_of(
     about = [VERSION, type(model).__name__, settings, n_kept]
     digest = hashlib.sha256(json.dumps(about, default=str).encode())
     parts = [() if s is None else (*s.codes, s.values, s.time) for s in (observations, validation)]
-    for arrays in (*parts, more):
+    worth = [s.weight for s in (observations, validation) if s is not None]
+    for arrays in (*parts, more, [one for one in worth if one is not None]):
         for array in arrays:
             digest.update(b"none" if array is None else f"{array.shape}".encode())
             digest.update(b"" if array is None else np.ascontiguousarray(array).data)
@@ -215,6 +216,21 @@ def hold_out(
     return observations.take(kept), observations.take(held_out)
 
 
+def refuse_weight(model: Any, observations: Observations) -> None:
+    """Raise for weights, which a model does not take."""
+    if observations.weight is not None:
+        raise SettingError(
+            f"sample_weight must be left out: a {type(model).__name__} takes all values to be "
+            "worth the same; BayesianFactorizer and DeviationFactorizer take weights."
+        )
+
+
+def refuse_on_cluster(observations: Observations) -> None:
+    """Raise for weights, which workers of a cluster do not have."""
+    if observations.weight is not None:
+        raise SettingError("sample_weight needs a fit without a cluster; leave one of them out.")
+
+
 def warn_if_alike(observations: Observations) -> None:
     """Warn of values that are all the same: there is nothing to learn from them."""
     value = observations.values[0]
@@ -232,7 +248,7 @@ def with_ids(observations: Observations, other: Observations) -> Observations:
     """Return observations with the longer ids of ``other``."""
     if isinstance(observations, SpreadObservations):
         return observations.with_ids(other.ids)
-    return Observations(observations.codes, observations.values, other.ids, observations.time)
+    return replace(observations, ids=other.ids)
 
 
 def joined(first: Observations, second: Observations) -> Observations:
@@ -243,7 +259,15 @@ def joined(first: Observations, second: Observations) -> Observations:
     time = None
     if first.time is not None and second.time is not None:
         time = np.append(first.time, second.time)
-    return Observations(codes, np.append(first.values, second.values), second.ids, time)
+    weight = None
+    if first.weight is not None or second.weight is not None:
+        weight = np.append(_weight(first), _weight(second))
+    return Observations(codes, np.append(first.values, second.values), second.ids, time, weight)
+
+
+def _weight(observations: Observations) -> npt.NDArray[np.float32]:
+    own = observations.weight
+    return np.ones(len(observations), dtype=np.float32) if own is None else own
 
 
 def range_of(chosen: Any, observations: Observations) -> tuple[float, float] | None:

@@ -52,8 +52,14 @@ class OnDevice:
         default="cpu",
     )
 
-    def _on_device(self, there: Callable[[Device], T], here: Callable[[], T]) -> T:
-        """Do one thing on the GPU that is chosen, or the other on the CPU."""
+    def _on_device(
+        self, there: Callable[[Device], T], here: Callable[[], T], seen: Any = None
+    ) -> T:
+        """Do one thing on the GPU that is chosen, or the other on the CPU, as with weights."""
+        if seen is not None and seen.weight is not None:
+            if self.device not in ("cpu", "auto"):
+                raise SettingError(f'sample_weight needs device="cpu"; got {self.device!r}.')
+            return here()
         device = devices.chosen(self.device)
         if device is None:
             return here()
@@ -89,15 +95,18 @@ class FactorsOnDevice(OnDevice):
     def _options(self) -> gpu.Options:
         return gpu.Options(self.precision, self.deterministic)
 
-    def _trained_on(self, n_modes: int, there: Callable[[Device], T], here: Callable[[], T]) -> T:
+    def _trained_on(
+        self, seen: Observations, there: Callable[[Device], T], here: Callable[[], T]
+    ) -> T:
         """Train on the GPU that is chosen, or on the CPU."""
+        n_modes = seen.n_modes
         if self.device != "cpu" and self.deterministic and n_modes > RING_MODES:
             warn(
                 f"deterministic=True trains {n_modes} id columns on the CPU, which is faster than "
                 "a GPU that has the same bits on every run."
             )
             return here()
-        return self._on_device(there, here)
+        return self._on_device(there, here, seen)
 
 
 def fit_factors(

@@ -31,7 +31,7 @@ from noisewise.data.timestamps import (
 from noisewise.engine.arrays import Array, Codes, Ints, Moments
 from noisewise.engine.data import Series
 from noisewise.models.base import Cells, Factorizer, Threads, at_one_moment, in_one_step
-from noisewise.models.learner import range_of
+from noisewise.models.learner import range_of, refuse_weight
 from noisewise.schema import Entry, Found, Schema, Tensor
 from noisewise.settings import Rule, check, either, learned, setting, settings
 from noisewise.storage import Damaged
@@ -91,6 +91,7 @@ class Readings(Typed):
         started = clock.perf_counter()
         check(self)
         given = observe(X, y, duplicates=self.duplicates)
+        refuse_weight(self, given)
         seen, self.calibration_ = self._learn(given, validation)
         self.ids_, self.value_range_ = seen.ids, range_of(self.value_range, seen)
         self._note_columns(X)

@@ -68,6 +68,7 @@ class Simple(Factorizer):
         started = time.perf_counter()
         check(self)
         seen = observe(X, y, duplicates=self.duplicates)
+        learner.refuse_weight(self, seen)
         if seen.n_modes != 2:
             raise DataError(f"X must have 2 id columns here; got {seen.n_modes}.")
         learner.warn_if_alike(seen)

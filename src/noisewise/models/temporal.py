@@ -35,7 +35,14 @@ from noisewise.engine.paths import KINDS
 from noisewise.engine.training import Callback
 from noisewise.errors import SettingError
 from noisewise.models.base import Cells, at_one_moment
-from noisewise.models.learner import Checkpoint, checkpoints_of, fixed_seed, joined, range_of
+from noisewise.models.learner import (
+    Checkpoint,
+    checkpoints_of,
+    fixed_seed,
+    joined,
+    range_of,
+    refuse_weight,
+)
 from noisewise.models.sampled import Run, Sampled
 from noisewise.models.sensors import InTime, Typed, index_of, units_schema
 from noisewise.models.series_file import restored_series, series_schema
@@ -179,7 +186,9 @@ class TemporalFactorizer(Sampled, InTime, Typed):
         return tuple(season(period, stamps, step, most) for period in periods)
 
     def _observed(self, X: Any, y: Any) -> Observations:
-        return observe(X, y, duplicates=self.duplicates)
+        seen = observe(X, y, duplicates=self.duplicates)
+        refuse_weight(self, seen)
+        return seen
 
     def _checkpoints(
         self, wanted: Checkpoint | None, seen: Observations, held_out: Observations | None

@@ -100,15 +100,16 @@ def _dot(A, i, B, j, start, end):
 
 @njit(fastmath=True, error_model="numpy", nogil=True, cache=CACHE)
 def visit_two(
-    per_row, stratum, worker, workers, side, starts, row, column, value, A, B, n_mean, n_deviation,
-    rate, deviation_rate, l2, bias_l2, l1, delta, beta, variance, learn, sums,
+    per_row, weight, stratum, worker, workers, side, starts, row, column, value, A, B, n_mean,
+    n_deviation, rate, deviation_rate, l2, bias_l2, l1, delta, beta, variance, learn, sums,
 ):  # fmt: skip
     """One worker's blocks of a stratum.
 
     AdaGrad has a sum per coordinate if ``per_row`` is None, which numba compiles on its own and
     without the other branches. Else it has one per row, of the mean square. For the mean that
     follows from |U|², |V|² and U.V, which come with the error: the step then has no sums to wait
-    for. For the deviation, whose step is longer, it is summed on the way.
+    for. For the deviation, whose step is longer, it is summed on the way. ``weight`` divides the
+    variance of every observation, if it is not None.
     """
     p0 = HEADER + np.uintp(n_mean)
     end = p0 + np.uintp(n_deviation)
@@ -137,6 +138,8 @@ def visit_two(
                     e = value[m] - (A[i, AT_BIAS] + B[j, AT_BIAS] + UV[m - n])
                 else:
                     e = value[m] - (A[i, AT_BIAS] + B[j, AT_BIAS] + _dot(A, i, B, j, HEADER, p0))
+                if weight is not None:  # errors in units of an observation of weight 1
+                    e *= np.sqrt(weight[m])
                 squared += e * e
                 G[m - n] = constant * e
                 if learn:
@@ -144,6 +147,8 @@ def visit_two(
                     G[m - n], H[m - n], ratio = pulls(e, s, beta)
                     scaled += ratio
                     log_variance, product = log_product(log_variance, product, s)
+                if weight is not None:  # and what they pull the mean by
+                    G[m - n] *= np.sqrt(weight[m])
 
             for m in range(n, after):
                 i, j, g, h = np.uintp(row[m]), np.uintp(column[m]), G[m - n], H[m - n]

@@ -38,10 +38,22 @@ def gradients(error: float, variance: float, beta: float) -> tuple[float, float]
     return weight * error / variance, weight * (1.0 - trusted) / (2.0 * variance)
 
 
-def step(state: State, cell: tuple[int, ...], value: float, params: Params, learn: bool) -> None:
-    """Change ``state`` by one observation. ``learn`` is false while only the mean is trained."""
+def step(
+    state: State,
+    cell: tuple[int, ...],
+    value: float,
+    params: Params,
+    learn: bool,
+    weight: float = 1.0,
+) -> None:
+    """Change ``state`` by one observation. ``learn`` is false while only the mean is trained.
+
+    The variance of its noise is ``s`` over its weight: ``weight * e**2`` stands for ``e**2`` above.
+    """
     mean, variance = mean_and_variance(state, cell, params)
-    g, h = gradients(value - mean, variance if learn else state.variance, params.beta)
+    root = float(np.sqrt(weight))
+    g, h = gradients(root * (value - mean), variance if learn else state.variance, params.beta)
+    g *= root
     mean_part, deviation_part = _parts(params)
     old = [rows[k].astype(np.float64) for rows, k in zip(state.rows, cell, strict=True)]
     for mode, row in enumerate(old):

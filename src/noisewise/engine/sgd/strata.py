@@ -45,6 +45,7 @@ class Blocks:
     starts: npt.NDArray[np.int64]  # of block ``stratum * side + k``, and one for the end
     side: int  # stripes per mode; as many blocks in a stratum
     order: tuple[Codes, ...]  # per mode, the row of every id code
+    weight: Floats | None = None  # that divides the variance of every observation
 
     def __len__(self) -> int:
         return len(self.values)
@@ -76,7 +77,9 @@ class Grid:
         stripes, order = zip(*(_deal(count, side) for count in counts), strict=True)
         return cls(shape, side, stripes, order)
 
-    def arrange(self, codes: tuple[Codes, ...], values: Floats) -> Blocks:
+    def arrange(
+        self, codes: tuple[Codes, ...], values: Floats, weight: Floats | None = None
+    ) -> Blocks:
         """Put observations, all or those of some stripes, into the order of visits."""
         visit = np.arange(len(values), dtype=np.uint32)
         # By row of the modes in turn, then by block: sorts that keep the order before.
@@ -87,13 +90,20 @@ class Grid:
         visit, starts = kernels.sort_by_block(block, self.side ** len(self.shape), visit)
         del block
         placed = tuple(o[c[visit]] for o, c in zip(self.order, codes, strict=True))
-        return Blocks(placed, values[visit], starts, self.side, self.order)
+        worth = None if weight is None else weight[visit]
+        return Blocks(placed, values[visit], starts, self.side, self.order, worth)
 
 
-def arrange(codes: tuple[Codes, ...], values: Floats, shape: tuple[int, ...], width: int) -> Blocks:
+def arrange(
+    codes: tuple[Codes, ...],
+    values: Floats,
+    shape: tuple[int, ...],
+    width: int,
+    weight: Floats | None = None,
+) -> Blocks:
     """Deal observations into strata; ``width`` is the number of floats in a packed row."""
     counts = tuple(np.bincount(c, minlength=n) for c, n in zip(codes, shape, strict=True))
-    return Grid.deal(counts, width).arrange(codes, values)
+    return Grid.deal(counts, width).arrange(codes, values, weight)
 
 
 def epoch(state: State, blocks: Blocks, params: Params, n_jobs: int) -> EpochInfo:
@@ -198,21 +208,22 @@ def _kernel(
 ) -> tuple[Callable[..., None], tuple[Any, ...], tuple[Any, ...]]:
     """Return the kernel for so many modes, and codes and rows as it takes them; of many, copies."""
     if len(state.rows) <= 3:
-        return kernel_of(state, blocks.codes)
+        return kernel_of(state, blocks.codes, weight=blocks.weight)
     first = np.cumsum([0, *map(len, state.rows[:-1])])
-    return kernel_of(state, blocks.codes, np.concatenate(state.rows), first)
+    together = np.concatenate(state.rows), first
+    return kernel_of(state, blocks.codes, *together, weight=blocks.weight)
 
 
 def kernel_of(
-    state: State, codes: tuple[Codes, ...], *together: Any
+    state: State, codes: tuple[Codes, ...], *together: Any, weight: Floats | None = None
 ) -> tuple[Callable[..., None], tuple[Any, ...], tuple[Any, ...]]:
     """Do the same; of more than three modes, rows are ``together``: all, and each mode's first."""
     if len(codes) == 2:
         per_row = True if state.layout.copies == 1 else None
-        return partial(kernels.visit_two, per_row), codes, state.rows
+        return partial(kernels.visit_two, per_row, weight), codes, state.rows
     if len(codes) == 3:
-        return tensor_kernels.visit_three, codes, state.rows
-    return tensor_kernels.visit_many, (np.stack(codes),), together
+        return partial(tensor_kernels.visit_three, weight), codes, state.rows
+    return partial(tensor_kernels.visit_many, weight), (np.stack(codes),), together
 
 
 def _moments(

@@ -34,8 +34,8 @@ from noisewise.engine.sgd.vectors import CACHE, inverse_root, load, positive, st
 
 @njit(fastmath=True, error_model="numpy", nogil=True, cache=CACHE)
 def visit_three(
-    stratum, worker, workers, side, starts, row, column, layer, value, A, B, C, n_mean, n_deviation,
-    rate, deviation_rate, l2, bias_l2, l1, delta, beta, variance, learn, sums,
+    weight, stratum, worker, workers, side, starts, row, column, layer, value, A, B, C, n_mean,
+    n_deviation, rate, deviation_rate, l2, bias_l2, l1, delta, beta, variance, learn, sums,
 ):  # fmt: skip
     """One worker's blocks of a stratum of three modes, in pairs as ``kernels`` has them."""
     p0 = HEADER + np.uintp(n_mean)
@@ -58,6 +58,8 @@ def visit_three(
                 i, j, k = np.uintp(row[m]), np.uintp(column[m]), np.uintp(layer[m])
                 biases = A[i, AT_BIAS] + B[j, AT_BIAS] + C[k, AT_BIAS]
                 e = value[m] - (biases + _dot(A, i, B, j, C, k, HEADER, p0))
+                if weight is not None:
+                    e *= np.sqrt(weight[m])
                 squared += e * e
                 G[m - n] = constant * e
                 if learn:
@@ -65,6 +67,8 @@ def visit_three(
                     G[m - n], H[m - n], ratio = pulls(e, s, beta)
                     scaled += ratio
                     log_variance, product = log_product(log_variance, product, s)
+                if weight is not None:
+                    G[m - n] *= np.sqrt(weight[m])
 
             for m in range(n, after):
                 i, j, k = np.uintp(row[m]), np.uintp(column[m]), np.uintp(layer[m])
@@ -132,8 +136,8 @@ def visit_three(
 
 @njit(fastmath=True, error_model="numpy", nogil=True, cache=CACHE)
 def visit_many(
-    stratum, worker, workers, side, starts, codes, value, R, first, n_mean, n_deviation,
-    rate, deviation_rate, l2, bias_l2, l1, delta, beta, variance, learn, sums,
+    weight, stratum, worker, workers, side, starts, codes, value, R, first, n_mean,
+    n_deviation, rate, deviation_rate, l2, bias_l2, l1, delta, beta, variance, learn, sums,
 ):  # fmt: skip
     """One worker's blocks of a stratum of any number of modes.
 
@@ -159,6 +163,8 @@ def visit_many(
                 at[m] = np.uintp(first[m] + codes[m, n])
                 e -= R[at[m], AT_BIAS]
             e -= _products(R, at, Z, modes, HEADER, p0)
+            if weight is not None:
+                e *= np.sqrt(weight[n])
             squared += e * e
             g = constant * e
             if learn:
@@ -166,6 +172,8 @@ def visit_many(
                 g, h, ratio = pulls(e, s, beta)
                 scaled += ratio
                 log_variance += np.log(s)
+            if weight is not None:
+                g *= np.sqrt(weight[n])
 
             for back in range(modes):
                 mode = modes - NEXT - back

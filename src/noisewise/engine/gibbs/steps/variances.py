@@ -156,6 +156,12 @@ def _wishart(scatter: Array, freedom: float, rng: np.random.Generator) -> Array:
     return np.asarray(half @ half.T)
 
 
+def _of_weight_1(work: Workspace) -> Any:
+    """Return residuals as they would be of observations of weight 1."""
+    weight = work.data.weight
+    return work.residual if weight is None else work.residual * weight
+
+
 class Precisions(Step[Draw]):
     """Take the precision of every observation from the noise factors."""
 
@@ -163,10 +169,12 @@ class Precisions(Step[Draw]):
         root = self.work.root
         if self.spec.noise_rank == 0:
             root[:] = 1.0 / math.sqrt(max(draw.level[0], FLOOR))
-            return
-        self.work.over_observations(
-            lambda part: roots(self.data.places[:, part], draw.noise, root[part])
-        )
+        else:
+            self.work.over_observations(
+                lambda part: roots(self.data.places[:, part], draw.noise, root[part])
+            )
+        if self.data.weight is not None:
+            root *= self.data.weight
 
 
 class ConstantNoise(Step[Draw]):
@@ -182,7 +190,7 @@ class ConstantNoise(Step[Draw]):
         draw.level[0] = max(float(variance), FLOOR)
 
     def _square(self) -> float:
-        residual = self.work.residual
+        residual = _of_weight_1(self.work)
         return float(np.einsum("i,i->", residual, residual, dtype=np.float64))
 
 
@@ -207,7 +215,7 @@ class LowRankNoise(Step[Draw]):
         data, work = self.data, self.work
         work.over(
             data.tasks[mode], draw_noise, data.starts[mode], data.others[mode], draw.noise,
-            data.firsts[mode], work.visited(mode, work.residual), level, key,
+            data.firsts[mode], work.visited(mode, _of_weight_1(work)), level, key,
         )  # fmt: skip
 
     def _inverse(self, draw: Draw, mode: int) -> Array:
