@@ -1,6 +1,8 @@
 """Fits on a cluster of Ray, which these tests start on this machine and stop: the same bits."""
 
 import os
+import signal
+import threading
 from dataclasses import fields
 from functools import partial
 
@@ -8,6 +10,8 @@ import numpy as np
 import pytest
 
 import noisewise as nw
+from noisewise import spread_reader
+from noisewise.cli import app
 from noisewise.engine import workers
 from noisewise.engine.data import Data, Scale, Spec, Timeline
 from noisewise.engine.gibbs.cluster import SpreadSampler
@@ -18,7 +22,7 @@ from noisewise.engine.sgd.cluster import Spread
 from noisewise.engine.sgd.layout import Params, initial_state
 from noisewise.engine.training import one_blas_thread
 from noisewise.engine.workers import Cluster, Team, cut_evenly
-from noisewise.errors import SettingError
+from noisewise.errors import DataError, SettingError
 from noisewise.spread import SpreadObservations
 
 ray = pytest.importorskip("ray", reason="Ray is not installed: pip install 'noisewise[cluster]'.")
@@ -180,6 +184,7 @@ def test_rows_are_cut_into_parts_of_about_equal_weight():
         (Cluster("local", workers=0), "workers must be a whole number"),
         (Cluster("local", threads=True), "threads must be a whole number"),
     ],
+    ids=str,
 )
 def test_a_cluster_that_cannot_be_meant_is_refused(wanted, told):
     with pytest.raises(SettingError, match=told):
@@ -216,3 +221,131 @@ def test_a_fitted_model_is_that_of_one_machine(started, name):
     for theirs, own in zip(one.moments(seen), ours.moments(seen), strict=True):
         np.testing.assert_array_equal(own, theirs)
     assert ours.calibration_ is None or ours.calibration_.scale == one.calibration_.scale
+
+
+def kill_later(team, seconds):
+    """Kill a worker in a moment, as the system might."""
+    _, process = team.get(team.hosts[-1].about.remote(workers.versions()))
+    timer = threading.Timer(seconds, os.kill, (process, signal.SIGKILL))
+    timer.start()
+    return timer
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_a_worker_that_is_killed_is_replaced_and_no_bit_changes(started, name):
+    seen, build = make((300, 200), 12_000, seed=4), MODELS[name]
+    timers, place = [], Cluster("local", workers=2, threads=1)
+
+    def attack(info, state):
+        if info.epoch in (3, 12):
+            timers.append(kill_later(workers.current(), 0.01 * info.epoch))
+
+    one, ours = build().fit(seen), build().fit(seen, cluster=place, callbacks=[attack])
+    for timer in timers:
+        timer.join()
+    assert timers
+    assert ours.learning_curve_ | {"seconds": 0} == one.learning_curve_ | {"seconds": 0}
+    for theirs, own in zip(one.moments(seen), ours.moments(seen), strict=True):
+        np.testing.assert_array_equal(own, theirs)
+
+
+def test_a_fit_goes_on_from_its_checkpoint_here_or_there(started, tmp_path):
+    seen, build = make((300, 200), 12_000, seed=4), MODELS["bayes"]
+    place, file = Cluster("local", workers=2, threads=1), tmp_path / "kept"
+    with pytest.raises(KeyboardInterrupt):
+        build().fit(
+            seen, cluster=place, checkpoint=file, checkpoint_epochs=1,
+            callbacks=[lambda info, state: stop_at(6, info)],
+        )  # fmt: skip
+    assert file.exists()
+    copy = tmp_path / "copy"
+    copy.write_bytes(file.read_bytes())
+    one = build().fit(seen)
+    here = build().fit(seen, checkpoint=file)
+    there = build().fit(seen, checkpoint=copy, cluster=place)
+    for model in (here, there):
+        for theirs, own in zip(one.moments(seen), model.moments(seen), strict=True):
+            np.testing.assert_array_equal(own, theirs)
+
+
+def stop_at(epoch, info):
+    if info.epoch == epoch:
+        raise KeyboardInterrupt
+
+
+def write_folder(path, kind):
+    """Write ratings as a folder of Parquet; return them as one machine reads them."""
+    import pyarrow as pa
+    import pyarrow.parquet as parquet
+
+    seen = make((120, 80), 4_000, seed=6, time=True)
+    users, items = (c.tolist() for c in seen.codes)
+    if kind == "text":
+        users, items = [f"u{7 * u % 120}" for u in users], [f"film {i}" for i in items]
+    table = pa.table({"user": users, "item": items, "rating": np.round(seen.values, 1),
+                      "timestamp": seen.time})  # fmt: skip
+    path.mkdir()
+    for k in range(3):
+        rows = table.slice(k * 1_400, 1_400)
+        parquet.write_table(rows, path / f"part-{k}.parquet", row_group_size=500)
+    parquet.write_table(table, path.parent / "all.parquet")
+    return nw.read(path.parent / "all.parquet")
+
+
+@pytest.mark.parametrize("kind", ["text", "numbers"])
+def test_a_cluster_reads_a_folder_as_one_machine_reads_a_file(started, tmp_path, kind):
+    seen = write_folder(tmp_path / "ratings", kind)
+    source = spread_reader.source_of(tmp_path / "ratings", None, None, "timestamp")
+    ours = spread_reader.read_spread(source)
+    assert ours.ids == seen.ids
+    for own, theirs in zip(ours.codes, seen.codes, strict=True):
+        np.testing.assert_array_equal(own, theirs)
+    np.testing.assert_array_equal(ours.values, seen.values)
+    assert ours.values.dtype == seen.values.dtype
+    assert len(ours.time) == len(seen)
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_a_model_of_a_folder_is_that_of_one_machine(started, tmp_path, name):
+    seen = write_folder(tmp_path / "ratings", "text")
+    told = []
+    place = Cluster("local", workers=2, threads=1)
+    watch = [lambda info, state: told.append(info.epoch)]
+    one = MODELS[name]().fit(seen)
+    ours = MODELS[name]().fit(tmp_path / "ratings", cluster=place, callbacks=watch)
+    assert told[: len(one.learning_curve_["epoch"])] == one.learning_curve_["epoch"]
+    assert ours.learning_curve_ | {"seconds": 0} == one.learning_curve_ | {"seconds": 0}
+    for theirs, own in zip(one.moments(seen), ours.moments(seen), strict=True):
+        np.testing.assert_array_equal(own, theirs)
+    np.testing.assert_array_equal(ours.seen_.columns, one.seen_.columns)
+
+
+def test_a_command_writes_the_model_of_a_folder(started, tmp_path, capsys):
+    seen = write_folder(tmp_path / "ratings", "text")
+    out = tmp_path / "model.nw"
+    settings = ["--set", "rank=8", "--set", "epochs=6", "--seed", "0", "--model", "dmf"]
+    words = ["fit", str(tmp_path / "ratings"), "--out", str(out), "--cluster", "local", *settings]
+    app(words, standalone_mode=False)
+    one = nw.DeviationFactorizer(rank=8, epochs=6, random_state=0).fit(seen)
+    np.testing.assert_array_equal(nw.load(out).predict(seen), one.predict(seen))
+    assert "4,000 of 120 user x 80 item" in capsys.readouterr().out
+
+
+def test_what_a_cluster_cannot_read_is_refused(started, tmp_path):
+    import pyarrow as pa
+    import pyarrow.parquet as parquet
+
+    folder = tmp_path / "ratings"
+    with pytest.raises(DataError, match="no Parquet file"):
+        spread_reader.source_of(folder, None, None, None)
+    folder.mkdir()
+    twice = pa.table({"user": ["a", "a", "b"], "item": ["x", "x", "y"], "rating": [1, 2, 3]})
+    parquet.write_table(twice, folder / "one.parquet")
+    source = spread_reader.source_of(folder, None, None, None)
+    with pytest.raises(DataError, match=r"more than once, e.g. \('a', 'x'\)"):
+        spread_reader.read_spread(source)
+    with pytest.raises(SettingError, match="duplicates must be 'error'"):
+        spread_reader.read_spread(source, "last")
+    (folder / "two.parquet").write_text("nothing")
+    with pytest.raises(DataError, match="cannot be read as Parquet"):
+        spread_reader.source_of(folder, None, None, None)

@@ -10,7 +10,7 @@ from typing import Any
 import typer
 
 from noisewise import registry
-from noisewise.cli import options
+from noisewise.cli import options, spread
 from noisewise.cli.features import FeatureOptions, knowing
 from noisewise.cli.options import Columns, Stopped, check_file, check_folder, chosen, option, tell
 from noisewise.data import Ids
@@ -54,6 +54,7 @@ def fit(
     features: FeatureOptions,
     seed: int = options.SEED,
     device: str | None = options.DEVICE,
+    workers: spread.ClusterOptions,
     checkpoint: Path | None = option(
         "Keep training in this file; go on from it if it is there.", check=check_file
     ),
@@ -69,11 +70,19 @@ def fit(
     Example: `noisewise fit ratings.csv --item-features films.csv --out movies.nw`
 
     Example: `noisewise fit ratings.tsv --id who --id film --value stars --model dmf --out fast.nw`
+
+    Example: `noisewise fit ratings/ --model dmf --cluster ray://10.0.0.7:10001 --out large.nw`
     """
     name, own = chosen("ratings", model, "bayes", settings, tuned, device)
-    observations = columns.read(data, options.time_of(own))
     fitted = registry.build("ratings", name, own, random_state=seed)
-    kept = {} if checkpoint is None else {"checkpoint": checkpoint}
+    kept: dict[str, Any] = {} if checkpoint is None else {"checkpoint": checkpoint}
+    place = workers.place(fitted)
+    if place is not None and spread.is_parquet(data):
+        spread.refuse_features(features)
+        spread.fit(name, fitted, data, columns, place, kept, out, report)
+        return
+    observations = columns.read(data, options.time_of(own))
+    kept |= {} if place is None else {"cluster": place}
     if not kept.keys() <= signature(fitted.fit).parameters.keys():
         raise SettingError(f"checkpoint must be left out: the model {name!r} does not keep any.")
     known = features_for(fitted, features.tables(observations.ids, data))
@@ -86,20 +95,11 @@ def fit(
         words = f"Stopped before there was a model to keep: {out} was not written."
         raise Stopped(f"{words}{_goes_on(checkpoint)}") from None
     fitted.save(out)
-    epochs = getattr(fitted, "n_epochs_", 1)
-    curve = {k: v[epochs - 1] for k, v in getattr(fitted, "learning_curve_", {}).items() if v}
-    rmse, nll = (curve.get(f"validation_{measure}") for measure in ("rmse", "nll"))
-    summary = {
-        "model": name, "file": str(out), "observations": len(observations),
-        "shape": list(observations.shape), "epochs": epochs, "held_out_rmse": rmse,
-        "held_out_nll": nll, "seconds": fitted.seconds_,
+    record = {
+        "epochs": getattr(fitted, "n_epochs_", 1), "seconds": fitted.seconds_,
+        "learning_curve": getattr(fitted, "learning_curve_", {}),
     }  # fmt: skip
-    held_out = "" if rmse is None else f", held-out RMSE {rmse:.4f}, NLL {nll:.4f}"
-    text = (
-        f"{observations!r}\n{name}, {epochs} epochs, {fitted.seconds_:.1f} s"
-        f"{held_out}\nThe model is in {out}."
-    )
-    tell(text, summary, report)
+    spread.describe(name, out, observations, record, report)
 
 
 def _check_table(path: Path) -> None:

@@ -157,13 +157,12 @@ def check_versions(wanted: dict[str, str]) -> str:
 class Host:
     """What a worker runs: it hosts one object at a time."""
 
-    def __init__(self, wanted: dict[str, str]) -> None:
-        self.cpu = check_versions(wanted)
+    def __init__(self) -> None:
         self.hosted: Any = None
 
-    def about(self) -> tuple[str, int]:
-        """Name of the CPU, and number of the process."""
-        return self.cpu, os.getpid()
+    def about(self, wanted: dict[str, str]) -> tuple[str, int]:
+        """Name of the CPU, and number of the process, if it has the versions that are wanted."""
+        return check_versions(wanted), os.getpid()
 
     def make(self, factory: Callable[..., Any], *given: Any) -> None:
         """Make the object."""
@@ -198,8 +197,8 @@ class Team:
         self.stop()
         many, self.threads = self._room()
         actor = library().remote(Host).options(num_cpus=self.threads, scheduling_strategy="SPREAD")
-        self.hosts = [actor.remote(versions()) for _ in range(many)]
-        about = self.get([host.about.remote() for host in self.hosts])
+        self.hosts = [actor.remote() for _ in range(many)]
+        about = self.get([host.about.remote(versions()) for host in self.hosts])
         kinds = sorted({cpu for cpu, _ in about})
         if len(kinds) > 1:
             warn(f"Workers have CPUs of several kinds ({', '.join(kinds)}), whose bits differ.")
@@ -241,7 +240,8 @@ class Team:
         many = cluster.workers or len(cores)
         threads = cluster.threads
         if threads is None:
-            threads = max(1, sum(cores) // many if cluster.workers else min(cores))
+            free = int(ray.available_resources().get("CPU", 0))
+            threads = max(1, min(min(cores), free // many))
         room = sum(one // threads for one in cores)
         return min(many, room), threads
 
@@ -259,9 +259,6 @@ class Team:
                 raise WorkersLost(f"A worker was lost ({error.cause}).") from error
             raise error.cause from error
         except lost as error:
-            cause = getattr(error, "cause", None)
-            if isinstance(cause, Exception) and not isinstance(cause, lost):
-                raise cause from error
             raise WorkersLost(f"A worker was lost ({type(error).__name__}).") from error
 
     def make(self, factory: Callable[..., Any], each: Sequence[Call]) -> None:

@@ -20,9 +20,11 @@ from noisewise.engine.workers import Cluster
 from noisewise.errors import DataError, FitInterrupted, SettingError, training_bar
 from noisewise.models import learner
 from noisewise.models.base import NOTHING_KEPT, in_one_step
+from noisewise.models.lead import fit_here
 from noisewise.models.learner import Checkpoint, Learner
 from noisewise.schema import Schema
 from noisewise.settings import check, either, number, one_of, setting, settings, whole
+from noisewise.spread_reader import is_spread
 from noisewise.storage import Damaged
 
 
@@ -150,7 +152,8 @@ class Iterative(Learner):
             Write it after so many epochs, or minutes, whichever comes first.
         cluster : str or Cluster, optional
             Train on a cluster of Ray, with the bits of one machine: "local", "auto" for the cluster
-            that this machine is part of, or where it is, as in "ray://host:10001".
+            that this machine is part of, or where it is, as in "ray://host:10001". X may then be
+            the place of a Parquet folder, or a dataset of Ray, which workers read.
 
         Raises
         ------
@@ -159,7 +162,13 @@ class Iterative(Learner):
             the fit. The model has learned what its message says.
         """
         wanted = Checkpoint.wanted(checkpoint, checkpoint_epochs, checkpoint_minutes)
-        with workers.working(Cluster.wanted(cluster, self)):
+        place = Cluster.wanted(cluster, self)
+        if place is not None and is_spread(X):
+            kept = checkpoint, checkpoint_epochs, checkpoint_minutes
+            kinds = dict(zip(learner.RULES, kept, strict=True))
+            fit_here(self, X, place, callbacks, kinds, (y, validation))
+            return self
+        with workers.working(place):
             self._run(X, y, validation, callbacks, wanted)
         return self
 

@@ -25,9 +25,11 @@ from noisewise.engine.workers import Cluster
 from noisewise.errors import FitInterrupted, SettingError, training_bar, warn
 from noisewise.models.arranged import matrices
 from noisewise.models.base import in_one_step
-from noisewise.models.learner import Checkpoint, Learner, checkpoints_of, with_ids
+from noisewise.models.lead import fit_here
+from noisewise.models.learner import RULES, Checkpoint, Learner, checkpoints_of, with_ids
 from noisewise.schema import Entry, Found, Schema, Tensor
 from noisewise.settings import check, either, learned, number, setting, settings, whole
+from noisewise.spread_reader import is_spread
 from noisewise.storage import Damaged
 
 FEWEST_DRAWS = 2  # one alone would say that nothing is unknown
@@ -128,16 +130,32 @@ class Sampled(Learner):
             At Ctrl-C, after the sweep is finished. The model has the draws that its message tells
             of; where there are none, it is a ``KeyboardInterrupt``, and the model is as it was.
         """
-        started = clock.perf_counter()
         wanted = Checkpoint.wanted(checkpoint, checkpoint_epochs, checkpoint_minutes)
-        place = self._place(cluster)
+        place, kept = self._place(cluster), (checkpoint, checkpoint_epochs, checkpoint_minutes)
+        if place is not None and is_spread(X):
+            given = dict(zip(RULES, kept, strict=True))
+            fit_here(self, X, place, callbacks, given, (y, validation))
+            return self
+        with workers.working(place):
+            self._sample(X, y, validation, callbacks, wanted)
+        return self
+
+    def _sample(
+        self,
+        X: Any,
+        y: Any,
+        validation: Observations | None,
+        callbacks: Sequence[Callback],
+        wanted: Checkpoint | None,
+    ) -> None:
+        """Fit, as ``fit`` says."""
+        started = clock.perf_counter()
         seen = self._observed(X, y)
         if validation is not None:
             validation = observe(validation, ids=seen.ids)
             seen = with_ids(seen, validation)
         checkpoints = self._checkpoints(wanted, seen, validation)
-        with workers.working(place):
-            runs, told = self._draw(seen, validation, checkpoints, callbacks)
+        runs, told = self._draw(seen, validation, checkpoints, callbacks)
         self._note_columns(X)
         self.seconds_ = clock.perf_counter() - started
         if runs[-1].interrupted:
@@ -146,7 +164,6 @@ class Sampled(Learner):
             warn(f"Predictions have not settled {told}")
         for kept in checkpoints.values():
             kept.remove()
-        return self
 
     def _place(self, cluster: Any) -> Cluster | None:
         """Return where to sample, None if here; raise for settings that cannot be meant."""
