@@ -162,7 +162,9 @@ def fit_here(
 ) -> None:
     """Fit a model by a lead, and take over what it has learned; ``others`` must be left out."""
     if any(other is not None for other in others):
-        raise SettingError("y and validation must be left out where a cluster reads the ratings.")
+        raise SettingError(
+            "y, validation and features must be left out where a cluster reads the ratings."
+        )
     source = partial(source_of, X, None, None, getattr(model, "time", None))
     summary, fitted = led(
         model, source, cluster, callbacks, kept, lambda lead, team: team.get(lead.fitted.remote())
