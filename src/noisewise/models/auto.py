@@ -187,7 +187,8 @@ class AutoFactorizer(Readings, InTime, Seeded, Threads):
             local_scale, calibration = _calibrated(found, chosen, arena, scaling)
         seen = Observations(seen.codes, scaling.values, seen.ids)
         self.choice_, self.scale_ = JOIN.join(chosen), scaling.name
-        self.model_ = self._chosen(chosen, candidates, seed).fit(seen)
+        model = self._chosen(chosen, candidates, seed).fit(seen)
+        self.model_ = model if calibration is None else contest.uncalibrated(model)
         self._index = _series_of(self, seen)
         unit = contest.series_scale(seen.values, arranged.seen.which, arranged.n_series)
         self.local_ = local_scale or LocalScale.none(unit)
@@ -241,7 +242,8 @@ class AutoFactorizer(Readings, InTime, Seeded, Threads):
         array([2.723], dtype=float32)
         """
         again = as_it_is(self)
-        again.model_ = clone_with(self.model_).fit(seen)
+        model = clone_with(self.model_).fit(seen)
+        again.model_ = model if self.calibration_ is None else contest.uncalibrated(model)
         again.ids_ = seen.ids
         index = _series_of(self, seen)
         which = index.series(seen.codes)

@@ -67,6 +67,8 @@ class AverageFactorizer(Readings, InTime, Seeded, Threads):
         shared |= {"time": self.time, "sensor": self.sensor, **shown(self.verbose)}
         with unsaid("Predictions have not settled"):
             parts = [clone_with(model, **shared).fit(seen) for _, model in self.models]
+        for part in parts:  # by few cells each; what calibrates the mean is for those who ask
+            part.calibration_ = None
         self.parts_ = tuple(parts)
         return seen, None
 
