@@ -196,8 +196,10 @@ def test_models_that_have_no_workers_say_so():
         nw.TemporalFactorizer().fit(
             [("a", 1, 1.0), ("a", 2, 2.0), ("b", 1, 2.0), ("b", 2, 1.0)], cluster="local"
         )
-    with pytest.raises(SettingError, match="features must be left out"):
+    with pytest.raises(SettingError, match="features and sample_weight must be"):
         nw.BayesianFactorizer().fit("folder", features={"user": {}}, cluster="local")
+    with pytest.raises(SettingError, match="features and sample_weight must be"):
+        nw.DeviationFactorizer().fit("folder", sample_weight=[1.0], cluster="local")
     with pytest.raises(SettingError, match="device must be 'cpu'"):
         nw.DeviationFactorizer(device="auto").fit([("a", "b", 1), ("b", "c", 2)], cluster="local")
 

@@ -166,7 +166,8 @@ class Iterative(Learner):
         if place is not None and is_spread(X):
             kept = checkpoint, checkpoint_epochs, checkpoint_minutes
             kinds = dict(zip(learner.RULES, kept, strict=True))
-            fit_here(self, X, place, callbacks, kinds, (y, validation))
+            others = y, validation, self.__dict__.pop("_sample_weight", None)
+            fit_here(self, X, place, callbacks, kinds, others)
             return self
         with workers.working(place):
             self._run(X, y, validation, callbacks, wanted)

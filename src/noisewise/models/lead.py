@@ -163,7 +163,8 @@ def fit_here(
     """Fit a model by a lead, and take over what it has learned; ``others`` must be left out."""
     if any(other is not None for other in others):
         raise SettingError(
-            "y, validation and features must be left out where a cluster reads the ratings."
+            "y, validation, features and sample_weight must be left out where a cluster reads the "
+            "ratings."
         )
     source = partial(source_of, X, None, None, getattr(model, "time", None))
     summary, fitted = led(

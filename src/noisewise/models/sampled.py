@@ -134,7 +134,8 @@ class Sampled(Learner):
         place, kept = self._place(cluster), (checkpoint, checkpoint_epochs, checkpoint_minutes)
         if place is not None and is_spread(X):
             given = dict(zip(RULES, kept, strict=True))
-            others = y, validation, getattr(self, "_tables", None)
+            own = (self.__dict__.pop(name, None) for name in ("_tables", "_sample_weight"))
+            others = y, validation, *own
             fit_here(self, X, place, callbacks, given, others)
             return self
         with workers.working(place):
