@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import os
 import platform
+import subprocess
 import sys
 import time
 import warnings
@@ -140,7 +141,18 @@ def environment(task: Record) -> Record:
 
         packages.append("torch")
         found |= {"gpu": torch.cuda.get_device_name()} if torch.cuda.is_available() else {}
+    if "noisewise" in packages and (commit := _commit()):
+        found["commit"] = commit
     return found | {"packages": {name: version(name) for name in packages}}
+
+
+def _commit() -> str:
+    """Return the commit that noisewise is of; nothing where it is not in a repository."""
+    from noisewise import __file__ as source
+
+    command = ["git", "-C", str(Path(source).parent), "describe", "--always", "--dirty"]
+    found = subprocess.run(command, capture_output=True, text=True, check=False)
+    return found.stdout.strip()
 
 
 def reset_peak() -> None:
