@@ -9,7 +9,10 @@ from noisewise import load, registry
 from noisewise.errors import SettingError
 from noisewise.models.base import Factorizer
 
-NAMES = ("auto", "bayes", "fast", "ou", "linear", "dtf", "ptf")
+NAMES = (
+    "auto", "bayes", "fast", "ou", "seasonal", "linear", "pchip", "nearest", "regression", "soft",
+    "svd", "dtf", "ptf",
+)  # fmt: skip
 build = partial(registry.build, "sensors")
 QUICK = {
     "auto": {"candidates": ("linear", "ou")},

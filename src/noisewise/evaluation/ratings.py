@@ -154,9 +154,8 @@ def score(model: Any, test: Observations, levels: Any = None) -> dict[str, float
         one = metrics.sharpness(std)
     measured["constant_std"] = one
     measured["constant_nll"] = metrics.constant_nll(test.values, mean, [one])
-    own = getattr(model, "levels_", ())
-    if levels is not None and len(own):
-        chances = model.predict_proba(test)
+    if levels is not None and hasattr(model, "predict_proba"):
+        own, chances = model.levels_, model.predict_proba(test)
         place = np.searchsorted(own, test.values).clip(max=len(own) - 1)
         right = np.where(own[place] == test.values, chances[np.arange(len(test)), place], 0.0)
         measured["log_loss"] = float(-np.mean(np.log(np.maximum(right, 1e-12))))

@@ -255,12 +255,16 @@ class Sampled(Learner):
 
     def _worth(self, runs: list[Run]) -> str:
         """Say what draws are worth whose sampling was interrupted."""
-        done, draws = (sum(getattr(run.state, n) for run in runs) for n in ("epoch", "n_kept"))
-        many = len(self._stages)
+        done, many, chosen = (
+            sum(r.state.epoch for r in runs),
+            len(self._stages),
+            self._schedule.chosen,
+        )
+        draws = sum(len(chosen(run.state.n_kept)) for run in runs)
+        wanted = many * len(chosen(len(self._schedule.kept_by(self.sweeps))))
         return (
             f"Sampling was interrupted after sweep {done} of {many * self.sweeps}: the model "
-            f"predicts from {draws} draws, and would have had "
-            f"{many * len(self._schedule.kept_by(self.sweeps))}."
+            f"predicts from {draws} draws, and would have had {wanted}."
         )
 
 
