@@ -62,7 +62,7 @@ def use_model(path: Path) -> None:
     attempt(model.calibrate, [(*cell, 3.0 + k) for k, cell in enumerate(cells)])
     attempt(model.save, path.with_name("again"))
     if hasattr(model, "partial_fit"):
-        attempt(model.partial_fit, [(*cell, 3.0) for cell in cells], epochs=1)
+        attempt(model.partial_fit, [(*cell, 3.0) for cell in cells])
         attempt(model.predict, cells, return_std=True)
     str(model)
 

@@ -73,7 +73,7 @@ class Thinned(Schedule):
     --------
     >>> schedule = Thinned(sweeps=100, burn_in=2, keep=3)
     >>> [schedule.kept_by(epoch) for epoch in (2, 5, 9, 30)]
-    [[], [3, 4, 5], [4, 6, 8], [8, 12, 16, 20, 24, 28]]
+    [[], [3, 4, 5], [4, 6, 8], [8, 16, 24]]
     >>> schedule.chosen(6)
     [1, 3, 5]
     """
