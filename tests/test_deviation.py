@@ -458,11 +458,9 @@ def test_a_row_by_id_says_what_a_prediction_is_made_of(fitted, split):
     factors = fitted.factors_
     mean = user.bias + item.bias + user.mean @ item.mean
     variance = user.deviation @ item.deviation + fitted.delta
-    got, noise, _ = fitted.predict_parts([(7, 11)])
+    got, noise, _ = fitted.cells([(7, 11)]).moments  # before calibration
     assert got[0] == pytest.approx(factors.location + factors.scale * mean, rel=1e-5)
-    assert noise[0] == pytest.approx(
-        factors.scale * fitted.std_scale_ * np.sqrt(variance), rel=1e-5
-    )
+    assert np.sqrt(noise[0]) == pytest.approx(factors.scale * np.sqrt(variance), rel=1e-5)
     assert user.observations == (split[0].X[:, 0] == 7).sum()
     user.mean[:] = 0  # a copy
     assert fitted.row(7).mean.any()

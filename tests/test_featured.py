@@ -221,17 +221,9 @@ def test_models_of_three_modes_and_of_times_take_features(world):
     assert three.predict(np.column_stack([asked, asked[:, 0] % 3])).std() > 0.3
 
 
-def test_new_ratings_are_taken_in_beside_features(world, fitted):
-    user = USERS + 2
-    cells = [(user, item) for item in range(20)]
-    before = fitted.predict_parts([(user, item) for item in range(20, ITEMS)])
-    model = build().fit(*world.train(), features=world.tables)
-    model.partial_fit(cells, world.values[user, :20])
-    after = model.predict_parts([(user, item) for item in range(20, ITEMS)])
-    assert after[2].mean() < before[2].mean()
-    truth = world.values[user, 20:ITEMS]
-    assert np.mean((truth - after[0]) ** 2) < 1.1 * np.mean((truth - before[0]) ** 2)
-    np.testing.assert_array_equal(model.predict(NEW_ITEMS), fitted.predict(NEW_ITEMS))
+def test_new_ratings_beside_features_are_refused_in_a_sentence(world, fitted):
+    with pytest.raises(SettingError, match="partial_fit takes no side features yet"):
+        fitted.partial_fit([(USERS + 2, 0)], [3.0])
 
 
 def test_models_without_features_say_so(world):

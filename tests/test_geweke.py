@@ -113,6 +113,7 @@ def z_scores(case: Case) -> dict[str, float]:
                 for chosen, value in ((tame, old), (still_tame, after[key]))
             )
             moved = new_value - old_value
+            assert moved.std() > 0, f"{key} never moves"
             found[f"{key} ^{power}"] = float(moved.mean() / moved.std() * math.sqrt(len(moved)))
     return found
 

@@ -69,7 +69,7 @@ class SpreadObservations(Observations):
 
     def _column(self, number: int) -> Iterator[NDArray[Any]]:
         """Bring a column here, chunk by chunk."""
-        pick = workers.library().remote(_column)
+        pick = workers.library().remote(_column).options(num_cpus=0)
         for chunk in self.chunks:
             yield workers.take([pick.remote(chunk, number)])[0]
 
@@ -86,7 +86,7 @@ class SpreadObservations(Observations):
         chosen[index] = True
         cuts = np.concatenate([[0], np.cumsum(self.sizes)]).tolist()
         masks = [chosen[i:j] for i, j in pairwise(cuts)]
-        some = workers.library().remote(_some)
+        some = workers.library().remote(_some).options(num_cpus=0)
         chunks = [some.remote(*pair) for pair in zip(self.chunks, masks, strict=True)]
         sizes = [int(mask.sum()) for mask in masks]
         return SpreadObservations(chunks, sizes, self.values[index], self.ids, self.has_time)
@@ -112,7 +112,7 @@ class SpreadObservations(Observations):
 
     def counts(self) -> tuple[Counts, ...]:
         """Count the observations of every id of every mode."""
-        count = workers.library().remote(_counts)
+        count = workers.library().remote(_counts).options(num_cpus=0)
         totals = [np.zeros(n, dtype=np.int64) for n in self.shape]
         for chunk in self.chunks:
             for total, own in zip(
