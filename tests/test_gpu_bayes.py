@@ -228,9 +228,8 @@ def test_a_rank_beyond_what_a_block_holds_is_refused(host):
 def test_sweeps_leave_the_joint_distribution_alone(monkeypatch):
     monkeypatch.setattr(temporal, "EFFECT_VARIANCE", 1.0)
     monkeypatch.setattr(test_geweke, "swept", swept_on(Host()))
-    scores = test_geweke.z_scores(
-        test_geweke.CASES["everything"]._replace(draws=400, features=False)
-    )
+    case = test_geweke.CASES["everything"]._replace(draws=400, features=False)
+    scores = test_geweke.z_scores(case)
     assert not {key: z for key, z in scores.items() if not abs(z) < test_geweke.FARTHEST}
 
 

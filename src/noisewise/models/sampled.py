@@ -246,8 +246,8 @@ class Sampled(Learner):
                 f"Sampling was interrupted {told} posterior, and the model is as it was."
             )
         chains = [run.state for run in runs if run.state.n_kept]  # one cut short may have none
-        names = list(sampler.summaries(chains[0].draw))
-        self.convergence_ = convergence(chains, names, self._schedule.first(chains[0].epoch))
+        first = self._schedule.first(chains[0].epoch)
+        self.convergence_ = convergence(chains, sampler.names, first)
         curve = [info for run in runs for info in run.curve]
         self.ids_ = seen.ids
         self._describe(seen, curve, len(curve))

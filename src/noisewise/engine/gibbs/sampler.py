@@ -103,13 +103,13 @@ class Sampler(Generic[D]):
 
     def _started(self, draw: D, n_watched: int, n_looked: int = 0) -> Chain[D]:
         """Return a chain before its first sweep."""
-        sweeps = self.schedule.sweeps
+        sweeps, self.names = self.schedule.sweeps, list(self.summaries(draw))
         return Chain(
             draw,
             room_for(self._snapshot(draw), self.schedule.room),
             0,
             np.zeros((sweeps, PROBES), dtype=np.float32),
-            np.zeros((sweeps, len(self.summaries(draw)))),
+            np.zeros((sweeps, len(self.names))),
             np.zeros((TOTALS, n_watched)),
             np.zeros((4, n_looked)),
         )
