@@ -114,6 +114,10 @@ FEW_SWEEPS = {"rank": 2, "sweeps": 6, "burn_in": 2}
             (kind, "check_sample_weight_equivalence_on_dense_data"): "A cell is there only once."
             for kind in (DeviationFactorizer, BayesianFactorizer)
         },
+        **{
+            (BayesianFactorizer, check): "partial_fit takes two columns of ids; there are more."
+            for check in ("check_fit_score_takes_y", "check_n_features_in_after_fitting")
+        },
     },
 )
 @pytest.mark.filterwarnings("ignore:Predictions have not settled")
