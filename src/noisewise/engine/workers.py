@@ -30,6 +30,7 @@ from noisewise.errors import MissingExtraError, NoisewiseError, SettingError, wa
 STORE_BYTES = 200 * 2**20  # of shared memory for a cluster on this machine, at least
 MOST_LOSSES = 20  # one after another, without a step in between, before it is given up
 SHORT, PATIENCE = 10.0, 120.0  # seconds to wait for all cores, and for any at all
+MAIL = "mail"  # a thread of every worker, that takes what others send
 VERSIONS = ("noisewise", "numba", "numpy", "scipy")
 
 T = TypeVar("T")
@@ -175,6 +176,22 @@ class Host:
         with one_blas_thread():
             return getattr(self.hosted, method)(*given)
 
+    def deliver(self, *given: Any) -> None:
+        """Give it what another worker sent, whatever it does meanwhile."""
+        self.hosted.deliver(*given)
+
+
+@dataclass(frozen=True)
+class Peers:
+    """All workers of a team, as one of them knows them."""
+
+    hosts: list[Any]
+
+    def send(self, worker: int, *given: Any) -> None:
+        """Send something to what a worker hosts; who waits for it is told when it is lost."""
+        deliver = self.hosts[worker].deliver.options(concurrency_group=MAIL, num_returns=0)
+        deliver.remote(*given)
+
 
 class Team:
     """All workers of a training."""
@@ -187,6 +204,11 @@ class Team:
     def __len__(self) -> int:
         return len(self.hosts)
 
+    @property
+    def peers(self) -> Peers:
+        """All workers, for each of them to send to."""
+        return Peers(self.hosts)
+
     def start(self) -> None:
         """Start workers, unless there are some."""
         if not self.hosts:
@@ -196,7 +218,8 @@ class Team:
         """Start new workers; wait a while for cores that are taken, or for lost machines."""
         self.stop()
         many, self.threads = self._room()
-        actor = library().remote(Host).options(num_cpus=self.threads, scheduling_strategy="SPREAD")
+        kind = library().remote(concurrency_groups={MAIL: 1})(Host)
+        actor = kind.options(num_cpus=self.threads, scheduling_strategy="SPREAD")
         self.hosts = [actor.remote() for _ in range(many)]
         about = self.get([host.about.remote(versions()) for host in self.hosts])
         kinds = sorted({cpu for cpu, _ in about})

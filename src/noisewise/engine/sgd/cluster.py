@@ -1,7 +1,6 @@
 """The block strata over the workers of a cluster: the bits of one machine on any number of them.
 
-Workers have stripes (see ``stripes``), and this the way of every stripe from one to another. All
-calls of an epoch are made at once; every stripe waits for its own way alone.
+Workers have stripes (see ``stripes``), and send them to each other: an epoch is one call to each.
 
 Where a worker is lost, all are started anew, from what was kept last or else from the beginning,
 and go once more through the epochs since: they end with the same bits.
@@ -9,7 +8,7 @@ and go once more through the epochs since: they end with the same bits.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Self
 
 import numpy as np
@@ -17,7 +16,7 @@ import numpy as np
 from noisewise.engine.arrays import Arrays, Counts, Floats, Source
 from noisewise.engine.sgd import strata
 from noisewise.engine.sgd.layout import Params, State, aligned_zeros
-from noisewise.engine.sgd.stripes import Call, Encode, Held, Part, Plan, Stripe, calls_of
+from noisewise.engine.sgd.stripes import Encode, Held, Part, Plan
 from noisewise.engine.training import EpochInfo
 from noisewise.engine.workers import Team, persistently, put
 
@@ -56,7 +55,7 @@ class SpreadState:
 
 
 class Spread:
-    """The ratings of a training on workers, and the way of every stripe from one to another."""
+    """The ratings of a training on workers, and what all of them do together."""
 
     def __init__(
         self,
@@ -82,13 +81,12 @@ class Spread:
         self.plan = Plan.of(self.params, self.counts, len(self.team))
         common = put(self.plan)
         self.team.make(Part, [
-            (common, worker, self.team.threads, self.observed, self.watched, self.encode)
+            (common, worker, self.team.threads, self.observed, self.watched, self.encode,
+             self.team.peers)
             for worker in range(len(self.team))
         ])  # fmt: skip
         self.places = self.team.all("held_out")
-        # Who has a stripe as it is now; those that are not named, all have.
-        self.holders: dict[Stripe, int] = {}
-        self.team.ask("begin")
+        self.team.all("begin")  # before another sends anything
 
     def start(self) -> SpreadState:
         """Return the state before the first epoch."""
@@ -114,17 +112,12 @@ class Spread:
         if False in self.saved:
             epoch, variance, rows = self.saved[False]
             self.team.all("restore", put(self._by_stripe(rows)))
-            self.holders = {}
         if True in self.saved and self.saved[True][0] == self.best:
             self.team.call(0, "recall", self._by_stripe(self.saved[True][2]))
         return SpreadState(self, epoch, variance)
 
     def _by_stripe(self, rows: list[Floats]) -> Held:
-        return {stripe: rows[stripe[0]][self.plan.rows(stripe)] for stripe in self._stripes}
-
-    @property
-    def _stripes(self) -> list[Stripe]:
-        return [(m, k) for m in range(self.plan.n_modes) for k in range(self.plan.grid.side)]
+        return {stripe: rows[stripe[0]][self.plan.rows(stripe)] for stripe in self.plan.stripes}
 
     def _surely(self, work: Callable[[], Any]) -> Any:
         """Do something on workers; where some are lost, bring all back to where training is."""
@@ -136,7 +129,7 @@ class Spread:
             while at.epoch < self.state.epoch:
                 self._epoch(at)
                 if at.epoch == self.best:
-                    self.team.all("keep", each=self._held())
+                    self.team.all("keep")
 
         return persistently(work, mend)
 
@@ -147,58 +140,16 @@ class Spread:
 
     def _epoch(self, state: SpreadState) -> EpochInfo:
         if state.epoch == self.params.warmup:
-            self.team.ask("release", state.variance)
-        self._send(calls_of(self.plan, state.epoch), state)
-        total = np.sum(self.team.all("finish"), axis=0)
+            self.team.all("release", state.variance)  # before another sends anything
+        total = np.sum(self.team.all("epoch", state.epoch, state.variance), axis=0)
         state.epoch, state.variance, info = strata.reported(
             total, self.n, self.params, state.epoch, state.variance, self.plan.n_modes
         )
         return info
 
-    def _send(self, calls: list[Call], state: SpreadState) -> None:
-        """Make all calls of an epoch; a stripe goes to another worker only where that needs it."""
-        settings = strata.settings(self.params, state.epoch, state.variance)
-        leaving = list(_leaving(calls))
-        refs = self._fetched(calls)
-        for call, leave in zip(calls, leaving, strict=True):
-            came = [s for s in call.stripes if self.holders.get(s, call.worker) != call.worker]
-            found = self.team.call(
-                call.worker, "visit", call.stratum, call.blocks, settings, came, leave,
-                *(refs[s] for s in came), returns=len(leave),
-            )  # fmt: skip
-            refs |= dict(zip(leave, found, strict=True))
-            self.holders |= dict.fromkeys(call.stripes, call.worker)
-
-    def _fetched(self, calls: list[Call]) -> dict[Stripe, Any]:
-        """Let workers give the stripes that another one is the first to need."""
-        first: dict[Stripe, int] = {}
-        for call in calls:
-            for stripe in call.stripes:
-                first.setdefault(stripe, call.worker)
-        return self._given(
-            {s for s, worker in first.items() if self.holders.get(s, worker) != worker}
-        )
-
-    def _given(self, wanted: set[Stripe]) -> dict[Stripe, Any]:
-        refs: dict[Stripe, Any] = {}
-        for worker in range(len(self.team)):
-            own = sorted(s for s in wanted if self.holders[s] == worker)
-            refs |= dict(
-                zip(own, self.team.call(worker, "give", own, returns=len(own)), strict=True)
-            )
-        return refs
-
-    def _held(self) -> list[tuple[list[Stripe]]]:
-        """Return the travelling stripes that each worker answers for."""
-        held: list[list[Stripe]] = [[] for _ in range(len(self.team))]
-        for stripe in self._stripes:
-            if stripe[0] != self.plan.owner:
-                held[self.holders.get(stripe, 0)].append(stripe)
-        return [(own,) for own in held]
-
     def remember(self) -> None:
         """Let workers remember the rows as they are."""
-        self._surely(lambda: self.team.all("keep", each=self._held()))
+        self._surely(lambda: self.team.all("keep"))
         self.best = self.state.epoch
 
     def is_finite(self) -> bool:
@@ -211,7 +162,7 @@ class Spread:
         def gather() -> list[Any]:
             if state.kept:
                 return self.team.all("remembered")
-            return self.team.all("rows", each=self._held())
+            return self.team.all("rows")
 
         parts = self._surely(gather)
         rows = [aligned_zeros(n, self.params.layout.width) for n in self.plan.grid.shape]
@@ -230,23 +181,10 @@ class Spread:
 
     def _predict(self, state: SpreadState) -> list[Any]:
         """Send all stripes to all workers, and let them predict."""
-        refs = self._given(set(self.holders))
-        stripes = list(refs)
-        self.team.ask("install", stripes, *refs.values())
-        self.holders = {}
+        self.team.all("share", *self.team.ask("held"))
         return self.team.all("predict", state.epoch, state.variance)
 
     def finished(self, state: SpreadState) -> State:
         """Return a state with its rows in one place."""
         rows = tuple(self.rows(state))
         return State(rows, self.params.layout, state.epoch, state.variance)
-
-
-def _leaving(calls: list[Call]) -> Iterator[list[Stripe]]:
-    """Return for every call the stripes that another worker needs next."""
-    after: dict[Stripe, int] = {}
-    found = []
-    for call in reversed(calls):
-        found.append([s for s in call.stripes if after.get(s, call.worker) != call.worker])
-        after |= dict.fromkeys(call.stripes, call.worker)
-    return reversed(found)

@@ -1,14 +1,16 @@
 """What one worker of a cluster has: stripes of the longest mode with their ratings, for good.
 
 Stripes of the other modes go from worker to worker, as the strata have it: a stratum has one block
-for each of them. A worker's blocks of a stratum are taken in two halves, so that stripes are under
-way while it works.
+for each of them. Workers send them to each other. Of a stratum, a worker visits first what it has
+the stripes of and others wait for; so stripes are under way while it works.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
+from threading import Condition
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -24,13 +26,14 @@ from noisewise.engine.sgd.layout import (
     set_header,
 )
 from noisewise.engine.training import pool
-from noisewise.engine.workers import cut_evenly, take
+from noisewise.engine.workers import Peers, cut_evenly, take
 
-HALVES = 2  # of a worker's blocks of a stratum: stripes of one travel while the other is worked on
+ANYBODY = -1  # has a stripe that all workers have
 
 Stripe = tuple[int, int]  # mode and number
 Encode = Callable[[Values], Floats]  # values as they are given -> standardised ones
 Held = dict[Stripe, Floats]  # rows of stripes
+Block = tuple[int, list[Stripe]]  # number in its stratum, and the stripes that travel to it
 
 
 @dataclass(frozen=True)
@@ -65,6 +68,11 @@ class Plan:
         return len(self.grid.shape)
 
     @property
+    def stripes(self) -> list[Stripe]:
+        """All stripes of all modes."""
+        return [(m, k) for m in range(self.n_modes) for k in range(self.grid.side)]
+
+    @property
     def n_strata(self) -> int:
         """How many strata there are."""
         return int(self.grid.side ** (self.n_modes - 1))
@@ -79,7 +87,7 @@ class Plan:
         first, last = (int(self.bounds[self.owner][cut]) for cut in self.cuts[worker : worker + 2])
         return slice(first, last)
 
-    def blocks(self, worker: int, stratum: int) -> list[tuple[int, list[Stripe]]]:
+    def blocks(self, worker: int, stratum: int) -> list[Block]:
         """Return a worker's blocks of a stratum, each with the stripes that travel to it."""
         side, ahead = self.grid.side, [0] * self.n_modes
         for mode in reversed(range(1, self.n_modes)):
@@ -91,27 +99,30 @@ class Plan:
             found.append((block, [(m, (block + ahead[m]) % side) for m in others]))
         return found
 
+    def way(self, order: Sequence[int]) -> Ints:
+        """Return which worker has every stripe of every mode in strata of an order."""
+        side, ahead = self.grid.side, np.zeros((self.n_modes, len(order)), dtype=np.int64)
+        left = np.asarray(order)
+        for mode in reversed(range(1, self.n_modes)):
+            left, ahead[mode] = np.divmod(left, side)
+        worker_of = np.repeat(np.arange(len(self.cuts) - 1), np.diff(self.cuts))
+        moved = (ahead[self.owner] - ahead).T[:, :, None]
+        return np.asarray(worker_of[(np.arange(side) + moved) % side])
 
-class Call(NamedTuple):
-    """Blocks of one stratum for one worker, with the stripes that they need."""
 
-    worker: int
-    stratum: int
-    blocks: list[int]
+class Stay(NamedTuple):
+    """A stratum as it is visited: when, and who has every stripe before, meanwhile and then."""
+
+    when: tuple[int, int]  # epoch, and place in its order
+    way: list[Ints]
+
+
+class Group(NamedTuple):
+    """Stripes that go to another worker together, once all blocks are done."""
+
+    to: int
     stripes: list[Stripe]
-
-
-def calls_of(plan: Plan, epoch: int) -> list[Call]:
-    """Return all calls of an epoch, in the order of strata."""
-    calls = []
-    for stratum in strata.strata_of(plan.params, epoch, plan.n_strata):
-        for worker in range(len(plan.cuts) - 1):
-            blocks = plan.blocks(worker, stratum)
-            middle = -(-len(blocks) // HALVES)
-            for some in filter(None, (blocks[:middle], blocks[middle:])):
-                stripes = [stripe for _, needed in some for stripe in needed]
-                calls.append(Call(worker, stratum, [block for block, _ in some], stripes))
-    return calls
+    blocks: set[int]
 
 
 class Part:
@@ -119,9 +130,11 @@ class Part:
 
     def __init__(
         self, plan: Plan, number: int, threads: int, observed: Sequence[Any],
-        watched: Sequence[Any], encode: Encode,
+        watched: Sequence[Any], encode: Encode, peers: Peers,
     ) -> None:  # fmt: skip
-        self.plan, self.number, self.threads = plan, number, threads
+        self.plan, self.number, self.threads, self.peers = plan, number, threads, peers
+        self.holders = np.full((plan.n_modes, plan.grid.side), ANYBODY)
+        self.arrival, self.arrived = Condition(), set[tuple[int, int, Stripe]]()
         codes, values, _ = self._collected(observed)
         blocks = plan.grid.arrange(codes, encode(values))
         self.starts, self.values, self.n = blocks.starts, blocks.values, len(values)
@@ -196,25 +209,92 @@ class Part:
             some = drawn[first - rows.start : last - rows.start]
             self.views[mode][first - low : last - low, columns] = some
 
-    def visit(
-        self, stratum: int, blocks: list[int], settings: tuple[Any, ...],
-        came: list[Stripe], leave: list[Stripe], *stripes: Floats,
-    ) -> Any:  # fmt: skip
-        """Visit blocks of a stratum with stripes that came; return those that leave."""
-        self.install(came, *stripes)
-        plan, layout, side = self.plan, self.plan.params.layout, self.plan.grid.side
+    def epoch(self, epoch: int, variance: float) -> Array:
+        """Visit every observation here once; return what blocks add to error and likelihood."""
+        plan = self.plan
+        order = strata.strata_of(plan.params, epoch, plan.n_strata)
+        way = [self.holders, *plan.way(order)]
+        given = strata.settings(plan.params, epoch, variance)
+        travelling = [s for s in plan.stripes if s[0] != plan.owner]
+        for to, stripes in self._leaving(travelling, way[0], way[1]).items():
+            self._send(to, (epoch, 0), stripes)
+        with pool(self.threads) as run:
+            for position, stratum in enumerate(order):
+                stay = Stay((epoch, position), way[position : position + 3])
+                blocks = plan.blocks(self.number, stratum)
+                first = sorted(blocks, key=lambda block: self._turn(stay, block[1]))
+                visit = partial(self._visit, stratum, given, stay, self._groups(stay, blocks))
+                run(visit, first)
+        self.holders = way[-1]
+        return self._finish()
+
+    def _turn(self, stay: Stay, stripes: list[Stripe]) -> tuple[bool, bool]:
+        """Return what to sort blocks by: what is here goes first, of that what others wait for."""
+        return self._waits(stay, stripes), not self._leaving(stripes, *stay.way[1:])
+
+    def _waits(self, stay: Stay, stripes: list[Stripe]) -> bool:
+        return any(stay.way[0][s] not in (self.number, ANYBODY) for s in stripes)
+
+    def _leaving(
+        self, stripes: list[Stripe], now: Ints | None = None, then: Ints | None = None
+    ) -> dict[int, list[Stripe]]:
+        """Return the stripes that go from here to every other worker."""
+        found: dict[int, list[Stripe]] = {}
+        for stripe in stripes if now is not None and then is not None else ():
+            if now[stripe] == self.number != then[stripe]:
+                found.setdefault(int(then[stripe]), []).append(stripe)
+        return found
+
+    def _groups(self, stay: Stay, blocks: list[Block]) -> dict[tuple[bool, int], Group]:
+        """Return stripes that go together, by whether they have to come first, and whereto."""
+        groups: dict[tuple[bool, int], Group] = {}
+        for block, stripes in blocks:
+            waits = self._waits(stay, stripes)
+            for to, leaving in self._leaving(stripes, *stay.way[1:]).items():
+                group = groups.setdefault((waits, to), Group(to, [], set()))
+                group.stripes.extend(leaving)
+                group.blocks.add(block)
+        return groups
+
+    def _visit(
+        self, stratum: int, given: tuple[Any, ...], stay: Stay,
+        groups: dict[tuple[bool, int], Group], block: Block,
+    ) -> None:  # fmt: skip
+        """Visit a block once its stripes are here; send off what is complete."""
+        number, stripes = block
+        waits = self._waits(stay, stripes)
+        if waits:
+            self._await([(*stay.when, s) for s in stripes
+                         if stay.way[0][s] not in (self.number, ANYBODY)])  # fmt: skip
+        layout, side = self.plan.params.layout, self.plan.grid.side
         kernel, codes, rows = self._kernel
+        kernel(
+            stratum, number, side, side, self.starts, *codes, self.values, *rows,
+            layout.mean, layout.deviation, *given, self.sums,
+        )  # fmt: skip
+        epoch, position = stay.when
+        for to in self._leaving(stripes, *stay.way[1:]):
+            group = groups[waits, to]
+            with self.arrival:
+                group.blocks.remove(number)
+                complete = not group.blocks
+            if complete:
+                self._send(to, (epoch, position + 1), group.stripes)
 
-        def work(block: int) -> None:
-            kernel(
-                stratum, block, side, side, self.starts, *codes, self.values, *rows,
-                layout.mean, layout.deviation, *settings, self.sums,
-            )  # fmt: skip
+    def _await(self, wanted: list[tuple[int, int, Stripe]]) -> None:
+        with self.arrival:
+            self.arrival.wait_for(lambda: self.arrived.issuperset(wanted))
+            self.arrived.difference_update(wanted)
 
-        with pool(min(self.threads, len(blocks))) as run:
-            run(work, blocks)
-        found = [self.views[stripe[0]][plan.rows(stripe)] for stripe in leave]
-        return found[0] if len(found) == 1 else tuple(found)
+    def _send(self, worker: int, when: tuple[int, int], stripes: list[Stripe]) -> None:
+        self.peers.send(worker, when, stripes, self.give(stripes))
+
+    def deliver(self, when: tuple[int, int], stripes: list[Stripe], rows: list[Floats]) -> None:
+        """Take over stripes that another worker sent, for a stratum of an epoch."""
+        self._install(stripes, rows)
+        with self.arrival:
+            self.arrived.update((*when, stripe) for stripe in stripes)
+            self.arrival.notify_all()
 
     @property
     def _kernel(self) -> tuple[Callable[..., None], tuple[Any, ...], tuple[Any, ...]]:
@@ -223,17 +303,27 @@ class Part:
             return strata.kernel_of(state, self.codes, self.together, self.first)
         return strata.kernel_of(state, self.codes)
 
-    def install(self, came: list[Stripe], *stripes: Floats) -> None:
-        """Take over stripes of another worker."""
-        for stripe, rows in zip(came, stripes, strict=True):
-            self.views[stripe[0]][self.plan.rows(stripe)] = rows
+    def _install(self, stripes: list[Stripe], rows: list[Floats]) -> None:
+        for stripe, own in zip(stripes, rows, strict=True):
+            self.views[stripe[0]][self.plan.rows(stripe)] = own
 
-    def give(self, stripes: list[Stripe]) -> Any:
-        """Return stripes as they are here."""
-        found = [self.views[stripe[0]][self.plan.rows(stripe)] for stripe in stripes]
-        return found[0] if len(found) == 1 else tuple(found)
+    def give(self, stripes: list[Stripe]) -> list[Floats]:
+        """Return travelling stripes as they are here."""
+        return [self.views[stripe[0]][self.plan.rows(stripe)] for stripe in stripes]
 
-    def finish(self) -> Array:
+    def held(self) -> tuple[list[Stripe], list[Floats]]:
+        """Return the travelling stripes that this worker alone has."""
+        own = [s for s in self.plan.stripes
+               if s[0] != self.plan.owner and self.holders[s] == self.number]  # fmt: skip
+        return own, self.give(own)
+
+    def share(self, *parts: tuple[list[Stripe], list[Floats]]) -> None:
+        """Take over the stripes of all workers, so that all have all of them."""
+        for stripes, rows in parts:
+            self._install(stripes, rows)
+        self.holders = np.full_like(self.holders, ANYBODY)
+
+    def _finish(self) -> Array:
         """Set to zero what should be; return what blocks add to error and likelihood."""
         for rows in self.views:
             strata.tidy(rows, self.plan.params, self.plan.n_modes)
@@ -244,8 +334,8 @@ class Part:
         """Whether every number is finite."""
         return State(self.views, self.plan.params.layout).is_finite()
 
-    def rows(self, held: list[Stripe]) -> Held:
-        """Return the rows that only this worker has: its own, and stripes that it holds."""
+    def rows(self) -> Held:
+        """Return the rows that this worker answers for: its own, and stripes that it has."""
         plan = self.plan
         first = plan.own(self.number).start
         found = {}
@@ -253,11 +343,16 @@ class Part:
             rows = plan.rows((plan.owner, number))
             own = self.views[plan.owner][rows.start - first : rows.stop - first]
             found[plan.owner, number] = own
-        return found | {stripe: self.views[stripe[0]][plan.rows(stripe)] for stripe in held}
+        stripes, parts = self.held()
+        if self.number == 0:
+            shared = [s for s in plan.stripes
+                      if s[0] != plan.owner and self.holders[s] == ANYBODY]  # fmt: skip
+            stripes, parts = [*stripes, *shared], [*parts, *self.give(shared)]
+        return found | dict(zip(stripes, parts, strict=True))
 
-    def keep(self, held: list[Stripe]) -> None:
+    def keep(self) -> None:
         """Remember these rows as they are now."""
-        self.kept = {stripe: rows.copy() for stripe, rows in self.rows(held).items()}
+        self.kept = {stripe: rows.copy() for stripe, rows in self.rows().items()}
 
     def recall(self, rows: Held) -> None:
         """Remember rows, of all stripes, for all workers."""
@@ -270,6 +365,7 @@ class Part:
     def restore(self, rows: Held) -> None:
         """Set rows, of all stripes, to what they once were."""
         plan, first = self.plan, self.plan.own(self.number).start
+        self.holders = np.full_like(self.holders, ANYBODY)
         for stripe, part in rows.items():
             to = plan.rows(stripe)
             if stripe[0] != plan.owner:
