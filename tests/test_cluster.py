@@ -58,9 +58,11 @@ def everyone(started):
 def team(everyone):
     """Return a function that gives a team of some of the workers."""
 
-    def some(many):
+    def some(many, apart=False):
         part = Team(everyone.cluster)
-        part.hosts = everyone.hosts[:many]
+        part.hosts, part.machines = everyone.hosts[:many], everyone.machines[:many]
+        if apart:  # as if each had a machine of its own
+            part.machines = list(map(str, range(many)))
         return part
 
     return some
@@ -100,8 +102,8 @@ def test_epochs_have_the_bits_of_one_machine_for_any_number_of_workers(team, sha
     cells = tuple(o[c] for o, c in zip(blocks.order, held_out.codes, strict=True))
     predicted = strata.predict(state, cells, PARAMS, 1)
     chunks, watched = (SpreadObservations.of(one, 7_000).chunks for one in (seen, held_out))
-    for many in range(1, MOST + 1):
-        spread = Spread(team(many), PARAMS, counted(seen), chunks, watched, np.asarray)
+    for many, apart in [*((many, False) for many in range(1, MOST + 1)), (3, True), (4, True)]:
+        spread = Spread(team(many, apart), PARAMS, counted(seen), chunks, watched, np.asarray)
         own = spread.start()
         assert [spread.epoch(own) for _ in range(2)] == reports[:2]
         best, before = own.copy(), spread.finished(own).rows
@@ -229,7 +231,7 @@ def test_a_fitted_model_is_that_of_one_machine(started, name):
 
 def kill_later(team, seconds):
     """Kill a worker in a moment, as the system might."""
-    _, process = team.get(team.hosts[-1].about.remote(workers.versions()))
+    _, process, _ = team.get(team.hosts[-1].about.remote(workers.versions()))
     timer = threading.Timer(seconds, os.kill, (process, signal.SIGKILL))
     timer.start()
     return timer

@@ -161,9 +161,10 @@ class Host:
     def __init__(self) -> None:
         self.hosted: Any = None
 
-    def about(self, wanted: dict[str, str]) -> tuple[str, int]:
-        """Name of the CPU, and number of the process, if it has the versions that are wanted."""
-        return check_versions(wanted), os.getpid()
+    def about(self, wanted: dict[str, str]) -> tuple[str, int, str]:
+        """Name of the CPU, process, and machine, if it has the versions that are wanted."""
+        cpu = check_versions(wanted)
+        return cpu, os.getpid(), str(library().get_runtime_context().get_node_id())
 
     def make(self, factory: Callable[..., Any], *given: Any) -> None:
         """Make the object."""
@@ -186,6 +187,11 @@ class Peers:
     """All workers of a team, as one of them knows them."""
 
     hosts: list[Any]
+    machines: list[str]  # on which each is
+
+    def first(self, worker: int) -> int:
+        """Return the first worker on the machine of one."""
+        return self.machines.index(self.machines[worker])
 
     def send(self, worker: int, *given: Any) -> None:
         """Send something to what a worker hosts; who waits for it is told when it is lost."""
@@ -199,6 +205,7 @@ class Team:
     def __init__(self, cluster: Cluster) -> None:
         self.cluster = cluster
         self.hosts: list[Any] = []
+        self.machines: list[str] = []  # of each
         self.threads = 1
 
     def __len__(self) -> int:
@@ -207,7 +214,7 @@ class Team:
     @property
     def peers(self) -> Peers:
         """All workers, for each of them to send to."""
-        return Peers(self.hosts)
+        return Peers(self.hosts, self.machines)
 
     def start(self) -> None:
         """Start workers, unless there are some."""
@@ -222,7 +229,8 @@ class Team:
         actor = kind.options(num_cpus=self.threads, scheduling_strategy="SPREAD")
         self.hosts = [actor.remote() for _ in range(many)]
         about = self.get([host.about.remote(versions()) for host in self.hosts])
-        kinds = sorted({cpu for cpu, _ in about})
+        self.machines = [machine for _, _, machine in about]
+        kinds = sorted({cpu for cpu, _, _ in about})
         if len(kinds) > 1:
             warn(f"Workers have CPUs of several kinds ({', '.join(kinds)}), whose bits differ.")
 

@@ -16,7 +16,8 @@ import numpy as np
 from noisewise.engine.arrays import Arrays, Counts, Floats, Source
 from noisewise.engine.sgd import strata
 from noisewise.engine.sgd.layout import Params, State, aligned_zeros
-from noisewise.engine.sgd.stripes import Encode, Held, Part, Plan
+from noisewise.engine.sgd.stripe_plan import Plan
+from noisewise.engine.sgd.stripes import Encode, Held, Part
 from noisewise.engine.training import EpochInfo
 from noisewise.engine.workers import Team, persistently, put
 
@@ -86,6 +87,7 @@ class Spread:
             for worker in range(len(self.team))
         ])  # fmt: skip
         self.places = self.team.all("held_out")
+        self.team.all("join", self.team.all("offer"))
         self.team.all("begin")  # before another sends anything
 
     def start(self) -> SpreadState:

@@ -2,112 +2,38 @@
 
 Stripes of the other modes go from worker to worker, as the strata have it: a stratum has one block
 for each of them. Workers send them to each other. Of a stratum, a worker visits first what it has
-the stripes of and others wait for; so stripes are under way while it works.
+the stripes of and others wait for; so stripes are under way while it works. Workers of one machine
+share the memory of stripes that travel, and only tell each other.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from functools import partial
+from pathlib import Path
 from threading import Condition
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from noisewise.engine.arrays import Array, Codes, Counts, Floats, Ints, Values
+from noisewise.engine import shared
+from noisewise.engine.arrays import Array, Codes, Floats, Ints, Values
 from noisewise.engine.sgd import strata
 from noisewise.engine.sgd.layout import (
-    Params,
     State,
     aligned_zeros,
     first_deviation,
     first_factors,
     set_header,
 )
+from noisewise.engine.sgd.stripe_plan import Block, Plan, Stripe
 from noisewise.engine.training import pool
-from noisewise.engine.workers import Peers, cut_evenly, take
+from noisewise.engine.workers import Peers, take
 
 ANYBODY = -1  # has a stripe that all workers have
 
-Stripe = tuple[int, int]  # mode and number
 Encode = Callable[[Values], Floats]  # values as they are given -> standardised ones
 Held = dict[Stripe, Floats]  # rows of stripes
-Block = tuple[int, list[Stripe]]  # number in its stratum, and the stripes that travel to it
-
-
-@dataclass(frozen=True)
-class Plan:
-    """Which rows are in which stripe, and which worker has which stripes of the longest mode."""
-
-    params: Params
-    grid: strata.Grid
-    counts: tuple[Counts, ...]  # in the order of rows
-    owner: int  # the longest mode
-    bounds: tuple[Ints, ...]  # per mode, the first row of every stripe, and the end
-    cuts: list[int]  # worker w has the stripes from cuts[w] to cuts[w + 1]
-
-    @classmethod
-    def of(cls, params: Params, counts: tuple[Counts, ...], workers: int) -> Plan:
-        """Deal rows into stripes, and stripes to workers."""
-        grid = strata.Grid.deal(counts, params.layout.width)
-        bounds = tuple(
-            np.concatenate([[0], np.cumsum(np.bincount(stripe, minlength=grid.side))])
-            for stripe in grid.stripes
-        )
-        placed = tuple(
-            own[np.argsort(order)] for own, order in zip(counts, grid.order, strict=True)
-        )
-        owner = int(np.argmax(grid.shape))
-        weights = np.add.reduceat(placed[owner], bounds[owner][:-1])
-        return cls(params, grid, placed, owner, bounds, cut_evenly(weights, workers))
-
-    @property
-    def n_modes(self) -> int:
-        """The number of modes."""
-        return len(self.grid.shape)
-
-    @property
-    def stripes(self) -> list[Stripe]:
-        """All stripes of all modes."""
-        return [(m, k) for m in range(self.n_modes) for k in range(self.grid.side)]
-
-    @property
-    def n_strata(self) -> int:
-        """How many strata there are."""
-        return int(self.grid.side ** (self.n_modes - 1))
-
-    def rows(self, stripe: Stripe) -> slice:
-        """Return the rows of a stripe."""
-        mode, number = stripe
-        return slice(int(self.bounds[mode][number]), int(self.bounds[mode][number + 1]))
-
-    def own(self, worker: int) -> slice:
-        """Return the rows of the longest mode that a worker has."""
-        first, last = (int(self.bounds[self.owner][cut]) for cut in self.cuts[worker : worker + 2])
-        return slice(first, last)
-
-    def blocks(self, worker: int, stratum: int) -> list[Block]:
-        """Return a worker's blocks of a stratum, each with the stripes that travel to it."""
-        side, ahead = self.grid.side, [0] * self.n_modes
-        for mode in reversed(range(1, self.n_modes)):
-            stratum, ahead[mode] = divmod(stratum, side)
-        found = []
-        for stripe in range(self.cuts[worker], self.cuts[worker + 1]):
-            block = (stripe - ahead[self.owner]) % side
-            others = [m for m in range(self.n_modes) if m != self.owner]
-            found.append((block, [(m, (block + ahead[m]) % side) for m in others]))
-        return found
-
-    def way(self, order: Sequence[int]) -> Ints:
-        """Return which worker has every stripe of every mode in strata of an order."""
-        side, ahead = self.grid.side, np.zeros((self.n_modes, len(order)), dtype=np.int64)
-        left = np.asarray(order)
-        for mode in reversed(range(1, self.n_modes)):
-            left, ahead[mode] = np.divmod(left, side)
-        worker_of = np.repeat(np.arange(len(self.cuts) - 1), np.diff(self.cuts))
-        moved = (ahead[self.owner] - ahead).T[:, :, None]
-        return np.asarray(worker_of[(np.arange(side) + moved) % side])
 
 
 class Stay(NamedTuple):
@@ -141,10 +67,12 @@ class Part:
         self.codes = self._local(blocks.codes)
         # Of the longest mode only its own rows, of the others all; of any number of modes the
         # kernel takes them one after another.
-        sizes = [b - a for a, b in self._ranges]
-        self.first = np.cumsum([0, *sizes[:-1]])
-        self.together = aligned_zeros(sum(sizes), plan.params.layout.width)
+        self.sizes = [b - a for a, b in self._ranges]
+        self.first = np.cumsum([0, *self.sizes[:-1]])
+        self.together = aligned_zeros(sum(self.sizes), plan.params.layout.width)
         self.views = tuple(np.split(self.together, self.first[1:]))
+        self.offered: str | None = None
+        self.shares = False  # travelling stripes with all workers of this machine
         self.sums = np.zeros((len(self.starts) - 1, 2))
         self.kept: Held = {}
         cells, self.truth, self.places = self._collected(watched)
@@ -186,10 +114,39 @@ class Part:
         """Return which of the held-out observations are here."""
         return self.places
 
+    def offer(self) -> str | None:
+        """Make room for travelling stripes that all workers of this machine share, if there is."""
+        alone = self.peers.machines.count(self.peers.machines[self.number]) == 1
+        if alone or self.peers.first(self.number) != self.number or self.plan.n_modes > 3:
+            return None
+        self.offered = shared.offer(self._n_travelling, self.plan.params.layout.width)
+        return self.offered
+
+    @property
+    def _n_travelling(self) -> int:
+        return sum(n for m, n in enumerate(self.sizes) if m != self.plan.owner)
+
+    def join(self, offers: list[str | None]) -> None:
+        """Take the room of this machine's first worker for all stripes that travel."""
+        path = offers[self.peers.first(self.number)]
+        if path is None:
+            return
+        self.shares = True
+        left, views = shared.opened(path, self._n_travelling, self.plan.params.layout.width), []
+        for mode, n in enumerate(self.sizes):
+            own = mode == self.plan.owner
+            views.append(aligned_zeros(n, self.plan.params.layout.width) if own else left[:n])
+            left = left if own else left[n:]
+        self.views, self.together = tuple(views), self.together[:0]
+
     def begin(self) -> None:
         """Set all rows to what they start from."""
+        if self.offered is not None:
+            Path(self.offered).unlink()  # all have opened it
+            self.offered = None
         plan, layout = self.plan, self.plan.params.layout
-        self.together[:] = 0.0
+        for view in self.views:
+            view[:] = 0.0
         for mode, drawn, rows in first_factors(plan.params, plan.grid.shape):
             self._set(mode, layout.parts["mean"], drawn, rows)
         for mode, (low, high) in enumerate(self._ranges):
@@ -240,7 +197,9 @@ class Part:
     ) -> dict[int, list[Stripe]]:
         """Return the stripes that go from here to every other worker."""
         found: dict[int, list[Stripe]] = {}
-        for stripe in stripes if now is not None and then is not None else ():
+        if now is None or then is None:
+            return found
+        for stripe in stripes:
             if now[stripe] == self.number != then[stripe]:
                 found.setdefault(int(then[stripe]), []).append(stripe)
         return found
@@ -287,11 +246,20 @@ class Part:
             self.arrived.difference_update(wanted)
 
     def _send(self, worker: int, when: tuple[int, int], stripes: list[Stripe]) -> None:
-        self.peers.send(worker, when, stripes, self.give(stripes))
+        near = self._is_near(worker)
+        self.peers.send(worker, when, stripes, None if near else self.give(stripes))
 
-    def deliver(self, when: tuple[int, int], stripes: list[Stripe], rows: list[Floats]) -> None:
-        """Take over stripes that another worker sent, for a stratum of an epoch."""
-        self._install(stripes, rows)
+    def _is_near(self, worker: int) -> bool:
+        """Whether a worker has the same memory for stripes that travel."""
+        return self.shares and self.peers.first(worker) == self.peers.first(self.number)
+
+    def deliver(self, when: tuple[int, int], stripes: list[Stripe], rows: Any) -> None:
+        """Take over stripes that another worker sent, for a stratum of an epoch.
+
+        Rows are None where both have the same memory.
+        """
+        if rows is not None:
+            self._install(stripes, rows)
         with self.arrival:
             self.arrived.update((*when, stripe) for stripe in stripes)
             self.arrival.notify_all()
@@ -319,13 +287,14 @@ class Part:
 
     def share(self, *parts: tuple[list[Stripe], list[Floats]]) -> None:
         """Take over the stripes of all workers, so that all have all of them."""
-        for stripes, rows in parts:
-            self._install(stripes, rows)
+        for worker, part in enumerate(parts):
+            if worker != self.number and not self._is_near(worker):
+                self._install(*part)
         self.holders = np.full_like(self.holders, ANYBODY)
 
     def _finish(self) -> Array:
         """Set to zero what should be; return what blocks add to error and likelihood."""
-        for rows in self.views:
+        for rows in (self.views[self.plan.owner], *self.held()[1]):
             strata.tidy(rows, self.plan.params, self.plan.n_modes)
         sums, self.sums = self.sums, np.zeros_like(self.sums)
         return sums
