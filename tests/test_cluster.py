@@ -1,8 +1,11 @@
 """Fits on a cluster of Ray, which these tests start on this machine and stop: the same bits."""
 
+import json
 import os
 import signal
+import tempfile
 import threading
+from copy import copy
 from dataclasses import fields
 from functools import partial
 
@@ -17,12 +20,14 @@ from noisewise.engine.data import Data, Scale, Spec, Timeline
 from noisewise.engine.gibbs.cluster import SpreadSampler
 from noisewise.engine.gibbs.sampler import RatingSampler
 from noisewise.engine.gibbs.schedule import Schedule
+from noisewise.engine.mapped import mapped
 from noisewise.engine.sgd import strata
 from noisewise.engine.sgd.cluster import Spread
 from noisewise.engine.sgd.layout import Params, initial_state
 from noisewise.engine.training import one_blas_thread
 from noisewise.engine.workers import Cluster, Team, cut_evenly
 from noisewise.errors import DataError, SettingError
+from noisewise.models import lists
 from noisewise.spread import SpreadObservations
 
 ray = pytest.importorskip("ray", reason="Ray is not installed: pip install 'noisewise[cluster]'.")
@@ -335,6 +340,58 @@ def test_a_command_writes_the_model_of_a_folder(started, tmp_path, capsys):
     one = nw.DeviationFactorizer(rank=8, epochs=6, random_state=0).fit(seen)
     np.testing.assert_array_equal(nw.load(out).predict(seen), one.predict(seen))
     assert "4,000 of 120 user x 80 item" in capsys.readouterr().out
+
+
+def test_lists_of_a_cluster_are_those_of_one_machine(started, tmp_path, monkeypatch, capsys):
+    seen = make((300, 200), 12_000, seed=4)
+    model = MODELS["deviation"]().fit(seen)
+    monkeypatch.setattr(lists, "ROWS_AT_ONCE", 70)
+    place = Cluster("local", workers=2, threads=1)
+    for how in ({"risk": 1.0}, {"by": "utility"}, {"mode": 1, "ids": [3, 7, 999]}):
+        one = model.recommend_all(5, frame=None, **how)
+        ours = model.recommend_all(5, frame=None, cluster=place, **how)
+        assert list(ours) == list(one)
+        for name, column in one.items():
+            np.testing.assert_array_equal(ours[name], column)
+    model.save(tmp_path / "model.nw")
+    model.recommend_all(10, out=tmp_path / "one.parquet")
+    words = ["recommend", str(tmp_path / "model.nw"), "--all", "--cluster", "local"]
+    app([*words, "--workers", "2", "--out", str(tmp_path / "ours.parquet")], standalone_mode=False)
+    written = [(tmp_path / f"{name}.parquet").read_bytes() for name in ("one", "ours")]
+    assert written[0] == written[1]
+    with pytest.raises(SettingError, match="--cluster is for lists"):
+        app(words, standalone_mode=False)
+    with pytest.raises(SettingError, match="device must be 'cpu'"):
+        copy(model).set_params(device="auto").recommend_all(cluster="local")
+
+
+def test_lists_of_a_worker_that_is_killed_are_made_again(started):
+    def columns(task, threads):
+        if task == 3 and not os.path.exists(flag):
+            open(flag, "w").close()
+            os.kill(os.getpid(), signal.SIGKILL)
+        return task * threads
+
+    with tempfile.TemporaryDirectory() as folder:
+        flag = f"{folder}/killed"
+        place = Cluster("local", workers=2, threads=1)
+        assert list(mapped(place, columns, range(8))) == list(range(8))
+        assert os.path.exists(flag)
+
+
+@pytest.mark.parametrize("name", ["dmf", "bayes"])
+def test_models_are_evaluated_on_a_cluster_with_the_same_scores(started, tmp_path, name):
+    write_folder(tmp_path / "ratings", "text")
+    own = {"dmf": ["rank=8", "epochs=6"], "bayes": ["rank=4", "sweeps=12", "burn_in=8"]}[name]
+    settings = [word for one in own for word in ("--set", one)]
+    found = []
+    for data, where in (("all.parquet", []), ("ratings", ["--cluster", "local", "--workers", "2"])):
+        out = tmp_path / f"{data}.json"
+        words = ["evaluate", str(tmp_path / data), "--model", name, "--splits", "1", *settings]
+        app([*words, *where, "--json", str(out)], standalone_mode=False)
+        found.append(json.loads(out.read_text())["splits"][0])
+    timed = {"seconds": 0, "seconds_per_epoch": 0}
+    assert found[0] | timed == found[1] | timed
 
 
 def test_what_a_cluster_cannot_read_is_refused(started, tmp_path):

@@ -123,6 +123,12 @@ class Lists(NamedTuple):
         return np.asarray((self.codes >= 0).sum(axis=1))
 
 
+def check_n(n: int) -> None:
+    """Raise for a length that lists cannot have."""
+    if n < 1:
+        raise DataError(f"n must be 1 or more; got {n!r}.")
+
+
 def allowed(counts: Counts, candidates: Codes | None) -> Codes:
     """Return columns to choose from: those trained on, of candidates (-1 is none) if given."""
     if candidates is None:

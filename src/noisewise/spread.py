@@ -122,6 +122,11 @@ class SpreadObservations(Observations):
         return tuple(totals)
 
 
+def here(seen: Observations, index: NDArray[Any]) -> Observations:
+    """Return some observations, in the order of the index, which are here wherever they were."""
+    return seen.here(index) if isinstance(seen, SpreadObservations) else seen.take(index)
+
+
 def _column(chunk: tuple[Any, ...], number: int) -> NDArray[Any]:
     return np.asarray(chunk[number])
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import shlex
 from collections.abc import Iterable
+from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -13,12 +14,13 @@ from typing import Any
 import typer
 
 from noisewise import registry
-from noisewise.cli import options
+from noisewise.cli import options, spread
 from noisewise.cli.features import FeatureOptions
 from noisewise.cli.judging import ListOptions, compared, label
 from noisewise.cli.options import Stopped, aligned, check_file, chosen, option, refuse, say
 from noisewise.data import Observations
 from noisewise.data.panel import Panel
+from noisewise.engine.workers import Cluster
 from noisewise.errors import SettingError
 from noisewise.evaluation import comparison, ratings, sensors, tuning
 from noisewise.evaluation.comparison import Result
@@ -164,6 +166,7 @@ def evaluate(
     columns: options.TimedColumns,
     features: FeatureOptions,
     device: str | None = options.DEVICE,
+    workers: spread.ClusterOptions,
     report: Path | None = options.JSON,
 ) -> None:
     """Measure a model, as `fit` makes it, on ratings or readings that it has not seen.
@@ -177,32 +180,36 @@ def evaluate(
     Example: `noisewise evaluate ml100k.npz --model item-knn --protocol last --top 10 --splits 1`
 
     Example: `noisewise evaluate intel.npz --dataset intel-2epoch --model bayes --protocol blocks`
+
+    Example: `noisewise evaluate ratings/ --model dmf --cluster auto --splits 3 --json dmf.json`
     """
-    if over.dataset is not None or over.protocol in sensors.PROTOCOLS:
-        refuse("is for ratings; sensors have their time as the last id", time=columns.time)
-        lists.refuse()
-        features.refuse()
-        if over.dataset is not None:
-            refuse("is not for a named dataset, whose columns are known", id=columns.id,
-                   value=columns.value)  # fmt: skip
-        name, own = chosen("sensors", model, "auto", settings, tuned, device)
-        readings = columns.readings(data, over.dataset)
-        record = _record(name, readings.observations, report)
-        measured = partial(_on_sensors, readings)
-    else:
-        refuse("is for sensors: add --dataset, or --protocol cells or blocks", share=over.share,
-               outage=over.outage)  # fmt: skip
-        name, own = chosen("ratings", model, "dmf", settings, tuned, device)
-        usual = "timestamp" if over.protocol in ratings.TIMED else options.time_of(own)
-        observations = lists.filtered(columns.read(data, columns.time or usual))
-        record = _record(name, observations, report)
-        tables = features.tables(observations.ids, data)
-        measured = partial(_on_ratings, observations, lists.ranking(), tables)
-    try:
-        text = measured(name, own, over, record)
-    except KeyboardInterrupt:
-        splits = f"{_count(record)} finished splits"
-        raise _stopped("result", splits, record.path) from None
+    with ExitStack() as stack:
+        if over.dataset is not None or over.protocol in sensors.PROTOCOLS:
+            refuse("is for ratings; sensors have their time as the last id", time=columns.time)
+            for of_ratings in (lists, features, workers):
+                of_ratings.refuse()
+            if over.dataset is not None:
+                refuse("is not for a named dataset, whose columns are known", id=columns.id,
+                       value=columns.value)  # fmt: skip
+            name, own = chosen("sensors", model, "auto", settings, tuned, device)
+            readings = columns.readings(data, over.dataset)
+            record = _record(name, readings.observations, report)
+            measured = partial(_on_sensors, readings)
+        else:
+            refuse("is for sensors: add --dataset, or --protocol cells or blocks",
+                   share=over.share, outage=over.outage)  # fmt: skip
+            name, own = chosen("ratings", model, "dmf", settings, tuned, device)
+            usual = "timestamp" if over.protocol in ratings.TIMED else options.time_of(own)
+            place = workers.place(registry.build("ratings", name, own))
+            reading = spread.reading(place, data, columns, columns.time or usual)
+            observations = lists.filtered(stack.enter_context(reading))
+            record = _record(name, observations, report)
+            tables = features.tables(observations.ids, data)
+            measured = partial(_on_ratings, observations, lists.ranking(), tables, place)
+        try:
+            text = measured(name, own, over, record)
+        except KeyboardInterrupt:
+            raise _stopped("result", f"{_count(record)} finished splits", record.path) from None
     options.tell(text, record.content, report)
 
 
@@ -276,6 +283,7 @@ def _on_ratings(
     seen: Observations,
     ranking: Ranking | None,
     features: dict[int, Any] | None,
+    cluster: Cluster | None,
     model: str,
     settings: dict[str, Any],
     over: SplitOptions,
@@ -285,7 +293,7 @@ def _on_ratings(
     protocol = over.protocol or "random"
     result = ratings.evaluate(
         seen, model, settings, splits=over.splits, seed=over.seed, protocol=protocol,
-        ranking=ranking, features=features, verbose=settings.get("verbose"),
+        ranking=ranking, features=features, cluster=cluster, verbose=settings.get("verbose"),
         earlier=record.under(protocol), after_split=record.keep,
     )  # fmt: skip
     keys = [] if ranking is None else [f"{name}{ranking.top}" for name in LIST_SCORES]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from inspect import signature
 from pathlib import Path
 from typing import Any
@@ -148,26 +149,44 @@ def predict(
         tell(as_text(table).rstrip("\n"), options.records(table), report, is_data=True)
 
 
-def recommend(
-    model: Path = MODEL_FILE,
-    ids: list[str] | None = typer.Argument(None, help="Whom to recommend to, one or more."),
-    everybody: bool = option("Recommend to everybody the model knows.", "--all", default=False),
-    n: int = option("How many.", "-n", default=10),
+@dataclass(frozen=True, kw_only=True)
+class Order:
+    """What lists are ranked by, and whose they are."""
+
     by: str = option(
         "Rank by the value that is expected, or by the chance that a user takes an item up and "
         "likes it (utility).",
         default="value",
         choices=("value", "utility"),
-    ),
-    risk: float = option("Rank by mean minus risk times std: above 0 plays safe.", default=0.0),
-    seen: bool = option("Also recommend what was rated.", "--seen", default=False),
-    mode: str | None = option("The id column of those who get lists; else the first."),
+    )
+    risk: float = option("Rank by mean minus risk times std: above 0 plays safe.", default=0.0)
+    seen: bool = option("Also recommend what was rated.", "--seen", default=False)
+    mode: str | None = option("The id column of those who get lists; else the first.")
+
+    def ranked(self, fitted: Any) -> tuple[int, dict[str, Any]]:
+        """Return the number of the mode, and how a model is asked for lists."""
+        if not isinstance(fitted, Rows):
+            if self.risk or self.by != "value" or self.mode is not None:
+                name = type(fitted).__name__
+                raise SettingError(f"--by, --risk and --mode are not for a {name}.")
+            return 0, {"exclude_seen": not self.seen}
+        m = 0 if self.mode is None else fitted.mode_number(self.mode)
+        return m, {"by": self.by, "risk": self.risk, "mode": m, "exclude_seen": not self.seen}
+
+
+def recommend(
+    model: Path = MODEL_FILE,
+    ids: list[str] | None = typer.Argument(None, help="Whom to recommend to, one or more."),
+    everybody: bool = option("Recommend to everybody the model knows.", "--all", default=False),
+    n: int = option("How many.", "-n", default=10),
+    *,
+    order: Order,
     out: Path | None = option(
         "The table to write: .csv, .tsv (both also .gz) or .parquet; else lists are printed.",
         check=_check_table,
     ),
     device: str | None = options.DEVICE,
-    *,
+    workers: spread.ClusterOptions,
     features: FeatureOptions,
     report: Path | None = options.JSON,
 ) -> None:
@@ -178,6 +197,8 @@ def recommend(
     Example: `noisewise recommend movies.nw 17 42 -n 5 --risk 1`
 
     Example: `noisewise recommend movies.nw --all --device cuda --out lists.parquet`
+
+    Example: `noisewise recommend movies.nw --all --cluster auto --out lists.parquet`
     """
     if everybody == bool(ids):
         raise SettingError(
@@ -186,16 +207,15 @@ def recommend(
     fitted = knowing(load(model), features)
     if not hasattr(fitted, "recommend_many"):
         raise SettingError(f"{model} holds a {type(fitted).__name__}, which does not recommend.")
-    if not isinstance(fitted, Rows) and (risk or by != "value" or mode is not None):
-        raise SettingError(f"--by, --risk and --mode are not for a {type(fitted).__name__}.")
-    m = 0 if mode is None else fitted.mode_number(mode)
-    ranked = {"by": by, "risk": risk, "mode": m} if isinstance(fitted, Rows) else {}
-    ranked["exclude_seen"] = not seen
+    m, ranked = order.ranked(fitted)
     fitted, names = options.on_device(fitted, device), fitted.ids_[m]
     everyone: list[Any] = names.labels.tolist()
     users = everyone if everybody else [typed(id, names) for id in ids or ()]
+    place = workers.place()
     if out is not None and isinstance(fitted, Rows):
-        return _written(fitted, users, n, ranked, out, report)
+        return _written(fitted, users, n, ranked | {"cluster": place}, out, report)
+    if place is not None:
+        raise SettingError("--cluster is for lists of a model with rows, that --out has written.")
     lists = fitted.recommend_many(users, n, **ranked)
     known = (names.lookup(users) >= 0).tolist()
     found = [] if report is None else [

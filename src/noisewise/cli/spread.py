@@ -1,39 +1,61 @@
-"""Fits of ratings that a cluster reads: this process holds neither them nor the model."""
+"""Work on a cluster: options, and fits of ratings that it reads; this process holds neither."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
 
-from noisewise.cli.options import Columns, Stopped, option, tell
-from noisewise.engine.workers import Cluster
+from noisewise.cli.options import Columns, Stopped, option, refuse, tell
+from noisewise.data import Observations
+from noisewise.engine.workers import Cluster, connected
 from noisewise.errors import SettingError
 from noisewise.models.lead import fit_to_file
-from noisewise.spread_reader import source_of
+from noisewise.spread_reader import read_spread, source_of
 
 
 @dataclass(frozen=True, kw_only=True)
 class ClusterOptions:
-    """Where a model is trained."""
+    """Where the work is done."""
 
     cluster: str | None = option(
-        "Train on a cluster of Ray: local, auto, or where it is, as ray://host:10001. It reads a "
-        "folder of Parquet itself. No bit changes."
+        "Work on a cluster of Ray: local, auto, or where it is, as ray://host:10001. To learn, it "
+        "reads a folder of Parquet itself. No bit changes."
     )
     workers: int | None = option("How many workers; else one for every machine of the cluster.")
 
-    def place(self, model: Any) -> Cluster | None:
-        """Return where to fit a model; None if here."""
+    def refuse(self) -> None:
+        """Raise where there is no work for a cluster."""
+        refuse("is for ratings", **asdict(self))
+
+    def place(self, model: Any = None) -> Cluster | None:
+        """Return where to work, or to fit a model; None if here."""
         if self.cluster is None:
             if self.workers is not None:
                 raise SettingError("--workers is for --cluster.")
             return None
+        if model is None:
+            return Cluster.of(Cluster(self.cluster, self.workers))
         if not hasattr(model, "_on_clusters"):
             name = type(model).__name__
             raise SettingError(f"--cluster must be left out: a {name} is fitted on one machine.")
         return Cluster.wanted(Cluster(self.cluster, self.workers), model)
+
+
+@contextmanager
+def reading(
+    place: Cluster | None, data: Path, columns: Columns, time: str | None
+) -> Iterator[Observations]:
+    """Read ratings here, or by a cluster if it can; it stays connected meanwhile."""
+    if place is None or not is_parquet(data):
+        yield columns.read(data, time)
+        return
+    with connected(place):
+        source = source_of(data.absolute(), columns.id, columns.value, time)
+        yield read_spread(source, columns.duplicates)
 
 
 def refuse_features(features: Any) -> None:

@@ -67,13 +67,13 @@ class Cluster:
         if not model._on_clusters:
             name = type(model).__name__
             raise SettingError(f"cluster must be left out: a {name} is fitted on one machine.")
-        if getattr(model, "device", "cpu") != "cpu":
-            raise SettingError(f"device must be 'cpu' on a cluster; got {model.device!r}.")
-        return cls.of(cluster)
+        return cls.of(cluster, model)
 
     @classmethod
-    def of(cls, wanted: Any) -> Cluster:
-        """Return what a user wants; raise for what cannot be meant."""
+    def of(cls, wanted: Any, model: Any = None) -> Cluster:
+        """Return what a user wants, of a model; raise for what cannot be meant."""
+        if getattr(model, "device", "cpu") != "cpu":
+            raise SettingError(f"device must be 'cpu' on a cluster; got {model.device!r}.")
         cluster = cls(wanted) if isinstance(wanted, str) else wanted
         if not isinstance(cluster, Cluster):
             raise SettingError(f"cluster must be an address or a Cluster; got {wanted!r}.")

@@ -14,6 +14,7 @@ import numpy as np
 from noisewise import metrics, registry
 from noisewise.data import Observations
 from noisewise.data.features import Tables
+from noisewise.engine.workers import Cluster
 from noisewise.errors import DataError, SettingError
 from noisewise.evaluation.comparison import Result
 from noisewise.evaluation.ranking import PER_USER, Ranking, judged
@@ -21,6 +22,7 @@ from noisewise.evaluation.records import RunOptions, data_of, measure
 from noisewise.evaluation.trials import Task, about_task, watches_validation
 from noisewise.models.featured import features_for
 from noisewise.splits import Split, leave_last_out, rating_split, split_by_time, split_by_user
+from noisewise.spread import here
 
 PROTOCOLS = ("random", "paper", "time", "user", "last")
 TIMED = ("time", "last")  # protocols that need the time of each rating
@@ -39,6 +41,7 @@ def evaluate(
     protocol: str = "random",
     ranking: Ranking | None = None,
     features: Tables | None = None,
+    cluster: Cluster | None = None,
     **options: Unpack[RunOptions],
 ) -> Result:
     """Run a model over splits and report every metric for each, with the mean and its interval.
@@ -48,7 +51,8 @@ def evaluate(
     random tenths ("random"); the same, with a 3 for ids that were not trained on, as the paper has
     it ("paper"); each user's later ratings ("time"); users held out whole ("user"); or each user's
     last rating ("last"). With a ``ranking`` lists are judged too; ``features`` are given to
-    ``fit``. ``options`` are those of ``RunOptions``. The result is ready for JSON.
+    ``fit``, which a ``cluster`` may do. ``options`` are those of ``RunOptions``. The result is
+    ready for JSON.
     """
     if splits < 1:
         raise SettingError(f"splits must be 1 or more; got {splits}.")
@@ -59,19 +63,14 @@ def evaluate(
     def measured(model: Any, k: int) -> dict[str, Any]:
         if ranking is not None:
             ranking.check(model)
-        beside = features_for(model, features)
+        beside = features_for(model, features) | ({} if cluster is None else {"cluster": cluster})
         split = split_of(observations, k, protocol)
-        if watches_validation(model):
-            validation = observations.take(split.validation)
-            model.fit(observations.take(split.train), validation=validation)
-        else:
-            seen = observations.take(np.append(split.train, split.validation))
-            model.fit(seen, **beside)
-        scores = score(model, observations.take(split.test), levels)
+        _fit(model, observations, split, beside)
+        scores = score(model, here(observations, split.test), levels)
         rounds = {"rounds": model.rounds_} if hasattr(model, "rounds_") else {}
         if ranking is None:
             return {**scores, **rounds}
-        known, later = observations.take(split.fit), observations.take(split.test)
+        known, later = (here(observations, part) for part in (split.fit, split.test))
         of_lists, of_users = judged(model, known, later, ranking)
         users = {name: np.round(column, 6).tolist() for name, column in of_users.items()}
         alike = {"users": users} if protocol == "last" else {}  # the same users on every split
@@ -88,6 +87,15 @@ def evaluate(
         about["features"] = {str(mode): sorted(map(str, table)) for mode, table in features.items()}
     seeds = range(seed, seed + splits)
     return measure(build, measured, seeds, name=name, about=about, **options)
+
+
+def _fit(model: Any, observations: Observations, split: Split, beside: dict[str, Any]) -> None:
+    """Fit a model to all but the test part, watching the validation part if it does."""
+    if watches_validation(model):
+        validation = here(observations, split.validation)
+        model.fit(observations.take(split.train), validation=validation, **beside)
+    else:
+        model.fit(observations.take(np.append(split.train, split.validation)), **beside)
 
 
 def rating_task(

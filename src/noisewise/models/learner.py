@@ -27,7 +27,7 @@ from noisewise.models.base import Factorizer, Seeded, Threads
 from noisewise.schema import Entry, Schema, Source
 from noisewise.settings import PATH, either, learned, number, settings, whole
 from noisewise.splits import random_split
-from noisewise.spread import SpreadObservations
+from noisewise.spread import SpreadObservations, here
 
 KIND = "checkpoint"
 VERSION = version("noisewise")  # of which a training is, that a checkpoint keeps
@@ -211,9 +211,7 @@ def hold_out(
         return observations, None
     rng = np.random.default_rng([seed, 3])
     kept, held_out = random_split(len(observations), fraction, rng)
-    if isinstance(observations, SpreadObservations):
-        return observations.take(kept), observations.here(held_out)
-    return observations.take(kept), observations.take(held_out)
+    return observations.take(kept), here(observations, held_out)
 
 
 def refuse_weight(model: Any, observations: Observations) -> None:

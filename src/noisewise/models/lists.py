@@ -16,7 +16,9 @@ import numpy.typing as npt
 from noisewise.data.ids import as_objects
 from noisewise.data.reader import require_pyarrow
 from noisewise.data.tables import LIBRARIES
+from noisewise.engine.mapped import mapped
 from noisewise.engine.training import chunks
+from noisewise.engine.workers import Cluster
 from noisewise.errors import SettingError
 from noisewise.recommend import Lists
 from noisewise.settings import either, one_of
@@ -141,19 +143,24 @@ def write_parquet(path: str | Path, parts: Iterable[Columns]) -> int:
 
 
 def for_all(
-    best: Callable[[slice], Lists],
-    own: npt.NDArray[Any],
-    labels: npt.NDArray[Any],
-    names: list[str],
+    columns: Callable[[slice, int | None], Columns],
+    n: int,
     library: str | None,
     out: str | Path | None,
+    place: Cluster | None,
 ) -> Any:
-    """Return one table of the lists of many rows, or write it; see ``Rows.recommend_all``."""
+    """Return one table of the lists of n rows, or write it; see ``Rows.recommend_all``.
+
+    ``columns`` makes those of some rows, in so many threads; on a cluster, its workers do.
+    """
     FRAME.require("frame", library)
-
-    def columns(part: slice) -> Columns:
-        return as_columns(best(part), own[part], labels, names)
-
-    if out is None:
-        return as_frame(columns(slice(None)), library)
-    return write_parquet(out, map(columns, chunks(len(own), ROWS_AT_ONCE) or [slice(0)]))
+    if out is None and place is None:
+        return as_frame(columns(slice(None), None), library)
+    tasks = chunks(n, ROWS_AT_ONCE) or [slice(0)]
+    parts: Iterable[Columns] = (columns(task, None) for task in tasks)
+    if place is not None:
+        parts = mapped(place, columns, tasks)
+    if out is not None:
+        return write_parquet(out, parts)
+    found = list(parts)
+    return as_frame({name: np.concatenate([p[name] for p in found]) for name in found[0]}, library)

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import copy
 from abc import abstractmethod
 from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 from itertools import pairwise, zip_longest
 from pathlib import Path
 from typing import Any, Literal
@@ -17,6 +19,7 @@ from noisewise.data import Observations, encode_ids, warn_of_types
 from noisewise.data.ids import Seen, as_objects, check_values
 from noisewise.data.tables import LIBRARIES, library_of
 from noisewise.engine.arrays import Codes, Counts, Floats
+from noisewise.engine.workers import Cluster
 from noisewise.errors import DataError, DivergedError
 from noisewise.models import lists
 from noisewise.models.base import Cells, Factorizer, Threads, at_one_moment
@@ -30,6 +33,7 @@ from noisewise.recommend import (
     Sought,
     allowed,
     best_columns,
+    check_n,
     likely_by,
     similar_rows,
 )
@@ -93,16 +97,8 @@ class Rows(Factorizer, Threads):
         candidates : iterable of ids, optional
             Rank only these, which costs only them.
         """
-        (best,) = self.recommend_many(
-            [id],
-            n,
-            by=by,
-            mode=mode,
-            risk=risk,
-            exclude_seen=exclude_seen,
-            candidates=candidates,
-        )
-        return best
+        how: dict[str, Any] = {"by": by, "mode": mode, "risk": risk, "exclude_seen": exclude_seen}
+        return self.recommend_many([id], n, candidates=candidates, **how)[0]
 
     @at_one_moment
     def recommend_many(
@@ -135,6 +131,7 @@ class Rows(Factorizer, Threads):
         candidates: Iterable[Any] | None = None,
         frame: Literal["auto", "pandas", "polars", "pyarrow"] | None = "auto",
         out: str | Path | None = None,
+        cluster: str | Cluster | None = None,
     ) -> Any:
         """Recommend to every id that was trained on, as ``recommend`` would, as one table.
 
@@ -150,6 +147,8 @@ class Rows(Factorizer, Threads):
         out : path, optional
             Write the table to this Parquet file, some thousand ids at a time, and return its
             length (extra: parquet).
+        cluster : str or Cluster, optional
+            Let the workers of a cluster of Ray make the lists; the table is the same.
 
         Returns
         -------
@@ -174,12 +173,18 @@ class Rows(Factorizer, Threads):
         else:
             codes = self._places(m, self._codes(m, ids), ids)
             own = as_objects(list(ids))
+        columns = partial(self._listed, m, codes, by, sought, (own, labels_of(self, 1 - m)))
+        place = None if cluster is None else Cluster.of(cluster, self)
+        return lists.for_all(columns, len(own), library, out, place)
 
-        def best(part: slice) -> Lists:
-            return self._best(m, codes[part], self._by(by, m, codes[part], sought))
-
-        both = own, labels_of(self, 1 - m)
-        return lists.for_all(best, *both, [self.ids_[k].name for k in (m, 1 - m)], library, out)
+    def _listed(
+        self, mode: int, codes: Codes, by: str, sought: Sought, labels: Any, part: slice, jobs: Any
+    ) -> lists.Columns:
+        """Return lists of some rows as columns; ``labels`` are of rows, and of what is listed."""
+        model = self if jobs is None else copy.copy(self).set_params(n_jobs=jobs)
+        found = model._best(mode, codes[part], model._by(by, mode, codes[part], sought))
+        names = [self.ids_[k].name for k in (mode, 1 - mode)]
+        return lists.as_columns(found, labels[0][part], labels[1], names)
 
     @at_one_moment
     def similar(self, id: Any, n: int = 10, *, mode: int | str = 1) -> list[Similar]:
@@ -187,7 +192,7 @@ class Rows(Factorizer, Threads):
         check_is_fitted(self)
         m = self.mode_number(mode)
         code = self._known_code(id, m)
-        _check_n(n)
+        check_n(n)
         codes, cosine = similar_rows(self.factors_, m, code, n)
         labels = self.ids_[m].labels[codes].tolist()
         return [Similar(*pair) for pair in zip(labels, cosine.tolist(), strict=True)]
@@ -302,7 +307,7 @@ class Rows(Factorizer, Threads):
         likely: Likely | None = None,
     ) -> Sought:
         """Return which columns are the best for rows of a mode; ``seen`` are not."""
-        _check_n(n)
+        check_n(n)
         if not np.isfinite(risk):
             raise DataError(f"risk must be a finite number; got {risk!r}.")
         chosen = None if candidates is None else self._codes(1 - mode, list(candidates))
@@ -393,8 +398,3 @@ class Rows(Factorizer, Threads):
         if code < 0:
             raise DataError(f"The {self.ids_[mode].name} {id!r} was not seen in training.")
         return code
-
-
-def _check_n(n: int) -> None:
-    if n < 1:
-        raise DataError(f"n must be 1 or more; got {n!r}.")
