@@ -44,6 +44,7 @@ _LONGEST = 60  # of a single entry in the line of an object, or of a name in a m
 _SHOWN = 20  # names in a message
 
 _unsaid: ContextVar[tuple[str, ...]] = ContextVar("unsaid", default=())
+_heard: ContextVar[list[str] | None] = ContextVar("heard", default=None)
 
 
 class NoisewiseError(Exception):
@@ -117,9 +118,32 @@ def unsaid(beginning: str) -> Iterator[None]:
         _unsaid.reset(before)
 
 
+@contextmanager
+def heard() -> Iterator[list[str]]:
+    """Collect warnings of this package for a while, in this thread alone, and give none.
+
+    Examples
+    --------
+    >>> with heard() as told:
+    ...     warn("Few ratings.")
+    >>> told
+    ['Few ratings.']
+    """
+    told: list[str] = []
+    before = _heard.set(told)
+    try:
+        yield told
+    finally:
+        _heard.reset(before)
+
+
 def warn(message: str, category: type[Warning] = UserWarning) -> None:
     """Warn of something at the line outside of this package that led to it."""
     if message.startswith(_unsaid.get()):
+        return
+    told = _heard.get()
+    if told is not None:
+        told.append(printable(message))
         return
     frame, level = sys._getframe(1), 2
     while frame.f_back is not None and frame.f_globals.get("__name__", "").startswith(PACKAGES):

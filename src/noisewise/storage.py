@@ -10,6 +10,7 @@ from __future__ import annotations
 import glob
 import json
 import math
+import mmap
 import os
 import reprlib
 import secrets
@@ -18,6 +19,7 @@ import time
 import zlib
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
+from contextvars import ContextVar
 from pathlib import Path
 from typing import Any, BinaryIO, NoReturn
 
@@ -33,11 +35,15 @@ MAX_HEADER_BYTES = 16 * 2**20  # of JSON; ids are tensors, so an honest header i
 MAX_BRACKETS = 100_000  # lists and dicts in a header, each of which takes 30 times its own size
 MAX_DEPTH = 50  # of lists and dicts within each other
 MAX_TENSORS = 10_000
-TYPES = ("F16", "F32", "F64", "I32", "I64", "U8")  # that are written; of others, numpy lacks some
+TYPES = {  # that are written; of others, numpy lacks some
+    "F16": "<f2", "F32": "<f4", "F64": "<f8", "I32": "<i4", "I64": "<i8", "U8": "|u1",
+}  # fmt: skip
 SAVING = ".saving"  # how the name of a file ends while it is written
 ABANDONED = 600.0  # seconds after the last write when such a file has no writer any more
 
 Tensors = dict[str, npt.NDArray[Any]]
+
+_mapping: ContextVar[bool] = ContextVar("mapping", default=False)
 
 # What parts of a file lead to that are not what they should be.
 BROKEN = (
@@ -121,9 +127,23 @@ def read(path: str | Path, kind: str) -> tuple[dict[str, Any], Tensors]:
     return header, tensors
 
 
-def read_header(path: str | Path, kind: str) -> dict[str, Any]:
-    """Read only the header of a file that holds a ``kind``."""
+def read_header(path: str | Path, kind: str | None) -> dict[str, Any]:
+    """Read only the header of a file that holds a ``kind``; None takes any."""
     return _open(path, kind, with_tensors=False)[0]
+
+
+@contextmanager
+def mapped() -> Iterator[None]:
+    """Map files that are read for a while, in this thread alone, in place of copying them.
+
+    Processes that map one file share its memory. A tensor may be written to, and its file stays as
+    it is; nobody else may write to the file as long as there is a tensor of it.
+    """
+    before = _mapping.set(True)
+    try:
+        yield
+    finally:
+        _mapping.reset(before)
 
 
 def finite(value: Any) -> Any:
@@ -168,7 +188,9 @@ def reading(path: str | Path) -> Iterator[None]:
         raise ModelFileError(f"{path} is damaged: {cut(told).removesuffix('.')}.") from error
 
 
-def _open(path: str | Path, kind: str, *, with_tensors: bool) -> tuple[dict[str, Any], Tensors]:
+def _open(
+    path: str | Path, kind: str | None, *, with_tensors: bool
+) -> tuple[dict[str, Any], Tensors]:
     if not Path(path).is_file():
         raise ModelFileError(f"There is no file {path}.")
     try:
@@ -181,7 +203,11 @@ def _open(path: str | Path, kind: str, *, with_tensors: bool) -> tuple[dict[str,
             names = file.keys()
             if len(names) > MAX_TENSORS:
                 raise ModelFileError(f"{path} has {len(names):,} tensors; that is not honest.")
-            tensors = {name: _tensor(path, file, name) for name in names}
+            types = {name: _type(path, file, name) for name in names}
+            if _mapping.get():
+                tensors = _maps(path, file, types)
+            else:
+                tensors = {name: np.asarray(file.get_tensor(name)) for name in names}
     except (SafetensorError, OSError) as error:
         raise ModelFileError(
             f"{path} is not a noisewise file, or it is cut short or damaged ({error})."
@@ -199,11 +225,24 @@ def _check_length(path: str | Path) -> None:
         raise ModelFileError(f"{path} has a header of {length:,} bytes; that is not honest.")
 
 
-def _tensor(path: str | Path, file: Any, name: str) -> npt.NDArray[Any]:
+def _maps(path: str | Path, file: Any, types: dict[str, str]) -> Tensors:
+    """Return tensors that are maps of the file; `safe_open` has seen that they lie without gaps."""
+    with open(path, "rb") as plain:
+        offset = 8 + int.from_bytes(plain.read(8), "little")
+        content = mmap.mmap(plain.fileno(), 0, access=mmap.ACCESS_COPY)
+    tensors: Tensors = {}
+    for name in file.offset_keys():
+        shape = tuple(file.get_slice(name).get_shape())
+        tensors[name] = np.ndarray(shape, types[name], content, offset)
+        offset += tensors[name].nbytes
+    return tensors
+
+
+def _type(path: str | Path, file: Any, name: str) -> str:
     kind = file.get_slice(name).get_dtype()
     if kind not in TYPES:
         raise ModelFileError(f"{path} is damaged: {name} has numbers of the type {kind}.")
-    return np.asarray(file.get_tensor(name))
+    return TYPES[kind]
 
 
 def _checksum(document: str, tensors: Tensors) -> str:
@@ -232,7 +271,7 @@ def _is_deep(header: Any) -> bool:
     return bool(level)
 
 
-def _header(path: str | Path, document: str | None, kind: str) -> dict[str, Any]:
+def _header(path: str | Path, document: str | None, kind: str | None) -> dict[str, Any]:
     if document is None:
         raise ModelFileError(f"{path} is a safetensors file, but noisewise did not write it.")
     _check_size(path, document)
@@ -255,7 +294,7 @@ def _header(path: str | Path, document: str | None, kind: str) -> dict[str, Any]
             f"{path} was written by a newer noisewise (format {shown(version)}; this one reads up "
             f"to {FORMAT_VERSION}): pip install --upgrade noisewise."
         )
-    if found != kind:
+    if kind not in (None, found):
         raise ModelFileError(f"{path} holds a {shown(found)}, not a {kind!r}.")
     return dict(header)
 

@@ -21,6 +21,7 @@ from noisewise.cli.impute import impute
 from noisewise.cli.noise import noise
 from noisewise.cli.options import aligned, check_folder, grouped, in_options, option, say, tell
 from noisewise.cli.ratings import demo, fit, predict, recommend
+from noisewise.cli.serve import serve
 from noisewise.cli.update import update
 from noisewise.cli.why import why
 from noisewise.data import fetch as fetching
@@ -65,7 +66,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 of_ratings = (demo, fit, update, predict, recommend, why)
-for command in (*of_ratings, impute, gaps, noise, evaluate, compare, tune):
+for command in (*of_ratings, impute, gaps, noise, serve, evaluate, compare, tune):
     app.command()(grouped(command))
 data = typer.Typer(
     help="Public datasets: what there is, on what terms, and how to get it.",

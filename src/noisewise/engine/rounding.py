@@ -6,6 +6,8 @@ rounded numbers are of half precision, which holds them exactly; so do the bytes
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import numpy.typing as npt
 
@@ -45,6 +47,26 @@ def decoded(multiples: Bytes, powers: Bytes) -> Halves | None:
     if power.size and (power.min() < LEAST_POWER or power.max() > MOST_POWER):
         return None
     return np.ldexp(multiples.astype(np.float32) - OFFSET, power[..., None]).astype(np.float16)
+
+
+def all_decoded(tensors: dict[str, npt.NDArray[Any]]) -> dict[str, npt.NDArray[Any]]:
+    """Return tensors by name, with each pair of multiples and powers as the numbers it stands for.
+
+    Examples
+    --------
+    >>> multiples, powers = np.array([[129, 126]], np.uint8), np.array([127], np.uint8)
+    >>> all_decoded({"a.multiples": multiples, "a.powers": powers})["a"].tolist()
+    [[0.5, -1.0]]
+    """
+    plain = dict(tensors)
+    for name in tensors:
+        stem = name.removesuffix(".multiples")
+        if stem != name and f"{stem}.powers" in tensors:
+            found = decoded(tensors[name], tensors[f"{stem}.powers"])
+            if found is not None:
+                del plain[name], plain[f"{stem}.powers"]
+                plain[stem] = found
+    return plain
 
 
 def _powers(rows: Halves) -> npt.NDArray[np.int32]:
