@@ -15,7 +15,9 @@ from typer.core import TyperGroup
 
 from noisewise import errors, registry
 from noisewise.cli import options
+from noisewise.cli.card import card
 from noisewise.cli.evaluate import compare, evaluate, tune
+from noisewise.cli.export import export
 from noisewise.cli.gaps import gaps
 from noisewise.cli.impute import impute
 from noisewise.cli.noise import noise
@@ -66,7 +68,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 of_ratings = (demo, fit, update, predict, recommend, why)
-for command in (*of_ratings, impute, gaps, noise, serve, evaluate, compare, tune):
+for command in (*of_ratings, impute, gaps, noise, serve, export, card, evaluate, compare, tune):
     app.command()(grouped(command))
 data = typer.Typer(
     help="Public datasets: what there is, on what terms, and how to get it.",

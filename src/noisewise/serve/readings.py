@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from importlib import import_module
 from pathlib import Path
@@ -14,7 +16,7 @@ import numpy as np
 from noisewise.data.gapped import read_gapped
 from noisewise.data.ids import from_frame
 from noisewise.data.reader import require_pyarrow
-from noisewise.errors import DataError, listed
+from noisewise.errors import DataError, NoisewiseError, listed
 from noisewise.imputer import DeviationImputer
 from noisewise.serve import schemas
 from noisewise.serve.answers import Refused, Served
@@ -65,8 +67,9 @@ def impute(served: Served, asked: schemas.Holes) -> dict[str, Any]:
     imputer = served.model
     if asked.refit is not None and asked.refit != imputer.refit:
         imputer = _with(imputer, refit=asked.refit)
-    filled, std = imputer.transform(given.X, return_std=True)
-    ends = imputer.interval(given.X, asked.coverage)
+    with _in_words():
+        filled, std = imputer.transform(given.X, return_std=True)
+        ends = imputer.interval(given.X, asked.coverage)
     before, after, spread, low, high = map(given.columns, (given.X, filled, std, *ends))
     holes = {}
     for name, column in before.items():
@@ -84,6 +87,17 @@ def impute(served: Served, asked: schemas.Holes) -> dict[str, Any]:
         "holes": {name: rows.tolist() for name, rows in holes.items()},
         "coverage": asked.coverage,
     }
+
+
+@contextmanager
+def _in_words() -> Iterator[None]:
+    """Turn what scikit-learn says of a table that is not like the fitted one into a DataError."""
+    try:
+        yield
+    except NoisewiseError:
+        raise
+    except ValueError as error:
+        raise DataError(str(error)) from error
 
 
 def _with(imputer: DeviationImputer, **settings: Any) -> DeviationImputer:

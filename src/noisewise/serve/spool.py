@@ -18,11 +18,9 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from noisewise import storage
+from noisewise.any_file import load_any
 from noisewise.engine.rounding import all_decoded
 from noisewise.errors import ModelFileError
-from noisewise.imputer import DeviationImputer
-from noisewise.imputer_file import KIND as IMPUTER
-from noisewise.models import load
 
 try:
     import fcntl
@@ -101,7 +99,7 @@ class Spool:
     def _mapped(self, version: Version, digest: str) -> Loaded:
         copy = self.folder / f"{digest}.safetensors"
         with storage.mapped(), _named(copy, self.path):
-            model = read_any(copy)
+            model = load_any(copy)
         return Loaded(_of_one_thread(model), digest, version)
 
     def _copied(self, version: Version) -> str:
@@ -146,13 +144,6 @@ class Spool:
             if fcntl is not None:
                 fcntl.flock(lock, fcntl.LOCK_EX)
             yield
-
-
-def read_any(path: Path) -> Any:
-    """Read a model of ratings or of sensors, or an imputer."""
-    if storage.read_header(path, None)["kind"] == IMPUTER:
-        return DeviationImputer.load(path)
-    return load(path)
 
 
 @contextmanager
