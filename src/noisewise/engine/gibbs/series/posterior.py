@@ -91,7 +91,14 @@ class SeriesPosterior:
     def noise_by_series(self) -> Array:
         """Variance of the noise of every series, averaged over draws."""
         variances = self.draws["variances"].astype(np.float64)
-        return np.asarray((variances * self._heaviness()[:, None]).mean(axis=0))
+        return np.asarray((variances * self.heaviness()[:, None]).mean(axis=0))
+
+    def weights(self, draw: int, slot_noise: Array) -> Array:
+        """Return what the precisions of observations are times that of their series, in a draw."""
+        weights = np.ones(len(self.values))
+        if self.spec.tails:
+            weights = LIGHTEST * np.exp(self.draws["weights"][draw] / SHADES)
+        return np.asarray(weights / self._by_slot(slot_noise, self.series.time))
 
     def _by_slot(self, noise: Array, time: Array) -> Array | float:
         """Return by how much noise is more, or less, at some times, given that of all slots."""
@@ -102,7 +109,7 @@ class SeriesPosterior:
         found[known] = noise[self.spec.seasons[0].places(time[known])[1]]
         return found
 
-    def _heaviness(self) -> Array:
+    def heaviness(self) -> Array:
         """Return per draw by how much heavy tails widen the noise."""
         nu = self.draws["freedom"][:, 0].astype(np.float64)
         return nu / (nu - 2.0) if self.spec.tails else np.ones(len(nu))
@@ -124,7 +131,7 @@ class SeriesPosterior:
             middle, narrow = self._paths(draw, state, own, n_jobs)
             mean[own.cells] += middle
             amplitude[own.cells] = narrow
-        variance *= self._heaviness()[draw] * self._by_slot(state["slot_noise"], asked.when)
+        variance *= self.heaviness()[draw] * self._by_slot(state["slot_noise"], asked.when)
         return mean, variance, width + amplitude
 
     def _loadings(self, state: dict[str, Array], asked: Asked, f: Array) -> tuple[Array, Array]:
@@ -160,10 +167,7 @@ class SeriesPosterior:
         """Mean and variance of paths at cells, given the observations of their series."""
         weights = np.ones(1)
         if self.spec.tails or self.spec.seasons:
-            weights = np.ones(len(self.values))
-            if self.spec.tails:
-                weights = LIGHTEST * np.exp(self.draws["weights"][draw] / SHADES)
-            weights /= self._by_slot(state["slot_noise"], self.series.time)
+            weights = self.weights(draw, state["slot_noise"])
         mean, variance = np.empty((2, len(own.cells)))
         in_threads(
             lambda task: fill_paths(
