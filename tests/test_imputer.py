@@ -287,23 +287,23 @@ def test_fit_and_transform_is_fit_transform(holed, fitted):
 
 def test_rows_that_begin_alike_are_those_of_fit(holed, fitted):
     np.testing.assert_array_equal(fitted.transform(holed[:50]), fitted.transform(holed)[:50])
-    first = DeviationImputer("ou", **QUICK).fit(holed[:150])
+    first = DeviationImputer("ou", refit=True, **QUICK).fit(holed[:150])
     longer = first.transform(holed)  # fitted again, to all
     np.testing.assert_allclose(longer, fitted.transform(holed), rtol=1e-6)
 
 
-def test_other_rows_are_what_came_next_and_their_readings_count(whole, holed):
-    imputer = DeviationImputer("ou", **QUICK).fit(holed[:150])
+@pytest.mark.parametrize("refit", [True, False])
+def test_other_rows_are_what_came_next_and_their_readings_count(whole, holed, refit):
+    imputer = DeviationImputer("ou", refit=refit, **QUICK).fit(holed[:150])
     before = imputer.transform(holed[:150])
     filled, std = imputer.transform(holed[150:], return_std=True)
     holes = np.isnan(holed[150:])
-    together = DeviationImputer("ou", **QUICK).fit(holed).transform(holed)
-    np.testing.assert_allclose(filled, together[150:], rtol=1e-6)
+    together, their_std = DeviationImputer("ou", **QUICK).fit(holed).transform(holed, True)
+    scale = np.nanstd(holed, axis=0) * (1e-6 if refit else 0.2)
+    assert (np.abs(filled - together[150:]) <= scale).all()
+    np.testing.assert_allclose(std, their_std[150:], rtol=1e-4 if refit else 0.3)
     np.testing.assert_array_equal(imputer.transform(holed[:150]), before)
-    alone, alone_std = (
-        clone(imputer).set_params(refit=False).fit(holed[:150]).transform(holed[150:], True)
-    )
-    assert alone_std[holes].mean() > 1.5 * std[holes].mean()
+    alone = imputer.transform(np.full_like(holed[150:], np.nan))
     off = [np.abs(got - whole[150:])[holes[:, 0], 0].mean() for got in (filled, alone)]
     assert off[0] < off[1]
 
@@ -312,7 +312,8 @@ def test_rows_with_the_same_holes_and_other_readings_are_others(holed, fitted):
     other = holed[:40] + np.array([1.0, 100.0, 1.0])
     both = np.concatenate([holed, other])
     expected = DeviationImputer("ou", **QUICK).fit_transform(both)[len(holed) :]
-    np.testing.assert_allclose(fitted.transform(other), expected, rtol=1e-6)
+    again = clone(fitted).set_params(refit=True).fit(holed)
+    np.testing.assert_allclose(again.transform(other), expected, rtol=1e-6)
 
 
 def test_transform_changes_nothing_in_the_imputer(holed, fitted):

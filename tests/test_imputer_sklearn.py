@@ -86,7 +86,7 @@ def test_names_go_through(weather):
 @parametrize_with_checks(
     [
         DeviationImputer("ou", n_jobs=1),
-        DeviationImputer("linear", refit=False, n_jobs=1),
+        DeviationImputer("linear", n_jobs=1),
     ]
 )
 def test_scikit_learn_has_no_complaints(estimator, check):

@@ -335,7 +335,7 @@ def test_a_lazy_frame_is_refused():
 
 
 def test_new_times_of_a_frame_are_filled_with_their_own_readings(frame):
-    imputer = DeviationImputer("ou", **QUICK).fit(frame[:60])
+    imputer = DeviationImputer("ou", refit=True, **QUICK).fit(frame[:60])
     together = imputed(frame)[0]
     pd.testing.assert_frame_equal(imputer.transform(frame[60:]), together[60:], rtol=1e-5)
     pd.testing.assert_frame_equal(imputer.transform(frame[40:]), together[40:], rtol=1e-5)
@@ -461,7 +461,7 @@ def test_variables_of_a_dataset_are_types(cube):
 
 def test_new_times_and_new_places_of_xarray_are_filled(cube):
     early, late = cube.isel(time=slice(0, 60)), cube.isel(time=slice(60, None))
-    imputer = DeviationImputer("ou", **QUICK).fit(early)
+    imputer = DeviationImputer("ou", refit=True, **QUICK).fit(early)
     expected = imputed(cube)[0].isel(time=slice(60, None))
     np.testing.assert_allclose(imputer.transform(late), expected, rtol=1e-5)
     new_place = early.isel(place=[0]).assign_coords(place=["shed"])

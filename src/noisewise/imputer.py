@@ -19,13 +19,16 @@ from noisewise.calibration import check_coverage
 from noisewise.data import Observations, tables_with_holes
 from noisewise.data.tables_with_holes import Fitted, LabelledArray, Roles
 from noisewise.data.timestamps import Floats, same_clock
+from noisewise.drift import warn_of
 from noisewise.errors import DataError
+from noisewise.imputer_ahead import Ahead
 from noisewise.imputer_tables import read_table
 from noisewise.models import base
 from noisewise.models.auto import LIKE, AutoFactorizer
 from noisewise.models.base import Factorizer, at_one_moment, in_one_step
 from noisewise.scaling import BOUNDS, TRANSFORMS
 from noisewise.settings import Rule, check, learned, one_of, rules_of, setting, settings
+from noisewise.since import filters
 from noisewise.standardised import StandardisedModel, Wishes, scale_of
 
 CHUNK = 1_000_000  # holes that are filled at a time
@@ -45,6 +48,7 @@ def methods() -> list[str]:
 
 @settings
 class DeviationImputer(
+    Ahead,
     base.Seeded,
     base.Threads,
     OneToOneFeatureMixin,  # type: ignore[misc]
@@ -124,10 +128,10 @@ class DeviationImputer(
     )
     refit: bool = setting(
         one_of(True, False),
-        "Whether ``transform`` learns from new readings too: if X has any, the model is fitted "
-        "again, to those of ``fit`` and the new ones together. With False a new table is filled "
-        "from what was read in ``fit`` alone.",
-        default=True,
+        "Whether ``transform`` trains again where X has new readings, on those of ``fit`` and the "
+        "new ones together, which costs as much as a fit. By default nothing is trained: what was "
+        "learned is filtered forward over the new readings.",
+        default=False,
     )
     scale: Literal["auto", "sqrt", "log"] | None = setting(
         one_of("auto", *TRANSFORMS, None),
@@ -265,8 +269,12 @@ class DeviationImputer(
         found = np.zeros((2, holes.size))
         if len(places):
             table, model = self._placed(table), self._standardised
-            if self.refit:
-                model = model.updated(table.observed(self.duplicates), self.bounds)
+            new = table.observed(self.duplicates)
+            take = model.updated if self.refit else model.knowing
+            model = take(new, self.bounds)
+            if model is not self._standardised and not self.refit:
+                drift, names = model.drift()
+                warn_of(drift, names, drift.surprising)
             for start in range(0, len(places), CHUNK):
                 part = places[start : start + CHUNK]
                 found[:, part] = ask(model, table.cells(part))
@@ -302,7 +310,7 @@ class DeviationImputer(
         kept = imputer_file.Kept(
             self.get_params(deep=False), self._fitted, model.seen, model.sensor, model.model,
             getattr(self, "n_features_in_", None), None if names is None else names.tolist(),
-            model.decided,
+            model.decided, model.since, [one.later_.place for one in filters(model.now)],
         )  # fmt: skip
         imputer_file.write(path, kept)
 
@@ -314,9 +322,9 @@ class DeviationImputer(
             imputer = cls(**kept.settings)
             imputer._check()
             scale = scale_of(kept.seen, kept.sensor, kept.decided, imputer.bounds)
-            imputer._standardised = StandardisedModel(
-                kept.seen, kept.sensor, kept.decided, scale, kept.model
-            )
+            fitted = StandardisedModel.made(kept.seen, kept.sensor, kept.decided, scale, kept.model)
+            since = kept.since.observations(kept.seen.ids)
+            imputer._standardised = fitted.knowing(since, None, iter(kept.places)).settled()
             imputer._fitted = kept.fitted
             if kept.features is not None:
                 imputer.feature_names_in_ = np.array(kept.features, dtype=object)

@@ -10,16 +10,33 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from noisewise import storage
-from noisewise.data import Observations
+from noisewise.data import Ids, Observations
 from noisewise.data.tables_with_holes import CLOCKS, Fitted
+from noisewise.engine.gibbs.series.later import Place
 from noisewise.errors import SettingError
 from noisewise.models.base import Factorizer
 from noisewise.models.model_file import OF_THE_MACHINE, IdsOfModes, Part
 from noisewise.scaling import TRANSFORMS, Decided
-from noisewise.schema import ANY, Entry, Rule, Schema, Source, Tensor, integer, packed, unpacked
+from noisewise.schema import (
+    ANY,
+    Entry,
+    Found,
+    Rule,
+    Schema,
+    Source,
+    Tensor,
+    below,
+    integer,
+    packed,
+    real,
+    rises,
+    unpacked,
+)
+from noisewise.since import Since
 from noisewise.storage import Damaged
 
 KIND = "imputer"
+MOST_FILTERS = 16  # models within each other that go on as filters
 LATEST = 2**62  # time that rows may be counted from: more would not fit a number of 64 bits
 
 
@@ -34,6 +51,8 @@ class Kept(NamedTuple):
     n_features: int | None
     features: list[str] | None
     decided: Decided
+    since: Since  # readings after the fit
+    places: list[Place]  # where they led filters
 
 
 def write(path: str | Path, kept: Kept) -> None:
@@ -51,8 +70,25 @@ def read(path: str | Path) -> Kept:
     seen = Observations(codes, found["values"], ids)
     if found["fitted"].names != seen.names:
         raise Damaged("its readings are of another table")
-    own = {name: found[name] for name in Kept._fields if name != "seen"}
-    return Kept(seen=seen, **own)
+    own = {name: found[name] for name in Kept._fields if name in found}
+    return Kept(seen=seen, since=_since(found), places=_places(found), **own)
+
+
+def _since(found: Found) -> Since:
+    """Return what was read after the fit."""
+    if found["since.codes"] is None:
+        return Since.none(len(found["ids"]))
+    since = Since(*(found[f"since.{name}"] for name in Since._fields))
+    if not rises(since.when) or len(since.joined(since)) != len(since):
+        raise Damaged("what was read after the fit is not in order")
+    return since
+
+
+def _places(found: Found) -> list[Place]:
+    """Return where filters are."""
+    many = found["filters"] or 0
+    parts = ([found[f"filter{k}.{name}"] for name in Place._fields] for k in range(many))
+    return [Place(*part) for part in parts]
 
 
 def _schema() -> Schema:
@@ -69,10 +105,31 @@ def _schema() -> Schema:
         yield Tensor(f"mode{mode}.codes", "int32", (len(values),), f"seen.codes.{mode}", rule)
     yield Entry("fitted", "fitted", _fitted)
     yield DecidedScale("decided", "decided")
+    yield from _later(ids)
     many = yield Entry("n_features", "n_features", integer(least=1), optional=True)
     names = yield Entry("features", "features", lambda v: list(map(str, v)), optional=True)
     if names is not None and len(names) != many:
         raise Damaged(f"it names {len(names)} of {many} columns")
+
+
+def _later(ids: tuple[Ids, ...]) -> Schema:
+    """Declare what a file keeps of what was read after the fit; older files have nothing of it."""
+    shape = (len(ids) - 1, ANY)
+    codes = yield Tensor("since.codes", "int32", shape, "since.codes", optional=True)
+    if codes is None:
+        yield Entry("filters", lambda kept: 0, integer(), added=True)
+        return
+    for mode, own in enumerate(ids[:-1]):
+        if not below(len(own)).holds(codes[mode]):
+            raise Damaged("since.codes is out of bounds")
+    for name in ("when", "values"):
+        yield Tensor(f"since.{name}", "float64", codes.shape[1:], f"since.{name}")
+    many = yield Entry("filters", lambda kept: len(kept.places), integer(most=MOST_FILTERS))
+    for k in range(many):
+        yield Entry(f"filter{k}.when", f"places.{k}.when", real())
+        means = yield Tensor(f"filter{k}.means", "float64", (ANY, ANY), f"places.{k}.means")
+        square = (*means.shape, means.shape[1])
+        yield Tensor(f"filter{k}.covariances", "float64", square, f"places.{k}.covariances")
 
 
 class DecidedScale(NamedTuple):

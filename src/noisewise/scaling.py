@@ -207,9 +207,17 @@ def _bounds(bounds: Any, look: Look, values: Floats, n: int) -> tuple[Floats, Fl
     elif bounds is not None:
         low[:] = -np.inf if bounds[0] is None else bounds[0]
         high[:] = np.inf if bounds[1] is None else bounds[1]
-        beyond = (values < low[0]) | (values > high[0])
-        if beyond.any():
-            raise DataError(
-                f"bounds must hold all readings; got {values[beyond][0]:g}, and bounds={bounds}."
-            )
+        check_within(bounds, values)
     return low, high
+
+
+def check_within(bounds: Any, values: Floats) -> None:
+    """Raise if readings are beyond bounds that a user has given."""
+    if bounds is None or isinstance(bounds, str):
+        return
+    low, high = (end if end is not None else np.nan for end in bounds)
+    beyond = (values < low) | (values > high)
+    if beyond.any():
+        raise DataError(
+            f"bounds must hold all readings; got {values[beyond][0]:g}, and bounds={bounds}."
+        )

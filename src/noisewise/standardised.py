@@ -6,20 +6,24 @@ holes of the table are.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from noisewise import outliers
-from noisewise.data import Codes, Ids, Observations, observe
-from noisewise.data.timestamps import Floats, Ints, as_integers, key_places, series_keys
+from noisewise.data import Codes, Ids, Observations, encode_ids, observe
+from noisewise.data.timestamps import Floats, Ints, as_integers, series_keys
+from noisewise.drift import Drift
+from noisewise.engine.gibbs.series.later import Place
 from noisewise.models import base, contest
 from noisewise.models.auto import AutoFactorizer
 from noisewise.models.base import Factorizer
 from noisewise.models.contest import Arena
 from noisewise.models.holes import Like, Readings, trials
-from noisewise.scaling import TRANSFORMS, Decided, Look, Scale, fit_scale
+from noisewise.scaling import TRANSFORMS, Decided, Look, Scale, check_within, fit_scale
+from noisewise.since import Past, Since, filters, stand_in_for, times_of, with_readings
 
 TRIALS = 2  # that tell a scale
 FEWEST = 30  # hidden cells that do
@@ -47,6 +51,10 @@ class StandardisedModel:
     decided: Decided
     scale: Scale
     model: Factorizer  # fitted to the readings as z-scores
+    since: Since  # what was read after the fit
+    now: Any  # the model, or what stands in for it, that knows what was read since
+    stand_in: Factorizer | None  # of a model that cannot take readings in
+    past: Past  # what the fit has seen
 
     @classmethod
     def fit(
@@ -77,25 +85,45 @@ class StandardisedModel:
             at = _best_scale(kept, model, wishes.like, scales, holes) if len(scales) > 1 else 0
             model.fit(_on(kept, scales[at]))
         taken, scale = found[at]
-        return cls(seen, sensor, taken, scale, model)
+        return cls.made(seen, sensor, taken, scale, model)
+
+    @classmethod
+    def made(
+        cls, seen: Observations, sensor: int | None, decided: Decided, scale: Scale, model: Any
+    ) -> StandardisedModel:
+        """Put together what was fitted, as of when it was."""
+        kept = learned_from(seen, decided)
+        standard = _on(kept, _scaling(kept, sensor, None, scale))
+        stand_in = stand_in_for(model, standard, sensor)
+        since = Since.none(seen.n_modes)
+        past = Past(seen, scale, sensor)
+        return cls(seen, sensor, decided, scale, model, since, model, stand_in, past)
 
     def predict(self, cells: Observations) -> tuple[Floats, Floats]:
         """Mean and std of readings; NaN for sensors of which nothing was ever read."""
         known, sensors = self._sensors(cells)
         mean, std = np.full(len(cells), np.nan), np.full(len(cells), np.nan)
-        if len(known):
-            z, spread = self.model.predict(cells.take(known), return_std=True)
-            mean[known], std[known] = self.scale.own(z, spread, sensors[known])
+        for rows, model in self._answering(cells, known):
+            z, spread = model.predict(cells.take(rows), return_std=True)
+            mean[rows], std[rows] = self.scale.own(z, spread, sensors[rows])
         return mean, std
 
     def interval(self, cells: Observations, coverage: float) -> tuple[Floats, Floats]:
         """Return ends of intervals of readings; NaN for sensors of which nothing was ever read."""
         known, sensors = self._sensors(cells)
         ends = np.full((2, len(cells)), np.nan)
-        if len(known):
-            told = self.model.predict_interval(cells.take(known), coverage)
-            ends[:, known] = [self.scale.ends(end, sensors[known]) for end in told]
+        for rows, model in self._answering(cells, known):
+            told = model.predict_interval(cells.take(rows), coverage)
+            ends[:, rows] = [self.scale.ends(end, sensors[rows]) for end in told]
         return ends[0], ends[1]
+
+    def _answering(self, cells: Observations, known: Any) -> list[tuple[Any, Any]]:
+        """Return who answers for which cells: after the fit, it may be what stands in."""
+        if self.stand_in is None or self.now is self.model:
+            return [(known, self.now)] if len(known) else []
+        late = times_of(cells)[known] > self.past.end
+        parts = ((known[~late], self.model), (known[late], self.now))
+        return [(rows, model) for rows, model in parts if len(rows)]
 
     def _sensors(self, cells: Observations) -> tuple[Any, Ints]:
         """Return the cells of sensors that were read, and the sensor of each."""
@@ -107,15 +135,13 @@ class StandardisedModel:
 
         What was decided stays: the scale, and the choice among models.
         """
-        if not len(new):
+        fresh = self._fresh(new)[0]
+        if not len(fresh):
             return self
-        new = observe(new, ids=self.seen.ids)
-        old_keys, new_keys = _keys(self.seen, new.shape), _keys(new, new.shape)
-        order = np.argsort(old_keys)
-        at = key_places(old_keys[order], new_keys, np.ones(len(new), dtype=bool))
-        if ((at >= 0) & (self.seen.values[order[at]] == new.values)).all():
-            return self
-        rest = self.seen.take(~np.isin(old_keys, new_keys))
+        seen = observe(self.everything, ids=self.seen.ids)
+        new = observe(new.take(fresh), ids=seen.ids)
+        old_keys, new_keys = _keys(seen, new.shape), _keys(new, new.shape)
+        rest = seen.take(~np.isin(old_keys, new_keys))
         codes = tuple(np.append(a, b) for a, b in zip(rest.codes, new.codes, strict=True))
         values = np.append(rest.values, new.values)
         seen = _without_unseen(Observations(codes, values, new.ids))
@@ -126,12 +152,62 @@ class StandardisedModel:
             model: Factorizer = self.model.refitted(standard)
         else:
             model = base.clone_with(self.model).fit(standard)
-        return StandardisedModel(seen, self.sensor, self.decided, scale, model)
+        return StandardisedModel.made(seen, self.sensor, self.decided, scale, model)
+
+    @property
+    def everything(self) -> Observations:
+        """All readings: those of the fit, and those since."""
+        if not len(self.since):
+            return self.seen
+        seen = self.seen
+        old = Since(np.array(seen.codes[:-1]), times_of(seen), seen.values)
+        return old.joined(self.since).observations(seen.ids)
+
+    def _fresh(self, new: Observations) -> tuple[Any, Since]:
+        """Return which readings say something else than what is known; and those of known ids."""
+        if not len(new):
+            return np.zeros(0, dtype=np.intp), Since.none(self.seen.n_modes)
+        codes, when = encode_ids(new, self.seen.ids), times_of(new)
+        same = self.past.read(codes) == new.values
+        found = Since(np.array(codes[:-1]), when, np.asarray(new.values, dtype=np.float64))
+        if len(self.since):
+            since = self.since.find(found)
+            same = np.where(np.isnan(since), same, since == new.values)
+        known = (found.codes >= 0).all(axis=0)
+        return np.flatnonzero(~same), found.take(np.flatnonzero(~same & known))
+
+    def knowing(
+        self, new: Observations, bounds: Any = None, places: Iterator[Place] | None = None
+    ) -> StandardisedModel:
+        """Return the same that knows new readings, too; nothing is trained.
+
+        ``places`` are where these readings led filters, if they did before.
+        """
+        fresh = self._fresh(new)[1]
+        if not len(fresh):
+            return self
+        check_within(bounds, fresh.values)
+        z = self.past.standard(fresh).astype(np.float32)
+        standard = fresh.observations(self.seen.ids, z)
+        before = self.now if self.stand_in is None or len(self.since) else self.stand_in
+        now = with_readings(before, standard, places)
+        return replace(self, since=self.since.joined(fresh), now=now)
+
+    def settled(self) -> StandardisedModel:
+        """Return the same as a file has it: filters stand where the last readings led them."""
+        for model in filters(self.now):  # which are twins that nobody else has
+            model.later_ = model.later_.settled()
+        return self
+
+    def drift(self) -> tuple[Drift, list[Any]]:
+        """Return what readings since the fit are like beside those of the fit; and who is who."""
+        return self.past.drift(self.since)
 
     def begins_like(self, new: Observations, n_rows: int) -> bool:
         """Tell whether rows, numbered from 0, have the same readings up to a row."""
         old, new = (
-            part.take(part.ids[-1].labels[part.codes[-1]] < n_rows) for part in (self.seen, new)
+            part.take(part.ids[-1].labels[part.codes[-1]] < n_rows)
+            for part in (self.everything, new)
         )
         if len(old) != len(new) or not len(new):
             return len(old) == len(new)
@@ -160,8 +236,7 @@ def learned_from(seen: Observations, decided: Decided) -> Observations:
 def _outliers(seen: Observations) -> Any:
     keys = series_keys(seen.codes, seen.shape, seen.n_modes - 1)[0]
     series, which = np.unique(keys, return_inverse=True)
-    when = seen.ids[-1].labels[seen.codes[-1]].astype(np.float64)
-    return outliers.find_outliers(seen, which, when, len(series))
+    return outliers.find_outliers(seen, which, times_of(seen), len(series))
 
 
 def _scaling(
@@ -230,7 +305,6 @@ def _without_unseen(seen: Observations) -> Observations:
     for own, seen_codes in zip(seen.ids[:-1], seen.codes[:-1], strict=True):
         present, code = np.unique(seen_codes, return_inverse=True)
         coded.append((Ids(own.labels[present], own.name), code.astype(np.int32)))
-    times = seen.ids[-1].labels[seen.codes[-1]].astype(np.float64)
-    coded.append(Ids.encode(as_integers(times), seen.ids[-1].name))
+    coded.append(Ids.encode(as_integers(times_of(seen)), seen.ids[-1].name))
     codes = tuple(code for _, code in coded)
     return Observations(codes, seen.values, tuple(ids for ids, _ in coded))

@@ -124,6 +124,10 @@ class Fitted(NamedTuple):
         last = max(table.modes[-1].ids.labels)
         return cls(table.names, table.lengths, table.clock, int(last) + 1)
 
+    def later(self, table: LabelledArray) -> Fitted:
+        """Return the same after a table that has come in since."""
+        return self._replace(end=max(self.end, int(max(table.modes[-1].ids.labels)) + 1))
+
 
 def time_mode(column: Any, words: str, axis: int, *, has_zone: bool = False) -> tuple[Mode, Clock]:
     """Return times along an axis as a mode of numbers; ``words`` are what errors call them."""

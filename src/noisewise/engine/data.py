@@ -47,6 +47,24 @@ class Series:
     def __len__(self) -> int:
         return len(self.starts) - 1
 
+    def joined(self, which: Ints, time: Array, values: Array) -> Series:
+        """Return the same series with more observations; of one time, the new one holds.
+
+        Examples
+        --------
+        >>> series = Series.group(np.zeros(2, int), np.array([0.0, 2.0]), [1.0, 3.0], 1)
+        >>> series.joined(np.zeros(2, int), np.array([1.0, 2.0]), np.array([5.0, 7.0])).values
+        array([1., 5., 7.])
+        """
+        every = np.append(self.which, which), np.append(self.time, time)
+        order = np.lexsort([every[1], every[0]])  # which keeps the new one behind the old
+        last = np.ones(len(order), dtype=bool)
+        last[:-1] = (np.diff(every[0][order]) != 0) | (np.diff(every[1][order]) != 0)
+        order = order[last]
+        counts = np.bincount(every[0][order], minlength=len(self))
+        starts = np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)
+        return Series(starts, every[1][order], np.append(self.values, values)[order])
+
     @property
     def counts(self) -> Ints:
         """Observations of every series."""

@@ -7,6 +7,7 @@ time but the line that they start from; between the times of the table they draw
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import cached_property
 from typing import Any, Literal
 
 import numpy as np
@@ -19,6 +20,7 @@ from noisewise.engine.arrays import Array, Ints
 from noisewise.engine.data import Series, interpolate
 from noisewise.engine.training import one_blas_thread
 from noisewise.errors import DataError, SettingError
+from noisewise.models.later_rows import KnownRows
 from noisewise.models.sensors import PRIOR, SeriesModel
 from noisewise.schema import POSITIVE, Schema, Tensor
 from noisewise.settings import learned, one_of, setting, settings, whole
@@ -90,6 +92,14 @@ class TableModel(SeriesModel):
         own = np.bincount(series.which[tell], squared[tell], len(series))
         many = np.bincount(series.which[tell], minlength=len(series))
         self.variance_ = np.maximum((own + PRIOR * common[types]) / (many + PRIOR), least)
+
+    @cached_property
+    def _known_rows(self) -> KnownRows:
+        return KnownRows.of(self.filled_, self.times_, self.method == "nearest")
+
+    def _extend(self) -> None:
+        with one_blas_thread():
+            self.times_, self.filled_ = self._known_rows.extended(self.series_)
 
     @property
     def _noise(self) -> Array:

@@ -9,7 +9,7 @@ common.
 
 from __future__ import annotations
 
-from typing import Any, Literal, NamedTuple, Self
+from typing import Any, Literal, NamedTuple, Self, cast
 
 import numpy as np
 
@@ -23,7 +23,7 @@ from noisewise.models.bayesian import BayesianFactorizer
 from noisewise.models.iterative import Iterative
 from noisewise.models.learner import fixed_seed, hold_out, joined
 from noisewise.models.model_file import Part
-from noisewise.models.sensors import InTime, Readings, index_of, units_schema
+from noisewise.models.sensors import InTime, Readings, index_of, units_schema, widened
 from noisewise.models.series import OUSmoother
 from noisewise.schema import Entry, Found, Schema, real
 from noisewise.settings import Rule, learned, number, one_of, setting, settings
@@ -221,6 +221,13 @@ class ResidualFactorizer(Readings, InTime, Seeded, Threads):
         # A short run will do: held-out cells judge what it came to. And a base may leave nothing.
         with unsaid("Predictions have not settled"), unsaid("All "):
             return [Layer.learn(base, factorizer, seen, held_out) for base, factorizer in pairs]
+
+    def with_readings(self, new: Observations) -> Self:
+        """Return a twin whose smoother knows more readings; nothing is trained."""
+        again = widened(self, new.values)
+        if self.near_ is not None:
+            again.near_ = self.near_._replace(base=self.near_.base.with_readings(new))
+        return cast(Self, again)
 
     def cells(self, X: Any) -> Cells:
         """Return what is known of cells, before clipping and calibration."""

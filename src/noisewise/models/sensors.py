@@ -9,7 +9,7 @@ from __future__ import annotations
 import time as clock
 from abc import abstractmethod
 from dataclasses import replace
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, Self, cast
 
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
@@ -30,7 +30,14 @@ from noisewise.data.timestamps import (
 )
 from noisewise.engine.arrays import Array, Codes, Ints, Moments
 from noisewise.engine.data import Series
-from noisewise.models.base import Cells, Factorizer, Threads, at_one_moment, in_one_step
+from noisewise.models.base import (
+    Cells,
+    Factorizer,
+    Threads,
+    as_it_is,
+    at_one_moment,
+    in_one_step,
+)
 from noisewise.models.learner import range_of, refuse_weight
 from noisewise.schema import Entry, Found, Schema, Tensor
 from noisewise.settings import Rule, check, either, learned, setting, settings
@@ -138,6 +145,30 @@ class SeriesModel(Readings, InTime, Threads):
         self._keep(series, index, seen.ids)
         return seen, None
 
+    def with_readings(self, new: Observations) -> Self:
+        """Return a twin that knows more readings of its series; nothing is trained.
+
+        Examples
+        --------
+        >>> from noisewise.models.series import LinearInterpolator
+        >>> model = LinearInterpolator().fit([("hall", 8, 19.0), ("hall", 10, 21.0)])
+        >>> model.with_readings(observe([("hall", 12, 25.0)], ids=model.ids_)).predict(
+        ...     [("hall", 11)]
+        ... ).tolist()
+        [23.0]
+        """
+        codes, when = self._encoded(new)
+        which = self._index.series(codes)
+        known = (which >= 0) & ~np.isnan(when)
+        again = widened(self, new.values)
+        values = np.asarray(new.values[known], dtype=np.float64)
+        again.series_ = self.series_.joined(which[known], when[known], values)
+        again._extend()
+        return cast(Self, again)
+
+    def _extend(self) -> None:
+        """Make the most of more readings, with all that was learned as it was."""
+
     @at_one_moment
     def leave_one_out(self, X: Any, return_std: bool = False) -> Any:
         """Predict cells as if each had not been trained on; what it was is then a fair test."""
@@ -227,6 +258,15 @@ def series_units(series: Series, types: Ints, n_types: int) -> Units:
     mean = centre + between / (between + within[types] / counts) * (own - centre)
     around = squares + counts * (own - mean) ** 2
     return Units(mean, (around + PRIOR * within[types]) / (counts + PRIOR))
+
+
+def widened(model: Any, values: Any) -> Any:
+    """Return a twin of a model, whose range of values has room for new ones."""
+    again = as_it_is(model)
+    if again.value_range == "auto" and again.value_range_ is not None and len(values):
+        low, high = again.value_range_
+        again.value_range_ = min(low, float(values.min())), max(high, float(values.max()))
+    return again
 
 
 def index_of(model: Any, ids: tuple[Ids, ...]) -> SeriesIndex:

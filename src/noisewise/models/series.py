@@ -238,6 +238,11 @@ class OUSmoother(SeriesModel):
         self._smoothed = smooth(self._rest, process, self._threads())
         self.process_, self.length_, self.noise_share_ = process, length, share
 
+    def _extend(self) -> None:
+        rest = self.series_
+        self._rest = without_profiles(rest, self.profiles_) if self.profiles_ else rest
+        self._smoothed = smooth(self._rest, self.process_, self._threads())
+
     @property
     def _noise(self) -> Array:
         shares = np.append(self.noise_share_, self.noise_share_.mean())

@@ -13,7 +13,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any, Literal
+from typing import Any, Literal, Self, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -27,6 +27,8 @@ from noisewise.engine.arrays import Array, Moments
 from noisewise.engine.data import SeriesData
 from noisewise.engine.gibbs.schedule import LaterHalf
 from noisewise.engine.gibbs.series.draw import Season, SeriesSpec
+from noisewise.engine.gibbs.series.later import Later, Place
+from noisewise.engine.gibbs.series.online import Timed
 from noisewise.engine.gibbs.series.posterior import Asked, SeriesPosterior
 from noisewise.engine.gibbs.series.sampler import SeriesSampler, affordable
 from noisewise.engine.gibbs.series.seasons import CALENDAR, RANK, find_seasons, fits, season
@@ -44,7 +46,7 @@ from noisewise.models.learner import (
     refuse_weight,
 )
 from noisewise.models.sampled import Run, Sampled
-from noisewise.models.sensors import InTime, Typed, index_of, units_schema
+from noisewise.models.sensors import InTime, Typed, index_of, units_schema, widened
 from noisewise.models.series_file import restored_series, series_schema
 from noisewise.schema import Entry, Found, Schema, record
 from noisewise.settings import Rule, either, learned, number, one_of, setting, settings, whole
@@ -131,6 +133,7 @@ class TemporalFactorizer(Sampled, InTime, Typed):
     seasons_: tuple[Season, ...] = learned("The cycles that were taken into account.")
     encoder_: SensorEncoder = learned("How ids become rows of the sampler, and values standard.")
     posterior_: SeriesPosterior = learned("The draws that were kept.")
+    later_: Later = learned("What was read after the fit, of a twin that ``with_readings`` made.")
 
     @property
     @at_one_moment
@@ -237,7 +240,22 @@ class TemporalFactorizer(Sampled, InTime, Typed):
 
     def cells(self, X: Any) -> Cells:
         """Return what is known of cells, before clipping and calibration."""
-        return self.encoder_.cells(X, self.ids_, self.posterior_, self._threads())
+        known = getattr(self, "later_", self.posterior_)
+        return self.encoder_.cells(X, self.ids_, known, self._threads())
+
+    def with_readings(self, new: Observations, place: Place | None = None) -> Self:
+        """Return a twin that knows more readings of its series; nothing is trained.
+
+        Kept draws go on as Kalman filters; ``place`` is where these readings led them before.
+        """
+        again = widened(self, new.values)
+        cells = self.encoder_.timed(new, self.ids_)
+        later = getattr(self, "later_", None) or Later.of(self.posterior_)
+        if place is None:
+            again.later_ = later.given(cells, self._threads())
+        else:
+            again.later_ = later.at_place(cells, place)
+        return cast(Self, again)
 
     def schema(self) -> Schema:
         """Declare what a file keeps: also the posterior, and the units of values."""
@@ -325,14 +343,25 @@ class SensorEncoder:
         values = (seen.values - self.units.mean[types]) / np.sqrt(self.units.variance[types])
         return SeriesData.of(tuple(codes), values.astype(np.float32), self.shape, self.times)
 
-    def cells(self, X: Any, ids: tuple[Ids, ...], posterior: SeriesPosterior, n_jobs: int) -> Cells:
+    def timed(self, new: Observations, ids: tuple[Ids, ...]) -> Timed:
+        """Return readings of series that were observed, as filters take them in."""
+        codes, when = encode_in_time(new, ids, self.grouping.time, self.stamps, self.are_dates)
+        which, types = self.grouping.series(codes), self.grouping.sensors_of(codes)
+        values = (new.values - self.units.mean[types]) / np.sqrt(self.units.variance[types])
+        known = (which >= 0) & ~np.isnan(when)
+        return Timed.of(when[known], which[known], values[known])
+
+    def cells(
+        self, X: Any, ids: tuple[Ids, ...], known: SeriesPosterior | Later, n_jobs: int
+    ) -> Cells:
         """Return what is known of cells; their times need not be known, only understood."""
+        posterior = known.posterior if isinstance(known, Later) else known
         codes, when = encode_in_time(X, ids, self.grouping.time, self.stamps, self.are_dates)
         own = [codes[mode] for mode in self.modes[:-1]]
         rows = np.array([posterior.known_codes(m, code) for m, code in enumerate(own)])
         types = self.grouping.sensors_of(codes)
         asked = Asked(rows, self.grouping.series(codes), when, types, self.grouping.sensors)
-        standard, noise, epistemic = posterior.moments(asked, n_jobs)
+        standard, noise, epistemic = known.moments(asked, n_jobs)
         variance = self.units.variance[types]
         mean = self.units.mean[types] + np.sqrt(variance) * standard
         unseen = np.isnan(when) | (rows == np.array(self.shape[:-1])[:, None]).any(axis=0)

@@ -3,35 +3,70 @@
 Given the loadings, timescales and variances of a draw, factors, strengths of calendar factors and
 the paths of series are one linear Gaussian state. It starts where the draw ends: factors as they
 were drawn, the path of a series as its observations say. A moment carries the state on over the
-time that has passed; a reading corrects it. Predictions are averaged over the draws.
+time that has passed; a reading corrects it. What later readings say of earlier moments comes back
+by the adjoint of the filter (Bryson and Frazier), which keeps a vector for each reading and no
+covariance. Predictions are averaged over the draws.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Self
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple, Self
 
 import numpy as np
-import numpy.typing as npt
-from numba import njit
 
-from noisewise.engine import paths
 from noisewise.engine.arrays import Array, Ints, Moments
 from noisewise.engine.gibbs.series.draw import SeriesSpec
+from noisewise.engine.gibbs.series.filtering import backwards, end_paths, forwards
 from noisewise.engine.gibbs.series.posterior import SeriesPosterior
 from noisewise.engine.training import in_threads
 from noisewise.errors import brief
 
-DRAWS = 16  # that go on, at most: their spread is that of what is not known of the model
-_U = np.uintp
+DRAWS, FEWEST = 16, 4  # that go on: their spread is that of what is not known of the model
+NUMBERS = 160_000  # of the covariances of all draws together, beyond which there are fewer
+KEPT = 2**24  # numbers kept on the way for the way back; beyond, a run goes in parts
+
+
+class Timed(NamedTuple):
+    """Cells of series in the order of their moments, and what was read there."""
+
+    when: Array
+    which: Ints
+    values: Array
+
+    @classmethod
+    def of(cls, when: Array, which: Ints, values: Array | None = None) -> Timed:
+        """Put cells in order; return them as they were if they are."""
+        values = np.zeros(len(when)) if values is None else values
+        order = np.lexsort([which, when])
+        return cls(when[order], which[order], np.asarray(values, dtype=np.float64)[order])
+
+    def part(self, above: float, upto: float) -> Timed:
+        """Return the cells of a stretch of time."""
+        return self.take(slice(*np.searchsorted(self.when, [above, upto], side="right")))
+
+    def take(self, rows: Any) -> Timed:
+        """Return some of the cells."""
+        return Timed(self.when[rows], self.which[rows], self.values[rows])
+
+
+NOTHING = Timed(np.zeros(0), np.zeros(0, dtype=np.int64), np.zeros(0))
+
+
+class Run(NamedTuple):
+    """What a filter says: the state at the end, moments of what was asked, surprises."""
+
+    state: Online
+    moments: Moments
+    surprises: Array  # of readings, in stds of what was expected of them before
 
 
 @dataclass(frozen=True)
 class Online:
     """The state of every draw at the last moment that was taken in; arrays are by draw.
 
-    A path has two numbers of the state, a value and a slope; first come those of factors, then
-    those of series, and at the end one strength of every calendar factor.
+    A path has one number of the state, or two if it is smooth: a value and a slope. First come
+    those of factors, then those of series, and at the end one strength of every calendar factor.
     """
 
     spec: SeriesSpec
@@ -52,18 +87,19 @@ class Online:
     def of(cls, posterior: SeriesPosterior, n_jobs: int = 1) -> Self:
         """Start where the draws of a posterior end."""
         spec, kept = posterior.spec, posterior.draws
-        chosen = np.unique(np.linspace(0, len(posterior) - 1, DRAWS).round().astype(int))
+        n, wide = len(posterior.series), 1 + spec.kind
+        size = wide * (spec.rank + n)
+        whole = size + spec.calendar_rank
+        many = int(np.clip(NUMBERS // whole**2, FEWEST, DRAWS))
+        chosen = np.unique(np.linspace(0, len(posterior) - 1, many).round().astype(int))
+        many = len(chosen)
         draws = {name: array[chosen].astype(np.float64) for name, array in kept.items()}
-        n, many = len(posterior.series), len(chosen)
         timescales = np.concatenate([draws["factor_timescales"], draws["timescales"]], axis=1)
         amplitudes = np.concatenate([np.ones((many, spec.rank)), draws["amplitudes"]], axis=1)
-        size = 2 * (spec.rank + n)
-        means, covariances = (
-            np.zeros((many, size + spec.calendar_rank, *more))
-            for more in ((), (size + spec.calendar_rank,))
-        )
-        means[:, 0 : 2 * spec.rank : 2] = draws["factors"][:, -1, : spec.rank]
-        means[:, 1 : 2 * spec.rank : 2] = draws["slopes"][:, -1]
+        means, covariances = np.zeros((many, whole)), np.zeros((many, whole, whole))
+        means[:, 0 : wide * spec.rank : wide] = draws["factors"][:, -1, : spec.rank]
+        if spec.kind:
+            means[:, 1 : wide * spec.rank : wide] = draws["slopes"][:, -1]
         for k, (_, _, cycles, _) in enumerate(spec.calendar()):
             means[:, size + k] = draws["strengths"][:, cycles.stop - 1]
 
@@ -75,7 +111,7 @@ class Online:
                 posterior.series.starts, posterior.series.time, posterior.values,
                 posterior.codes[-1], float(posterior.stamps[-1]), draws["loadings"][draw],
                 draws["factors"][draw], spec.kind, draws["timescales"][draw],
-                draws["amplitudes"][draw], draws["variances"][draw], weights, 2 * spec.rank,
+                draws["amplitudes"][draw], draws["variances"][draw], weights, wide * spec.rank,
                 means[draw], covariances[draw],
             )  # fmt: skip
 
@@ -90,172 +126,101 @@ class Online:
     def __len__(self) -> int:
         return len(self.means)
 
+    def at_rest(self, when: float) -> Online:
+        """Return the state before anything was ever read, at some moment."""
+        n, wide = self.timescales.shape[1], 1 + self.spec.kind
+        means, covariances = np.zeros_like(self.means), np.zeros_like(self.covariances)
+        places = np.arange(wide * n)
+        covariances[:, places, places] = np.repeat(self.amplitudes, wide, axis=1)
+        strengths = np.arange(wide * n, means.shape[1])
+        means[:, strengths] = 1.0
+        covariances[:, strengths, strengths] = self.calendar_settings[:, :, 1]
+        return replace(self, when=float(when), means=means, covariances=covariances)
+
     def at(self, when: float) -> Online:
         """Carry all states on to a later moment."""
-        if when < self.when:
-            raise ValueError(f"A moment must not be before {self.when}; got {when}.")
-        means, covariances = self.means.copy(), self.covariances.copy()
-        cycles = np.array([self._cycles(when, column) for column in range(self.spec.calendar_rank)])
-        for draw in range(len(self)):
-            go_on(
-                self.spec.kind, when - self.when, self.timescales[draw], self.amplitudes[draw],
-                self.calendar_settings[draw], cycles.astype(np.float64), means[draw],
-                covariances[draw],
-            )  # fmt: skip
-        return self._with(when, means, covariances)
+        return self._run(np.array([float(when)]), NOTHING, NOTHING, 1).state
 
     def given(self, which: Ints, values: Array) -> Online:
         """Correct all states by readings of series at the present moment."""
-        means, covariances = self.means.copy(), self.covariances.copy()
-        for draw in range(len(self)):
-            rows, offsets = self._readings(draw, which)
-            noise = self.variances[draw, which] * self._noise(draw)
-            correct(rows, values - offsets, noise, means[draw], covariances[draw])
-        return self._with(self.when, means, covariances)
+        return self.run(Timed(np.full(len(which), self.when), which, values)).state
 
     def moments(self, which: Ints) -> Moments:
         """Moments of readings of series at the present moment."""
-        totals = np.zeros((3, len(which)))
-        square = np.zeros(len(which))
-        for draw in range(len(self)):
-            rows, offsets = self._readings(draw, which)
-            mean = offsets + rows @ self.means[draw]
-            totals[0] += mean
-            totals[1] += self.variances[draw, which] * self._noise(draw)
-            totals[2] += np.einsum("nd,de,ne->n", rows, self.covariances[draw], rows)
-            square += mean**2
-        mean, noise, spread = totals / len(self)
-        epistemic = spread + np.maximum(square / len(self) - mean**2, 0.0)
-        return Moments(mean, noise, epistemic)
+        nothing = np.zeros(len(which))
+        return self.run(NOTHING, Timed(self.when + nothing, which, nothing)).moments
 
-    def surprise(self, which: Ints, values: Array) -> Array:
-        """How far readings are from what is expected of them, in stds."""
-        mean, noise, epistemic = self.moments(which)
-        return np.asarray((values - mean) / np.sqrt(noise + epistemic))
+    def run(self, read: Timed, asked: Timed = NOTHING, n_jobs: int = 1) -> Run:
+        """Take readings in, moment by moment, and tell what all of them say of what is asked.
 
-    def _with(self, when: float, means: Array, covariances: Array) -> Online:
-        return Online(
-            self.spec, float(when), means, covariances, self.loadings, self.timescales,
-            self.amplitudes, self.variances, self.slot_noise, self.profiles,
-            self.calendar_settings,
-        )  # fmt: skip
+        Of a run so long that it goes in parts, cells know the readings up to the end of their part.
+        """
+        moments = np.unique(np.concatenate([read.when, asked.when]))
+        cells = len(read.when) + len(asked.when)
+        n_parts = min(-(-cells * self.means.shape[1] // KEPT), len(moments))
+        state, found = self, list[Run]()
+        for part in np.array_split(moments, max(n_parts, 1)):
+            ends = (-np.inf if not found else found[-1].state.when, part[-1] if len(part) else 0.0)
+            found.append(state._run(part, read.part(*ends), asked.part(*ends), n_jobs))
+            state = found[-1].state
+        told = zip(*(run.moments for run in found), strict=True)
+        surprises = np.concatenate([run.surprises for run in found])
+        return Run(state, Moments(*(np.concatenate(part) for part in told)), surprises)
 
-    def _cycles(self, when: float, number: int) -> int:
-        """Return how many cycles of a calendar factor have passed."""
-        season = self.spec.calendar()[number][1]
-        now, then = (int(season.places(np.array([t]))[0][0]) for t in (self.when, when))
-        return then - now
-
-    def _readings(self, draw: int, which: Ints) -> tuple[npt.NDArray[np.float64], Array]:
-        """Return what makes readings of series out of the state, and their biases."""
-        rank, loading = self.spec.rank, self.loadings[draw, which]
-        rows = np.zeros((len(which), self.means.shape[1]))
-        rows[:, 0 : 2 * rank : 2] = loading[:, :rank]
-        rows[np.arange(len(which)), 2 * (rank + which)] = 1.0
-        first = 2 * (rank + self.loadings.shape[1])
-        for k, (column, season, _, slots) in enumerate(self.spec.calendar()):
-            slot = int(season.places(np.array([self.when]))[1][0])
-            rows[:, first + k] = loading[:, column] * self.profiles[draw, slots.start + slot]
-        return rows, loading[:, -1]
-
-    def _noise(self, draw: int) -> float:
-        """Return by how much noise is more, or less, at the present moment."""
-        if not self.spec.seasons:
-            return 1.0
-        slot = int(self.spec.seasons[0].places(np.array([self.when]))[1][0])
-        return float(self.slot_noise[draw, slot])
-
-
-@njit(nogil=True, error_model="numpy", cache=True)
-def end_paths(
-    starts, time, values, times, end, loadings, factors, kind, timescales, amplitudes, variances,
-    weights, first, means, covariances,
-):  # fmt: skip
-    """Fill in the states of the paths of all series at the end, given their observations."""
-    width, most = factors.shape[1], 0
-    for s in range(len(timescales)):
-        most = max(most, starts[s + 1] - starts[s])
-    w, pull, gaps = np.empty(most), np.empty(most), np.empty(most)
-    filtered, spreads = np.empty((most, 2)), np.empty((most, 3))
-    heavy = len(weights) == len(values)
-    for s in range(len(timescales)):
-        n = starts[s + 1] - starts[s]
-        for k in range(n):
-            i = starts[s] + k
-            total = loadings[s, width]
-            for d in range(width):
-                total += loadings[s, d] * factors[times[i], d]
-            w[k] = (weights[i] if heavy else 1.0) / variances[s]
-            pull[k] = w[k] * (values[i] - total)
-            gaps[k] = time[i] - time[i - 1] if k else 1.0
-        paths.filter_path(
-            0, n, gaps, w, pull, kind, timescales[s], amplitudes[s], filtered, spreads
+    def _run(self, moments: Array, read: Timed, asked: Timed, n_jobs: int) -> Run:
+        if len(moments) and moments[0] < self.when:
+            raise ValueError(f"A moment must not be before {self.when}; got {moments[0]}.")
+        means, covariances = self.means.copy(), self.covariances.copy()
+        gaps = np.diff(moments, prepend=self.when)
+        read_from, asked_from = (
+            np.searchsorted(part.when, np.append(moments, np.inf)) for part in (read, asked)
         )
-        F = paths.transition(kind, end - time[starts[s] + n - 1], timescales[s])
-        m0, m1 = filtered[n - 1, 0], filtered[n - 1, 1]
-        at = first + 2 * s
-        means[at], means[at + 1] = F[0] * m0 + F[1] * m1, F[2] * m0 + F[3] * m1
-        p00, p01, p11 = paths.ahead(F, spreads[n - 1, 0], spreads[n - 1, 1], spreads[n - 1, 2])
-        covariances[at, at] = amplitudes[s] * p00
-        covariances[at, at + 1] = covariances[at + 1, at] = amplitudes[s] * p01
-        covariances[at + 1, at + 1] = amplitudes[s] * p11
+        cycles, slots = self._calendar(moments)
+        n, many = len(asked.when), len(self)
+        mean, noise, spread = np.zeros((3, many, n))
+        errors, totals = np.zeros((2, many, len(read.when)))
+        at_moment = np.searchsorted(moments, asked.when)
 
+        def go(draw: int) -> None:
+            shapes = self.profiles[draw][slots] if slots.size else np.zeros(slots.shape)
+            loud = self._noise(draw, moments)
+            gains, told = (np.empty((len(part.when), means.shape[1])) for part in (read, asked))
+            own = (
+                self.spec.kind, self.spec.rank, gaps, cycles, shapes, self.timescales[draw],
+                self.amplitudes[draw], self.calendar_settings[draw], self.loadings[draw],
+            )  # fmt: skip
+            forwards(
+                own, loud, self.variances[draw], read_from, read.which, read.values, asked_from,
+                asked.which, means[draw], covariances[draw], gains, errors[draw], totals[draw],
+                told, mean[draw], spread[draw],
+            )  # fmt: skip
+            if n and len(read.when):
+                backwards(
+                    own, read_from, read.which, asked_from, gains, errors[draw], totals[draw],
+                    told, mean[draw], spread[draw],
+                )  # fmt: skip
+            noise[draw] = self.variances[draw, asked.which] * loud[at_moment]
 
-@njit(nogil=True, error_model="numpy", cache=True)
-def go_on(kind, gap, timescales, amplitudes, settings, cycles, means, covariances):
-    """Carry a state on over a gap of time; strengths go on by whole cycles."""
-    n = len(timescales)
-    first, size = 2 * n, len(means)
-    F, fresh = np.zeros((size, 2)), np.zeros((size, 2))  # what a number takes of its pair
-    for p in range(n):
-        f00, f01, f10, f11, q00, q01, q11 = paths.transition(kind, gap, timescales[p])
-        a, b = 2 * p, 2 * p + 1
-        F[a, 0], F[a, 1], F[b, 0], F[b, 1] = f00, f01, f10, f11
-        fresh[a, 0], fresh[a, 1] = q00 * amplitudes[p], q01 * amplitudes[p]
-        fresh[b, 0], fresh[b, 1] = q01 * amplitudes[p], q11 * amplitudes[p]
-        m0, m1 = means[a], means[b]
-        means[a], means[b] = f00 * m0 + f01 * m1, f10 * m0 + f11 * m1
-    half = np.empty((size, size))
-    for i in range(size):
-        for j in range(first):
-            a = j - j % 2
-            half[i, j] = F[j, 0] * covariances[i, a] + F[j, 1] * covariances[i, a + 1]
-        for j in range(first, size):
-            half[i, j] = np.exp(-cycles[j - first] / settings[j - first, 0]) * covariances[i, j]
-    for j in range(size):
-        for i in range(first):
-            a = i - i % 2
-            covariances[i, j] = F[i, 0] * half[a, j] + F[i, 1] * half[a + 1, j]
-        for i in range(first, size):
-            covariances[i, j] = np.exp(-cycles[i - first] / settings[i - first, 0]) * half[i, j]
-    for i in range(first):
-        a = i - i % 2
-        covariances[i, a] += fresh[i, 0]
-        covariances[i, a + 1] += fresh[i, 1]
-    for k in range(size - first):
-        phi = np.exp(-cycles[k] / settings[k, 0])
-        means[first + k] = 1.0 + phi * (means[first + k] - 1.0)
-        covariances[first + k, first + k] += settings[k, 1] * (1.0 - phi * phi)
+        in_threads(go, range(many), n_jobs)
+        middle = mean.mean(axis=0)
+        epistemic = np.maximum(spread, 0.0).mean(axis=0) + mean.var(axis=0)
+        last = float(moments[-1]) if len(moments) else self.when
+        state = replace(self, when=last, means=means, covariances=covariances)
+        expected = errors.mean(axis=0) / np.sqrt(totals.mean(axis=0) + errors.var(axis=0))
+        return Run(state, Moments(middle, noise.mean(axis=0), epistemic), expected)
 
+    def _calendar(self, moments: Array) -> tuple[Array, Ints]:
+        """Return how many cycles pass before each moment, and its places among profiles."""
+        calendar = self.spec.calendar()
+        cycles = np.zeros((len(moments), len(calendar)))
+        slots = np.zeros((len(moments), len(calendar)), dtype=np.int64)
+        for k, (_, season, _, own) in enumerate(calendar):
+            cycle, slot = season.places(np.append(self.when, moments))
+            cycles[:, k], slots[:, k] = np.diff(cycle), own.start + slot[1:]
+        return cycles, slots
 
-@njit(nogil=True, error_model="numpy", cache=True)
-def correct(rows, values, noise, means, covariances):
-    """Correct a state by readings, one after the other."""
-    size = len(means)
-    gain = np.empty(size)
-    for n in range(len(values)):
-        total, expected = noise[n], 0.0
-        for i in range(size):
-            gain[i] = 0.0
-        for j in range(size):
-            if rows[n, j] != 0.0:
-                expected += rows[n, j] * means[j]
-                for i in range(size):
-                    gain[i] += covariances[i, j] * rows[n, j]
-        for j in range(size):
-            total += rows[n, j] * gain[j]
-        e = (values[n] - expected) / total
-        for i in range(size):
-            means[i] += gain[i] * e
-            for j in range(size):
-                covariances[i, j] -= gain[i] * gain[j] / total
+    def _noise(self, draw: int, moments: Array) -> Array:
+        """Return by how much noise is more, or less, at some moments."""
+        if not self.spec.seasons:
+            return np.ones(len(moments))
+        return np.asarray(self.slot_noise[draw][self.spec.seasons[0].places(moments)[1]])
