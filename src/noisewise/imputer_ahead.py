@@ -29,6 +29,7 @@ class Ahead:
 
         Examples
         --------
+        >>> import numpy as np
         >>> from noisewise import DeviationImputer
         >>> hours = np.arange(50.0)
         >>> heat = np.column_stack([20 + np.sin(hours / 4), 15 + np.sin(hours / 4)])
@@ -60,6 +61,7 @@ class Ahead:
 
         Examples
         --------
+        >>> import numpy as np
         >>> from noisewise import DeviationImputer
         >>> noise = np.random.default_rng(0).normal(size=(230, 1))
         >>> imputer = DeviationImputer("ou").fit(noise[:200]).update(noise[200:])
