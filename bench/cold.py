@@ -10,6 +10,8 @@ Promises: on every split, for new items and for new users, RMSE and NLL are lowe
 without, RMSE is lower than myFM's, and 90 % intervals hold 88 to 92 %; for known ids the mean RMSE
 is not higher with features.
 
+``--join`` puts files together that were measured apart, such as one system each.
+
 ``--fold 1`` asks for one thing only: the error on that fold of FEATURES (``u1.test`` of
 MovieLens-100K), with features, time and levels.
 """
@@ -58,16 +60,23 @@ def main() -> None:
     parser.add_argument("data", type=Path, help="ratings, an npz file")
     parser.add_argument("features", type=Path, help="features of their users and items, another")
     parser.add_argument("--splits", type=int, default=5)
-    parser.add_argument("--seed", type=int, default=0, help="of the first split")
+    parser.add_argument(
+        "--seed", type=int, default=0, help="of the first split; of the chain, with --fold"
+    )
     parser.add_argument("--systems", nargs="+", choices=list(SYSTEMS), default=list(SYSTEMS))
     parser.add_argument("--set", action="append", default=[], metavar="NAME=NUMBER",
                         help="a setting of noisewise, other than its default")  # fmt: skip
+    parser.add_argument("--device", default="cpu", help="where to fit without features")
+    parser.add_argument("--join", nargs="+", type=Path, help="put these files together instead")
     parser.add_argument("--fold", type=int, help="measure this fold instead")
     parser.add_argument("--n-jobs", type=int, default=-1, help="threads (default: all cores)")
     parser.add_argument("--json", type=Path, help="file to write; what it has is kept")
     chosen = parser.parse_args()
+    if chosen.join:
+        _write(joined([json.loads(path.read_text()) for path in chosen.join]), chosen.json)
+        return
     changed = {name: int(number) for name, number in (one.split("=") for one in chosen.set)}
-    settings = {"n_jobs": chosen.n_jobs, **changed}
+    settings = {"n_jobs": chosen.n_jobs, "verbose": False, **changed}
     tables = {
         mode: {name: column for name, column in read_features(
             chosen.features, mode, ids=chosen.data).items() if name in (mode, *COLUMNS[mode])}
@@ -80,8 +89,8 @@ def main() -> None:
         "splits": {},
     }
     if chosen.fold is not None:
-        report[f"fold {chosen.fold}"] = on_fold(chosen.data, chosen.features, chosen.fold, tables,
-                                                settings)  # fmt: skip
+        given = chosen.data, chosen.features, chosen.fold, tables, settings, chosen.seed
+        report[f"fold {chosen.fold}"] = on_fold(*given)
         _write(report, chosen.json)
         print(json.dumps(report[f"fold {chosen.fold}"], indent=1))
         return
@@ -90,11 +99,28 @@ def main() -> None:
         split, found = cold_split(observations, seed), report["splits"].setdefault(str(seed), {})
         for name in chosen.systems:
             if name not in found:
-                found[name] = SYSTEMS[name](split, tables, settings, seed)
+                device = {"device": chosen.device} if name == "none" else {}
+                found[name] = SYSTEMS[name](split, tables, settings | device, seed)
+                found[name]["device"] = device.get("device", "cpu")
                 report["promises"] = promises(report["splits"])
                 _write(report, chosen.json)
                 print(seed, name, json.dumps(found[name]), flush=True)
     print(json.dumps(report["promises"], indent=1))
+
+
+def joined(reports: list[dict[str, Any]]) -> dict[str, Any]:
+    """Put results of the same data together: of other splits, or of other systems."""
+    first = reports[0]
+    splits: dict[str, Any] = {}
+    for one in reports:
+        if any(one[key] != first[key] for key in ("data", "features", "settings")):
+            raise SystemExit("Files of other data or other settings cannot be joined.")
+        for seed, found in one["splits"].items():
+            here = {name: own | {"machine": one["machine"]["cpu"]} for name, own in found.items()}
+            splits.setdefault(seed, {}).update(here)
+    ordered = {seed: splits[seed] for seed in sorted(splits, key=int)}
+    folds = {key: own for one in reports for key, own in one.items() if key.startswith("fold")}
+    return first | {"splits": ordered, "promises": promises(ordered), **folds}
 
 
 def cold_split(observations: Observations, seed: int) -> ColdSplit:
@@ -223,7 +249,7 @@ def _wins(ours: list[Any], theirs: list[Any], key: str) -> str:
 
 
 def on_fold(
-    data: Path, features: Path, fold: int, tables: Any, settings: dict[str, Any]
+    data: Path, features: Path, fold: int, tables: Any, settings: dict[str, Any], seed: int
 ) -> dict[str, Any]:
     """Measure the full model on one fold, with features and without."""
     observations = read(data, time="timestamp")
@@ -236,14 +262,18 @@ def on_fold(
         started = time.perf_counter()
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            model = BayesianFactorizer(random_state=0, **FULL, **settings).fit(train, **named)
+            model = BayesianFactorizer(random_state=seed, **FULL, **settings).fit(train, **named)
             mean, std = model.predict(asked, return_std=True)
         found[name] = {
             "rmse": metrics.rmse(asked.values, mean),
             "nll": metrics.nll(asked.values, mean, std),
             "seconds": round(time.perf_counter() - started, 1),
         }
-    return found | {"kept": found["features and time"]["rmse"] <= FULL_AIM, **where_and_when()}
+    return found | {
+        "seed": seed,
+        "kept": found["features and time"]["rmse"] <= FULL_AIM,
+        **where_and_when(),
+    }
 
 
 def _kept(path: Path | None) -> dict[str, Any]:

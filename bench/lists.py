@@ -20,6 +20,9 @@ from noisewise import BayesianFactorizer, DeviationFactorizer
 from noisewise.data.files import read
 from noisewise.evaluation.records import where_and_when
 
+WAYS: dict[str, dict[str, Any]] = {
+    "seconds": {}, "cpu": {}, "parquet": {}, "items": {"mode": 1}, "risk": {"risk": 1.0},
+}  # fmt: skip
 KINDS: dict[str, Any] = {"dmf": DeviationFactorizer, "bayes": BayesianFactorizer}
 
 
@@ -30,33 +33,35 @@ def main() -> None:
     parser.add_argument("--models", nargs="+", choices=list(KINDS), default=list(KINDS))
     parser.add_argument("--sweeps", type=int, help="of the Bayesian model: lists take as long")
     parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--device", default="cpu", help="where to fit; lists are made on the CPU")
+    parser.add_argument("--ways", nargs="+", choices=list(WAYS), default=list(WAYS))
     parser.add_argument("--json", type=Path)
     chosen = parser.parse_args()
     seen, found = read(chosen.data), {}
     for name in chosen.models:
         settings: dict[str, Any] = {"random_state": 0, "n_jobs": 2, "verbose": False}
+        settings["device"] = chosen.device
         if name == "bayes" and chosen.sweeps:
             settings |= {"sweeps": chosen.sweeps, "burn_in": chosen.sweeps // 4}
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # few sweeps do not settle
-            model = KINDS[name](**settings).fit(seen)
+            model = KINDS[name](**settings).fit(seen).set_params(device="cpu")
         draws = len(model.factors_) if name == "bayes" else 1
-        found[name] = {"settings": settings, "draws": draws} | timed(model, chosen.rounds)
+        found[name] = {"settings": settings, "draws": draws} | timed(model, chosen)
         print(name, found[name], flush=True)
-    if chosen.json is not None:
-        report = where_and_when() | {"data": chosen.data.name, "shape": seen.shape, "lists": found}
-        chosen.json.write_text(json.dumps(report, indent=1) + "\n")
+        if chosen.json is not None:
+            about = {"data": chosen.data.name, "shape": seen.shape, "lists": found}
+            chosen.json.write_text(json.dumps(where_and_when() | about, indent=1) + "\n")
 
 
-def timed(model: Any, rounds: int) -> dict[str, Any]:
+def timed(model: Any, chosen: argparse.Namespace) -> dict[str, Any]:
     """Return the fastest of several rounds, and whether lists are those of one at a time."""
-    ways: dict[str, Any] = {
-        "seconds": {}, "cpu": {}, "parquet": {}, "items": {"mode": 1}, "risk": {"risk": 1.0},
-    }  # fmt: skip
     with tempfile.TemporaryDirectory() as folder:
-        ways["parquet"] = {"out": Path(folder) / "top.parquet"}
+        ways = {way: dict(WAYS[way]) for way in chosen.ways}
+        if "parquet" in ways:
+            ways["parquet"]["out"] = Path(folder) / "top.parquet"
         best = {way: float("inf") for way in ways}
-        for _ in range(rounds):
+        for _ in range(chosen.rounds):
             for way, more in ways.items():
                 clock = time.process_time if way == "cpu" else time.perf_counter
                 started = clock()
@@ -65,7 +70,8 @@ def timed(model: Any, rounds: int) -> dict[str, Any]:
     users = model.ids_[0].labels[:20].tolist()
     many = model.recommend_many(users, 10)
     same = all(model.recommend(user, 10) == own for user, own in zip(users, many, strict=True))
-    return best | {"same_one_by_one": same, "load_average": os.getloadavg()[0]}
+    about = {"same_one_by_one": same, "load_average": os.getloadavg()[0]}
+    return best | about | {"cores": len(os.sched_getaffinity(0))}
 
 
 if __name__ == "__main__":

@@ -50,7 +50,7 @@ def test_rows_are_drawn_from_their_conditional_given_all_observations(parts, mod
     weight = rng.uniform(0.5, 2.0, len(z)).astype(np.float32)
     rows = np.array([1, 4, 9], dtype=np.int32)
     own = changed_rows(mode, rows, seen.codes, z, weight, seen.shape, implicit)
-    after = updated(before, seen.shape, before.counts, [own], 1, 1)
+    after = updated(before, seen.shape, before.counts, seen.codes, [own], 1, 1)
     first, scores = 0 if mode == 0 else seen.shape[0], []
     for k in range(len(before)):
         one = {name: array[k].astype(float) for name, array in before.draws.items()}

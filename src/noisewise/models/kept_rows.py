@@ -185,7 +185,7 @@ class KeptRows(Rows):
             labels = everything.ids[mode].labels[rows]
             changed.append(found._replace(side=self._described(mode, labels)))
         self.factors_ = updated(
-            posterior, everything.shape, counts, changed, sweeps, self._threads()
+            posterior, everything.shape, counts, everything.codes, changed, sweeps, self._threads()
         )
         self._waiting = waiting
 

@@ -56,7 +56,7 @@ def _learned(
     one = {name: array[number] for name, array in posterior.draws.items()}
     seen = _seen(posterior, number, one, mode, codes)
     level = one["level"].astype(np.float64)
-    common = level if mode == 1 or not spec.noise_rank else np.ones_like(level)
+    common = posterior.average_noise[number, mode].astype(np.float64)
     shift: Any = 0.0
     if features is not None:
         given = posterior.draws, spec, number, mode, newcomers.part_of(posterior.cold, mode)
@@ -64,7 +64,7 @@ def _learned(
         shift = newcomers.prior_shift(one, given[4], features)[0]
         one["typical"], one["covariances"] = one["typical"].copy(), one["covariances"].copy()
         one["typical"][mode], one["covariances"][mode] = rows[0], one["cold_covariances"][mode]
-        common = noise[0].astype(np.float64) if spec.noise_rank else common
+        common = noise[0].astype(np.float64)
     centre, precision = _prior(posterior, one, mode, codes, shift)
     widths = one["width_centre"][None].astype(np.float64)
     own, target = common, values.astype(np.float64)

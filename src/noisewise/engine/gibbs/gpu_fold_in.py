@@ -88,6 +88,7 @@ class _Draw:
         self.device, self.xp, self.spec = device, device.xp, posterior.spec
         self.one = {name: array[number] for name, array in posterior.draws.items()}
         self.mode, self.counts = mode, posterior.counts[mode]
+        self.common = device.on_device(posterior.average_noise[number, mode].astype(np.float64))
         own, unknown = self.one["covariances"][mode], self.one["covariances"][1 - mode]
         other = posterior.side(1 - mode, used).rows(number)
         z = np.append(self.one["typical"][mode, :-1], 1.0)
@@ -105,8 +106,7 @@ class _Draw:
         """Return means, noise and covariances of a batch of rows, in single precision."""
         xp, spec, seen = self.xp, self.spec, self.seen
         level = self.device.on_device(self.one["level"].astype(np.float64))
-        own = level if self.mode == 1 or not spec.noise_rank else xp.ones_like(level)
-        own = common = xp.repeat(own[None], len(part.at), axis=0)
+        own = common = xp.repeat(self.common[None], len(part.at), axis=0)
         x, unknown = seen.x[part.at], seen.unknown_variance[part.at]
         target = part.values - seen.biases[part.at]
         centre, precision = self._prior(part)

@@ -163,9 +163,7 @@ class GpuPosterior:
             which = self.device.on_device(np.flatnonzero(unknown))
             typical = self.device.on_device(own.draws["typical"][draw, mode])
             factors[which], biases[which] = typical[:-1], typical[-1]
-            if own.spec.noise_rank:
-                level = own.draws["level"][draw]
-                noise[which] = self.device.on_device(level if mode else np.ones_like(level))
+            noise[which] = self.device.on_device(own.average_noise[draw, mode])
             if own.spec.ordinal and mode == 0:
                 widths[which] = self.device.on_device(own.draws["width_centre"][draw])
         return Side(factors, biases, noise, widths)

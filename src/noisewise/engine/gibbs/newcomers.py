@@ -1,4 +1,4 @@
-"""Rows that have features but no observations: what to expect of them, in every draw."""
+"""Rows that have no observations, with features or without: what to expect of them in a draw."""
 
 from __future__ import annotations
 
@@ -7,8 +7,9 @@ from typing import Any, NamedTuple
 import numpy as np
 import scipy.sparse
 
-from noisewise.engine.arrays import Array
+from noisewise.engine.arrays import Array, Floats
 from noisewise.engine.data import Data, Spec
+from noisewise.engine.gibbs.steps.rows import means
 from noisewise.engine.gibbs.sweep import RatingDraw, Snapshot, rows_of
 
 FARTHEST_LOG = 50.0  # of a factor of the noise, from 0: beyond it numbers mean nothing
@@ -19,6 +20,26 @@ class Expected(NamedTuple):
 
     rows: Array
     noise: Array
+
+
+def as_chosen(factors: Floats, biases: Floats, average: Floats, places: Any) -> Floats:
+    """Return the average row of every mode, its bias as observations have it.
+
+    People rate what they like, and some of them more than others: with the average row instead of
+    their own, some observations, whose rows are at ``places``, would be below what they are.
+    """
+    n, rank = len(biases), average.shape[1] - 1
+    table = np.concatenate([factors[:, :rank], average[:, :-1]]).astype(np.float32)
+    offsets = np.append(biases, average[:, -1]).astype(np.float32)
+    own, without = np.empty((2, places.shape[1]), dtype=np.float32)
+    means(places, table, offsets, own)
+    found = average.astype(np.float32)
+    for mode in range(len(average)):
+        replaced = places.copy()
+        replaced[mode] = n + mode
+        means(replaced, table, offsets, without)
+        found[mode, -1] += (own - without).mean(dtype=np.float64)
+    return found
 
 
 def kept_of(draw: RatingDraw, spec: Spec, data: Data, half: type) -> Snapshot:

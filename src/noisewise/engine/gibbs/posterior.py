@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import reduce
+from functools import cached_property, reduce
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -82,6 +82,13 @@ class Posterior:
     def __len__(self) -> int:
         return len(self.draws["level"])
 
+    @cached_property
+    def average_noise(self) -> Floats:
+        """Factors of the noise in every draw and mode, averaged over observations."""
+        parts = np.split(self.draws["noise"], np.cumsum(self.shape)[:-1], axis=1)
+        shares = [(count / max(count.sum(), 1)).astype(np.float32) for count in self.counts]
+        return np.stack([one @ part for one, part in zip(shares, parts, strict=True)], axis=1)
+
     def known_codes(self, mode: int, codes: Codes) -> Codes:
         """Send ids never trained on (-1, or without observations) to the last row."""
         count = self.counts[mode]
@@ -96,10 +103,10 @@ class Posterior:
             self.draws[name][draw][known + sum(self.shape[:mode])].astype(np.float32)
             for name in ("factors", "biases", "noise")
         )
-        typical, last = self.draws["typical"][draw, mode], mode == len(self.shape) - 1
+        typical = self.draws["typical"][draw, mode]
         factors[unknown], biases[unknown] = typical[:-1], typical[-1]
-        if self.spec.noise_rank:
-            noise[unknown] = self.draws["level"][draw] if last else 1.0
+        if unknown.any():
+            noise[unknown] = self.average_noise[draw, mode]
         widths = np.empty((len(codes), 0), dtype=np.float32)
         if mode == 0 and self.spec.ordinal:
             widths = self.draws["widths"][draw][known].astype(np.float32)

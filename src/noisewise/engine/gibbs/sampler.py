@@ -12,6 +12,7 @@ import numpy.typing as npt
 
 from noisewise.engine.arrays import Array, Arrays, Codes, Counts, Floats, Ints, Source
 from noisewise.engine.data import Data, Scale, Spec, Timeline
+from noisewise.engine.gibbs import newcomers
 from noisewise.engine.gibbs.posterior import TOTALS, Query, RatingPosterior, Sums
 from noisewise.engine.gibbs.schedule import Schedule
 from noisewise.engine.gibbs.snapshots import rating_snapshot
@@ -220,8 +221,9 @@ class RatingSampler(Sampler[RatingDraw]):
         self.probes = self._places(picks)
         self.nothing = self.as_posterior({"level": np.empty((0, 1))})
         self.truth = np.empty(0, dtype=np.float32)
-        many = MOST_LOOKED if data.n_modes == 2 and not spec.ordinal else 0
-        self.looked = np.sort(rng.permutation(len(data))[:many])
+        some = np.sort(rng.permutation(len(data))[:MOST_LOOKED])
+        self.looked = some if data.n_modes == 2 and not spec.ordinal else some[:0]
+        self.some = self._places(np.tile(some, (data.n_modes, 1)))
         self.query: Query | None = None
         if held_out is not None:
             codes, time, self.truth = held_out
@@ -272,7 +274,7 @@ class RatingSampler(Sampler[RatingDraw]):
         names = chains[0].kept
         kept = {name: np.concatenate([array[name][s] for array, s in stay]) for name in names}
         if not len(kept["level"]):
-            parts = [self._snapshot(chain.draw) for chain in chains]
+            parts = [self._kept(chain.draw) for chain in chains]
             kept = {name: np.stack([part[name] for part in parts]) for name in names}
         return self.as_posterior(kept)
 
@@ -346,7 +348,7 @@ class RatingSampler(Sampler[RatingDraw]):
         watched = self.query if chain.epoch > self.schedule.burn_in else None
         if not keep and watched is None:
             return
-        one = self._rounded(self._snapshot(chain.draw, self._precision(chain)))
+        one = self._kept(chain.draw, self._precision(chain))
         if keep and not chain.n_kept:
             chain.kept = room_for(one, self.schedule.room)
         if keep:
@@ -354,6 +356,12 @@ class RatingSampler(Sampler[RatingDraw]):
         if watched is not None:
             single = self.as_posterior({name: array[None] for name, array in one.items()})
             single.add(watched, Sums(chain.sums, single.n_levels), self.sweep.work.n_jobs)
+
+    def _kept(self, draw: RatingDraw, half: type = np.float16) -> Snapshot:
+        """Return what is kept of a draw, its rows rounded and its average rows as chosen."""
+        one = self._rounded(self._snapshot(draw, half))
+        parts = (one[name] for name in ("factors", "biases", "typical"))
+        return one | {"typical": newcomers.as_chosen(*parts, self.some)}
 
     def _rounded(self, one: Snapshot) -> Snapshot:
         """Return a snapshot whose rows take a byte a number, if that hardly moves predictions."""
@@ -364,19 +372,17 @@ class RatingSampler(Sampler[RatingDraw]):
         before, after = np.empty((2, PROBES), dtype=np.float32)
         for kept, out in ((one, before), (coarse, after)):
             rows.means(self.probes, kept["factors"].astype(np.float32), biases, out)
-        apart = np.sqrt(np.mean((after - before).astype(np.float64) ** 2))
-        return coarse if apart * self._typical_root() < MOST_ROUNDED else one
+        apart = np.sqrt(np.mean((after - before).astype(np.float64) ** 2)) * self._typical_root()
+        return coarse if apart < MOST_ROUNDED else one
 
     def _precision(self, chain: Chain[RatingDraw]) -> type:
         """Return the type of kept draws: half precision if that hardly moves predictions."""
         if chain.n_kept:
             return np.float16 if chain.kept["factors"].dtype == np.float16 else np.float32
-        draw = chain.draw
-        factors, biases = (
-            array.astype(np.float16).astype(np.float32) for array in (draw.factors, draw.biases)
-        )
-        rounded = replace(draw, factors=factors, biases=biases)
-        apart = (self._predicted(rounded)[0] - self._predicted(draw)[0]).astype(np.float64)
+        draw, names = chain.draw, ("factors", "biases")
+        half = {n: getattr(draw, n).astype(np.float16).astype(np.float32) for n in names}
+        both = (self._predicted(one)[0] for one in (replace(draw, **half), draw))
+        apart = np.subtract(*both).astype(np.float64)
         enough = np.sqrt(np.mean(apart**2)) * self._typical_root() < MOST_ROUNDING
         return np.float16 if enough else np.float32
 

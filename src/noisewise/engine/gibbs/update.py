@@ -27,6 +27,7 @@ from noisewise.engine.gibbs.sweep import UPDATE, Snapshot, key
 from noisewise.engine.training import in_threads, one_blas_thread
 
 CHEAP = 10  # observations to visit for every new one: up to these, no row has to wait
+MOST_LOOKED = 20_000  # observations that show what average rows are like
 SHARE = 0.05  # of a row's observations that are new, from which it waits no longer
 
 
@@ -86,22 +87,33 @@ def updated(
     posterior: RatingPosterior,
     shape: tuple[int, ...],
     counts: tuple[Counts, ...],
+    codes: tuple[Codes, ...],
     changed: list[Changed],
     sweeps: int,
     n_jobs: int,
 ) -> RatingPosterior:
     """Return a posterior whose draws know the new observations of the rows that changed."""
     draws = grown(posterior, shape)
+    places = _some(codes, shape)
     seen = sum(int(count.sum()) for count in counts)  # tells one update from the next
 
     def update(number: int) -> None:
         one = {name: array[number] for name, array in draws.items()}
-        _update(posterior, one, counts, changed, sweeps, (UPDATE, seen, number))
+        _update(posterior, one, counts, changed, places, sweeps, (UPDATE, seen, number))
 
     with one_blas_thread():
         in_threads(update, range(len(posterior)), n_jobs)
     scale, cold = posterior.scale, posterior.cold
     return RatingPosterior(posterior.spec, shape, counts, draws, scale, cold=cold)
+
+
+def _some(codes: tuple[Codes, ...], shape: tuple[int, ...]) -> Any:
+    """Return where rows of some observations are, among those of all modes."""
+    n = len(codes[0])
+    some = np.sort(np.random.default_rng(0).permutation(n)[:MOST_LOOKED])
+    firsts = np.cumsum([0, *shape[:-1]])
+    pairs = zip(codes, firsts, strict=True)
+    return np.array([code[some] + first for code, first in pairs], dtype=np.int32)
 
 
 def grown(posterior: RatingPosterior, shape: tuple[int, ...]) -> Snapshot:
@@ -138,6 +150,7 @@ def _update(
     one: dict[str, Any],
     counts: tuple[Counts, ...],
     changed: list[Changed],
+    places: Any,
     sweeps: int,
     place: tuple[int, ...],
 ) -> None:
@@ -161,6 +174,7 @@ def _update(
         centred = own_rows - mean
         one["typical"][mode], one["covariances"][mode] = mean, centred.T @ centred / len(rows)
         first += len(count)
+    one["typical"][:] = newcomers.as_chosen(factors, biases, one["typical"], places)
 
 
 def _draw(
