@@ -109,6 +109,27 @@ def test_predict_writes_mean_std_and_interval_for_every_row(folder):
     assert (mean <= high).all()
 
 
+def test_predict_has_sets_of_levels_where_values_are_levels(folder, capsys):
+    rows = (folder / "ratings.csv").read_text().splitlines()
+    stars = [",".join([*r.split(",")[:2], str(round(float(r.split(",")[2])))]) for r in rows[1:]]
+    (folder / "whole.csv").write_text("\n".join([rows[0], *stars]))
+    out = folder / "stars.nw"
+    assert run("fit", folder / "whole.csv", "--out", out, *QUICK) == 0
+    found = []
+    for coverage in (0.5, 0.95):
+        words = ["--sets", "--coverage", coverage, "--json", "-"]
+        capsys.readouterr()
+        assert run("predict", out, folder / "whole.csv", *words) == 0
+        found.append([one["set"].split() for one in json.loads(capsys.readouterr().out)])
+    assert (
+        np.mean([star.split(",")[2] in own for star, own in zip(stars, found[1], strict=True)])
+        > 0.9
+    )
+    assert np.mean([len(own) for own in found[0]]) < np.mean([len(own) for own in found[1]])
+    assert run("predict", folder / "model.nw", folder / "whole.csv", "--sets") != 0
+    assert "--sets needs a model of values that are levels" in capsys.readouterr().err
+
+
 def test_predict_takes_a_table_without_a_header_and_unknown_ids(folder, capsys):
     cells = folder / "cells.csv"
     cells.write_text(f"{USER},{ITEM}\nnobody,{ITEM}\n")

@@ -7,6 +7,7 @@ from test_cli import run
 
 from noisewise import BayesianFactorizer, DataError, SettingError, load, observe
 from noisewise.engine.gibbs import update
+from noisewise.engine.gibbs.steps.ordinal import cut_points
 from noisewise.engine.gibbs.update import changed_rows, due_rows, updated
 from noisewise.errors import DataWarning
 
@@ -108,6 +109,47 @@ def test_new_ratings_users_and_items_are_learned_from(fitted, parts, tmp_path):
     assert len(why.pulls) > 0
 
 
+def test_new_ratings_of_levels_are_learned_from(parts, tmp_path):
+    train, new, test = ((X, np.clip(np.rint(y), 1, 5)) for X, y in parts)
+    settings = QUICK | {"likelihood": "ordinal", "sweeps": 120}
+    model = again(BayesianFactorizer(**settings).fit(*train), tmp_path)
+    before = rmse(model, test)
+    widths = model.factors_.draws["widths"].copy()
+    model.partial_fit(*new)
+    np.testing.assert_array_equal(model.factors_.draws["widths"][:, : widths.shape[1]], widths)
+    centre = model.factors_.draws["width_centre"]
+    np.testing.assert_allclose(model.factors_.draws["widths"][:, -1], centre, atol=1e-2)
+    refit = BayesianFactorizer(**settings).fit(
+        np.vstack([train[0], new[0]]), np.append(train[1], new[1])
+    )
+    assert rmse(model, test) < 0.93 * before
+    assert rmse(model, test) < 1.05 * rmse(refit, test)
+    chances = model.predict_proba(test[0])
+    np.testing.assert_allclose(chances.sum(axis=1), 1.0, atol=1e-6)
+
+
+def test_hidden_values_of_an_update_lie_between_the_cut_points(parts):
+    X, y = parts[0]
+    y = np.clip(np.rint(y), 1, 5)
+    model = BayesianFactorizer(**(QUICK | {"sweeps": 30}), likelihood="ordinal").fit(X, y)
+    own, seen = model.factors_, model._kept()
+    z = model._as_drawn(seen.values, "partial_fit")
+    rows = np.arange(5, dtype=np.int32)
+    changed = changed_rows(1, rows, seen.codes, z, np.ones_like(z), seen.shape, False)
+    one = {name: array[0] for name, array in own.draws.items()}
+    fitted, root = np.zeros((2, len(changed.data)), dtype=np.float32)
+    root += 1.0
+    hidden = update._hidden(own, one, changed.data, fitted, root, np.uint64(7))
+    level = changed.data.values
+    cuts = np.empty(one["widths"].shape[1] + 3)
+    for user in np.unique(changed.data.places[0]):
+        cut_points(one["widths"][user].astype(np.float64), own.scale.anchor, cuts)
+        mine = changed.data.places[0] == user
+        k = level[mine].astype(int)
+        assert (hidden[mine] >= cuts[k] - 1e-4).all()
+        assert (hidden[mine] <= cuts[k + 1] + 1e-4).all()
+
+
 def test_updates_have_the_same_bits_for_any_number_of_threads_and_after_files(
     fitted, parts, tmp_path
 ):
@@ -187,7 +229,7 @@ def test_what_cannot_be_updated_is_said_and_left_as_it_was(fitted, parts):
     short = QUICK | {"sweeps": 6, "burn_in": 2}
     cases = {
         "fit with keep_seen=True": (DataError, {"keep_seen": False}, y),
-        'needs likelihood="gaussian"': (SettingError, {"likelihood": "ordinal"}, np.rint(y)),
+        "needs values among the levels": (DataError, {"likelihood": "ordinal"}, np.rint(y)),
     }
     for message, (kind, settings, values) in cases.items():
         model = BayesianFactorizer(**short, **settings).fit(X, values)
@@ -199,6 +241,10 @@ def test_what_cannot_be_updated_is_said_and_left_as_it_was(fitted, parts):
     with pytest.raises(SettingError, match="sweeps must be a whole number, 1 or more"):
         fitted.partial_fit(X[:1], [3.0], sweeps=0)
     np.testing.assert_array_equal(fitted.predict(X, return_std=True), before)
+    timed = observe(X, y, time=np.arange(len(y)))
+    model = BayesianFactorizer(**short, time="time").fit(timed)
+    with pytest.raises(SettingError, match="partial_fit needs time=None"):
+        model.partial_fit(timed)
     tensor = np.column_stack([X, np.arange(len(X)) % 3])
     three = BayesianFactorizer(**short).fit(tensor, y)
     with pytest.raises(DataError, match="partial_fit needs a model of 2 id columns"):

@@ -221,9 +221,38 @@ def test_models_of_three_modes_and_of_times_take_features(world):
     assert three.predict(np.column_stack([asked, asked[:, 0] % 3])).std() > 0.3
 
 
-def test_new_ratings_beside_features_are_refused_in_a_sentence(world, fitted):
-    with pytest.raises(SettingError, match="partial_fit takes no side features yet"):
-        fitted.partial_fit([(USERS + 2, 0)], [3.0])
+def test_new_ratings_of_new_ids_with_features_are_learned_from(world, fitted, tmp_path):
+    path = tmp_path / "model.nw"
+    fitted.save(path)
+    users = np.arange(USERS, USERS + NEW)
+    known, asked = ([(u, i) for u in users for i in range(start, ITEMS, 3)] for start in (0, 1))
+    told, truth = (world.values[tuple(np.transpose(cells))] for cells in (known, asked))
+    off = [np.sqrt(np.mean((load(path).predict(asked) - truth) ** 2))]
+    model = load(path).partial_fit(known, told)
+    off.append(np.sqrt(np.mean((model.predict(asked) - truth) ** 2)))
+    cells, values = world.train()
+    everything = np.vstack([cells, known]), np.append(values, told)
+    refit = build().fit(*everything, features=world.tables)
+    off.append(np.sqrt(np.mean((refit.predict(asked) - truth) ** 2)))
+    assert off[1] < 0.95 * off[0]
+    assert off[1] < 1.06 * off[2]
+    model.save(path)
+    np.testing.assert_array_equal(load(path).predict(asked), model.predict(asked))
+
+
+def test_a_single_rating_leaves_a_new_id_near_what_its_features_say(world, fitted, tmp_path):
+    fitted.save(tmp_path / "model.nw")
+    model = load(tmp_path / "model.nw")
+    later = {"item": {"item": ["farce", "noir"], "genre": ["farce", "noir"]}}
+    rows = [(u, name) for u in range(USERS) for name in ("farce", "noir")]
+    before = model.predict(rows, features=later)
+    typical = model.predict([(0, "farce"), (0, "noir")], features=later)
+    model.partial_fit([(0, "farce"), (0, "noir")], typical, features=later)
+    after = model.predict(rows)
+    assert np.corrcoef(before, after)[0, 1] > 0.8
+    assert np.sqrt(np.mean((after - before) ** 2)) < 0.5 * before.std()
+    with pytest.raises(DataError, match="fitted without features of item"):
+        build(sweeps=4, burn_in=1).fit(*world.train()).partial_fit([(0, 50)], [3.0], features=later)
 
 
 def test_models_without_features_say_so(world):

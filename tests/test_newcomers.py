@@ -113,3 +113,18 @@ def test_every_value_leaves_less_epistemic_of_every_row(collectors):
             new = collectors.fold_in(told[:n], expected[told[:n]])
             left.append(new.predict_parts(items)[2])
         assert (np.diff(np.mean(np.square(left), axis=1)) < 0).all()
+
+
+def test_strangers_are_as_those_who_were_observed_are_on_average(world):
+    """Who observes much, and what is chosen, counts as often as it was observed."""
+    model = clone(MODELS["bayes"]).fit(world.X, world.y)
+    own, codes = (
+        model.factors_,
+        [ids.lookup(x) for ids, x in zip(model.ids_, world.X.T, strict=True)],
+    )
+    for mode in (0, 1):
+        asked = [np.full_like(code, len(ids)) if m == mode else code
+                 for m, (code, ids) in enumerate(zip(codes, model.ids_, strict=True))]  # fmt: skip
+        known, stranger = (own.moments(tuple(map(np.int32, c))) for c in (codes, asked))
+        assert stranger.mean.mean() == pytest.approx(known.mean.mean(), abs=0.02)
+        assert stranger.noise.mean() == pytest.approx(known.noise.mean(), rel=0.15)

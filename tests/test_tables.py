@@ -202,8 +202,8 @@ def test_observations_of_other_names_are_not_taken_by_position(fitted, ratings):
 def test_columns_are_chosen_by_name():
     names = ["rating", "timestamp", "movieId", "userId"]
     assert choose_columns(names).ids == (3, 2)
-    assert choose_columns(["movieId", "userId", "rating", "timestamp"]) == ((1, 0), 2, None)
-    assert choose_columns(["site", "species", "day", "level"]) == ((0, 1, 2), 3, None)
+    assert choose_columns(["movieId", "userId", "rating", "timestamp"])[:3] == ((1, 0), 2, None)
+    assert choose_columns(["site", "species", "day", "level"])[:3] == ((0, 1, 2), 3, None)
     assert choose_columns(["user", "item", "timestamp", "rating"]).value == 3
     assert choose_ids(["a", "b", "rating"]) == (0, 1, 2)
 

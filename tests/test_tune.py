@@ -511,6 +511,21 @@ def test_tuned_settings_are_taken_by_fit_and_evaluate(run):
     assert {name: result["settings"][name] for name in best["settings"]} == best["settings"]
 
 
+@pytest.mark.filterwarnings("ignore:Predictions have not settled")
+def test_models_are_tuned_with_features(run):
+    items = RATINGS.ids[1].labels.tolist()
+    lines = [f"{item},{'ab'[k % 2]}" for k, item in enumerate(items)]
+    Path("items.csv").write_text("\n".join(["item,genre", *lines]))
+    words = ["--set", "sweeps=8", "--set", "burn_in=2", "--range", "rank=1:3", "--trials", 2]
+    words += ["--item-features", "items.csv"]
+    status, said = run("tune", "ratings.csv", "--model", "bayes", *words, "--out", "tuned.json")
+    assert status == 0, said
+    assert read_tuned("tuned.json")["task"]["features"] == {"1": ["genre", "item"]}
+    status, said = run("tune", "ratings.csv", *WORDS, "--item-features", "items.csv")
+    assert status != 0
+    assert "learns from values alone" in said
+
+
 def test_sensors_are_tuned_by_cells_or_blocks_and_evaluated(run, readings):
     write_csv("readings.csv", "place,kind,step,value", readings.observations)
     words = ["--model", "fast", "--set", "sweeps=20", "--range", "rank=1,2", "--out", "tuned.json"]

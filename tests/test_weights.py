@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from test_cli import run
 
 from noisewise import (
     AutoFactorizer,
@@ -13,6 +14,7 @@ from noisewise import (
     TemporalFactorizer,
     load,
     observe,
+    read,
 )
 from noisewise.engine.sgd import reference, strata
 from noisewise.engine.sgd.layout import Params, initial_state
@@ -169,3 +171,58 @@ def test_cells_given_twice_are_merged_by_their_weights():
     last = observe(cells, duplicates="last", weight=[1.0, 2.0, 5.0])
     assert last.weight.tolist() == [2.0, 5.0]
     assert observe(last, weight=[3.0, 0.0]).decode() == [("a", "x")]
+
+
+CELLS = [("a", "x", 1.0, 2.0), ("a", "y", 2.0, 0.5), ("b", "x", 3.0, 0.0), ("b", "y", 4.0, 1.0)]
+
+
+@pytest.mark.parametrize("name", ["rows.csv", "rows.tsv", "rows.parquet", "rows.npz"])
+def test_files_have_a_column_of_weights(tmp_path, name):
+    path, columns = tmp_path / name, list(zip(*CELLS, strict=True))
+    names = {"user": 0, "item": 1, "worth": 3, "rating": 2}
+    named = {key: columns[k] for key, k in names.items()}
+    if name.endswith("parquet"):
+        pyarrow = pytest.importorskip("pyarrow")
+        pytest.importorskip("pyarrow.parquet").write_table(pyarrow.table(named), path)
+    elif name.endswith("npz"):
+        np.savez(path, **{key: np.array(column) for key, column in named.items()})
+    else:
+        mark = "," if name.endswith("csv") else "\t"
+        rows = [named, *zip(*named.values(), strict=True)]
+        path.write_text("\n".join(mark.join(map(str, row)) for row in rows))
+    ids = {"ids": ["user", "item"], "value": "rating"}
+    seen = read(path, weight="worth", **ids)
+    assert seen.decode() == [("a", "x"), ("a", "y"), ("b", "y")]  # one is worth nothing
+    assert seen.values.tolist() == [1.0, 2.0, 4.0]
+    assert seen.weight.tolist() == [2.0, 0.5, 1.0]
+    if not name.endswith("npz"):
+        assert read(path, weight="worth").decode() == seen.decode()  # which is no id then
+    with pytest.raises(DataError, match="weigh"):
+        read(path, weight="weigh", **ids)
+
+
+def test_weights_of_a_file_that_cannot_be_are_a_sentence_with_the_line(tmp_path):
+    path = tmp_path / "rows.csv"
+    for text in ("-1", "heavy", "inf"):
+        path.write_text(f"user,item,rating,worth\na,x,1,2\na,y,2,{text}\n")
+        with pytest.raises(DataError, match=rf"line 3: worth '{text}' is"):
+            read(path, weight="worth")
+    with pytest.raises(DataError, match="The column 'rating' has weights, and can be nothing else"):
+        read(path, ids=["user", "item"], value="rating", weight="rating")
+
+
+def test_weights_on_the_command_line(tmp_path, capsys, world):
+    X, y, weight, _ = world
+    path, model = tmp_path / "rows.csv", tmp_path / "model.nw"
+    rows = zip(X[:, 0], X[:, 1], y, weight, strict=True)
+    path.write_text("user,item,rating,worth\n" + "\n".join(",".join(map(str, r)) for r in rows))
+    quick = ["--set", "rank=2", "--set", "sweeps=30", "--set", "burn_in=10"]
+    assert run("fit", path, "--weight", "worth", *quick, "--out", model) == 0
+    assert load(model).weight_ is not None
+    (tmp_path / "new.csv").write_text("user,item,rating,worth\n0,99,3.5,0.25\n1,99,3,4\n")
+    assert run("update", model, tmp_path / "new.csv", "--weight", "worth") == 0
+    assert 0.25 in load(model).weight_.tolist()
+    capsys.readouterr()
+    words = ["--model", "popularity", "--splits", 1]
+    assert run("evaluate", path, "--weight", "worth", *words) != 0
+    assert "a Popularity takes all values to be worth the same" in capsys.readouterr().err

@@ -127,6 +127,7 @@ class ValidationOptions(TensorOptions):
         columns: options.TimedColumns,
         how: SearchOptions,
         lists: ListOptions,
+        features: FeatureOptions,
     ) -> Task:
         """Read what settings are judged on: sensors where anything says so, else ratings."""
         only_sensors = any(
@@ -135,6 +136,7 @@ class ValidationOptions(TensorOptions):
         if only_sensors or self.dataset is not None or self.validation in sensors.PROTOCOLS:
             refuse("is for ratings; sensors have their time as the last id", time=columns.time)
             lists.refuse()
+            features.refuse()
             protocol = self.validation or "cells"
             return sensors.sensor_task(
                 columns.readings(data, self.dataset), protocol=protocol, seed=how.seed,
@@ -147,8 +149,9 @@ class ValidationOptions(TensorOptions):
         usual = "timestamp" if protocol in ratings.TIMED else None
         time = columns.time or options.time_of(options.parsed(how.settings)) or usual
         seen = lists.filtered(columns.read(data, time))
-        ranking = lists.ranking(wanted=how.metric in PER_USER)
-        return ratings.rating_task(seen, protocol=protocol, seed=how.seed, ranking=ranking)
+        beside: Any = {"ranking": lists.ranking(wanted=how.metric in PER_USER)}
+        beside["features"] = features.tables(seen.ids, data)
+        return ratings.rating_task(seen, protocol=protocol, seed=how.seed, **beside)
 
 
 def evaluate(
@@ -248,6 +251,7 @@ def tune(
     judged: ValidationOptions,
     lists: ListOptions,
     columns: options.TimedColumns,
+    features: FeatureOptions,
     jobs: int = option("Threads; -1 uses all cores.", default=-1),
     device: str | None = options.DEVICE,
     report: Path | None = options.JSON,
@@ -263,7 +267,7 @@ def tune(
     """
     trials = tuning.DEFAULT.trials if how.minutes is None and how.trials is None else how.trials
     fixed, budget = options.parsed(how.settings), tuning.Budget(trials, how.minutes)
-    task = judged.task(data, model, columns, how, lists)
+    task = judged.task(data, model, columns, how, lists, features)
     if device is not None:  # no file of trials keeps it
         task = replace(task, settings={**task.settings, "device": device})
     metric = how.metric

@@ -86,7 +86,8 @@ class Readings(Layout):
 
     def columns(self, duplicates: str) -> Columns:
         """Return the columns of a table with an id column per mode."""
-        return Columns(id=self.id, value=self.value, format=self.format, duplicates=duplicates)
+        own: Any = {"value": self.value, "format": self.format, "weight": None}
+        return Columns(id=self.id, duplicates=duplicates, **own)
 
 
 def noise(

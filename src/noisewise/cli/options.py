@@ -36,13 +36,14 @@ DELIMITERS = {".csv": ",", ".csv.gz": ",", ".tsv": "\t", ".tsv.gz": "\t"}
 PARQUET = ".parquet"
 # Parameters of functions that are options here; all others are settings of models.
 _ALIKE = (
-    "value", "time", "format", "duplicates", "location", "sensor", "separator", "complete",
-    "method", "trials", "minutes", "missing", "decimal", "delimiter", "header", "encoding",
-    "ignore",
+    "value", "time", "weight", "format", "duplicates", "location", "sensor", "separator",
+    "complete", "method", "trials", "minutes", "missing", "decimal", "delimiter", "header",
+    "encoding", "ignore",
 )  # fmt: skip
 OPTIONS = {"ids": "--id", "date_order": "--date-order", **{name: f"--{name}" for name in _ALIKE}}
 WHOLE = {
     "exclude_seen=False": "--seen",
+    "predict_set needs": "--sets needs",
     "keep_seen=True": "--set keep_seen=true",
     "call calibrate(X, y) with values that were not trained on, or fit with patience set": (
         "fit with --set patience=3 to have some held out"
@@ -190,6 +191,9 @@ class Columns:
 
     id: list[str] = IDS
     value: str | None = option("The column with the values.")
+    weight: str | None = option(
+        "Ratings: the column with weights; the variance of a rating's noise is divided by its own."
+    )
     format: str | None = FORMAT
     duplicates: str = DUPLICATES
 
@@ -200,6 +204,7 @@ class Columns:
 
     def readings(self, path: Path, dataset: str | None) -> Panel:
         """Read sensors: a named dataset, files as published, or any table of three ids."""
+        refuse("is for ratings", weight=self.weight)
         if dataset is not None:
             return named_panel(dataset, path)
         named = self.id or self.value is not None

@@ -8,6 +8,7 @@ from inspect import signature
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import typer
 
 from noisewise import registry
@@ -115,7 +116,13 @@ def predict(
         "The table to write: .csv, .tsv (both also .gz) or .parquet; else it is printed.",
         check=_check_table,
     ),
-    coverage: float = option("Share of values in the interval.", default=0.9),
+    coverage: float = option("Share of values in the interval, and in sets.", default=0.9),
+    sets: bool = option(
+        "Of ratings that are levels, such as stars: also the smallest set of them that holds the "
+        "rating with this share.",
+        "--sets",
+        default=False,
+    ),
     device: str | None = options.DEVICE,
     *,
     features: FeatureOptions,
@@ -128,7 +135,7 @@ def predict(
 
     Example: `noisewise predict movies.nw pairs.csv --out predicted.csv`
 
-    Example: `noisewise predict movies.nw pairs.csv --item-features new-films.csv`
+    Example: `noisewise predict movies.nw pairs.csv --sets --item-features new-films.csv`
 
     Example: `noisewise predict movies.nw pairs.parquet --coverage 0.8 --out predicted.parquet`
     """
@@ -142,11 +149,20 @@ def predict(
     found = {"mean": mean, "std": std, "low": low, "high": high}
     table = {ids.name: column for ids, column in zip(fitted.ids_, columns, strict=True)}
     table |= {name: numbers.tolist() for name, numbers in found.items()}
+    if sets:
+        chosen_levels = fitted.predict_set(rows, coverage=coverage)
+        table["set"] = _sets(fitted.levels_, chosen_levels)
     if out is not None:
         options.write_table(out, table)
         tell(f"{len(rows):,} predictions are in {out}.", options.records(table), report)
     else:
         tell(as_text(table).rstrip("\n"), options.records(table), report, is_data=True)
+
+
+def _sets(levels: Any, chosen: Any) -> list[str]:
+    """Return sets of levels as text, such as 3 4 5."""
+    names = [f"{level:g}" for level in levels.tolist()]
+    return [" ".join(np.array(names)[own].tolist()) for own in chosen]
 
 
 @dataclass(frozen=True, kw_only=True)

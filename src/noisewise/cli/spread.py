@@ -80,6 +80,7 @@ def fit(
     report: Path | None,
 ) -> None:
     """Fit a model there, write its file, and say how it went."""
+    refuse("needs a fit without --cluster", weight=columns.weight)
     model.set_params(duplicates=columns.duplicates)
     time = getattr(model, "time", None)
     source = partial(source_of, data.absolute(), columns.id, columns.value, time)

@@ -8,6 +8,7 @@ from typing import Any
 import typer
 
 from noisewise.cli import options
+from noisewise.cli.features import FeatureOptions, knowing
 from noisewise.cli.options import Columns, check_file, option, tell
 from noisewise.cli.ratings import MODEL_FILE
 from noisewise.data import Ids
@@ -23,6 +24,7 @@ def update(
     ),
     *,
     columns: Columns,
+    features: FeatureOptions,
     report: Path | None = options.JSON,
 ) -> None:
     """Take new ratings into a model, of known users and items and of new ones, without a restart.
@@ -31,8 +33,10 @@ def update(
     not what the model expected, and when so many are new that it should be fitted again.
 
     Example: `noisewise update movies.nw today.csv`
+
+    Example: `noisewise update movies.nw today.csv --item-features new-films.csv`
     """
-    fitted = load(model)
+    fitted = knowing(load(model), features)
     if not hasattr(fitted, "partial_fit"):
         raise SettingError(f"{model} holds a {type(fitted).__name__}, which has to be fitted anew.")
     new = columns.read(data)
@@ -46,7 +50,7 @@ def update(
         for cell in zip(*(codes.tolist() for codes in new.codes), strict=True)
     ]
     before = [len(ids) for ids in fitted.ids_]
-    fitted.partial_fit(rows, new.values)
+    fitted.partial_fit(rows, new.values, sample_weight=new.weight)
     place = model if out is None else out
     fitted.save(place)
     added = {ids.name: len(ids) - had for ids, had in zip(fitted.ids_, before, strict=True)}

@@ -135,7 +135,11 @@ class Layout(NamedTuple):
         return {self.value, *(mode.positions for mode in self.modes)} <= set(archive.files)
 
     def read(
-        self, archive: Archive, time: str | int | None, duplicates: Duplicates
+        self,
+        archive: Archive,
+        time: str | int | None,
+        duplicates: Duplicates,
+        weight: str | int | None = None,
     ) -> Observations:
         """Put the observations of an archive together."""
         coded = {mode.positions: _coded(archive, mode) for mode in self.modes}
@@ -153,7 +157,8 @@ class Layout(NamedTuple):
         ids, codes = zip(*coded.values(), strict=True)
         checked = check_values(values, self.value)
         seconds = None if time is None else check_seconds(archive.column(time), len(values))
-        return assemble(codes, checked, ids, seconds, duplicates=duplicates)
+        worth = None if weight is None else archive.column(weight)
+        return assemble(codes, checked, ids, seconds, worth, duplicates=duplicates)
 
 
 _RATINGS = Layout(
@@ -164,16 +169,23 @@ _RATINGS = Layout(
 
 
 def read_npz(
-    path: Path, *, ids: Sequence[str | int] | None, value: Any, time: Any, duplicates: Duplicates
+    path: Path,
+    *,
+    ids: Sequence[str | int] | None,
+    value: Any,
+    time: Any,
+    weight: Any = None,
+    duplicates: Duplicates,
 ) -> Observations:
-    """Read an npz file of ratings as above, or arrays named by ids, value and time."""
+    """Read an npz file of ratings as above, or arrays named by ids, value, time and weight."""
     with open_npz(path) as archive:
         if ids is not None and value is not None:
             choice = choose_columns(archive.files, ids=ids, value=value)
             modes = tuple(Mode(archive.files[k], archive.files[k]) for k in choice.ids)
-            return Layout(modes, archive.files[choice.value]).read(archive, time, duplicates)
+            own = Layout(modes, archive.files[choice.value])
+            return own.read(archive, time, duplicates, weight)
         if ids is None and value is None and _RATINGS.fits(archive):
-            return _RATINGS.read(archive, time, duplicates)
+            return _RATINGS.read(archive, time, duplicates, weight)
         raise DataError(
             f"Found the arrays {listed(archive.files)}, which are not ratings (user, item, "
             "rating); name both ids= and value=."

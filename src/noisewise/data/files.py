@@ -51,6 +51,7 @@ def read(
     ids: Sequence[str | int] | None = None,
     value: str | int | None = None,
     time: str | int | None = None,
+    weight: str | int | None = None,
     duplicates: Duplicates = "error",
     format: Format | None = None,
 ) -> Observations:
@@ -69,8 +70,9 @@ def read(
         Files and folders that installed packages know are read as they come.
     ids : sequence of str or int, optional
         Names or positions of the id columns, one per mode.
-    value, time : str or int, optional
-        Name or position of the value column, and of one of times; none is read by default.
+    value, time, weight : str or int, optional
+        Name or position of the value column, of one of times, and of one of weights, which say what
+        the variance of the noise of a value is divided by; neither is read by default.
     duplicates : {"error", "last", "mean"}
         What to do about a cell that is given more than once: raise, keep the last, take the mean.
     format : {"csv", "tsv", "text", "parquet", "npz"}, optional
@@ -87,7 +89,7 @@ def read(
     """
     check_repeats(duplicates)
     path = Path(path)
-    columns: dict[str, Any] = {"ids": ids, "value": value, "time": time}
+    columns: dict[str, Any] = {"ids": ids, "value": value, "time": time, "weight": weight}
     if path.is_dir():
         published = _published(path, columns, duplicates)
         if published is not None:
@@ -125,7 +127,7 @@ def _published(
     path: Path, columns: dict[str, Any], duplicates: Duplicates
 ) -> Callable[[], Observations] | None:
     """Return what reads a dataset as its owners publish it, None where nobody knows the path."""
-    if columns["ids"] is not None or columns["value"] is not None:
+    if any(columns[name] is not None for name in ("ids", "value", "weight")):
         return None
     time = columns["time"]
     ratings = registry.recognised("ratings", path)
@@ -150,17 +152,18 @@ def _format_of(path: Path, format: Format | None) -> Format:
 
 def _read_parquet(path: Path, columns: dict[str, Any], duplicates: Duplicates) -> Observations:
     chosen: list[str] = []
-    timed: list[str] = []
+    beside: dict[str, str] = {}
 
     def choose(names: list[str]) -> list[str]:
         choice = choose_columns(names, **columns)
         chosen.extend(names[k] for k in (*choice.ids, choice.value))
-        timed.extend([] if choice.time is None else [names[choice.time]])
-        return list(dict.fromkeys(chosen + timed))
+        places = {"time": choice.time, "weight": choice.weight}
+        beside.update({role: names[k] for role, k in places.items() if k is not None})
+        return list(dict.fromkeys([*chosen, *beside.values()]))
 
     table = read_parquet(path, choose)
-    time = table.column(timed[0]) if timed else None
-    return observe(table.select(chosen), duplicates=duplicates, time=time)
+    apart = {role: table.column(name) for role, name in beside.items()}
+    return observe(table.select(chosen), duplicates=duplicates, **apart)
 
 
 def _read_text(
@@ -206,13 +209,16 @@ def _usual_names(path: Path, table: reader.TextTable, ids: Any, value: Any) -> l
 class TextColumns:
     """The columns that are read, growing block by block."""
 
-    def __init__(self, names: list[str], ids: tuple[int, ...], value: At, time: At) -> None:
+    def __init__(
+        self, names: list[str], ids: tuple[int, ...], value: At, time: At, weight: At = None
+    ) -> None:
         self.names = names
-        self.ids, self.value, self.time = ids, value, time
+        self.ids, self.value, self.time, self.weight = ids, value, time, weight
         self.indexes = [_TextIndex() for _ in ids]
         self.codes: list[list[Codes]] = [[] for _ in ids]
         self.values: list[NDArray[Any]] = []
         self.times: list[NDArray[np.float64]] = []
+        self.weights: list[NDArray[Any]] = []
         self.lines: list[Sequence[int]] = []
 
     def append(self, block: reader.Block) -> None:
@@ -227,6 +233,11 @@ class TextColumns:
                 if not np.all(np.abs(values) <= _LARGEST):
                     raise ValueError("a value is not finite")
                 self.values.append(fitting(values))
+            if self.weight is not None:
+                weights = reader.to_floats(block.columns[self.weight])
+                if not np.all((weights >= 0) & (weights <= _LARGEST)):
+                    raise ValueError("a weight is not finite, or below 0")
+                self.weights.append(weights)
             if self.time is not None:
                 times = map(to_seconds, block.columns[self.time])
                 self.times.append(np.fromiter(times, np.float64, length))
@@ -251,7 +262,9 @@ class TextColumns:
             if np.all(times == np.floor(times)):
                 times = times.astype(np.int64)
         values = reader.join(self.values, np.float32)
-        return assemble(codes, values, ids, times, duplicates=duplicates, place=self._place)
+        worth = None if self.weight is None else reader.join(self.weights, np.float64)
+        how: Any = {"duplicates": duplicates, "place": self._place}
+        return assemble(codes, values, ids, times, worth, **how)
 
     def _place(self, first: int, second: int) -> str:
         return f"lines {self._line(first)} and {self._line(second)}"
@@ -265,6 +278,7 @@ class TextColumns:
             *((at, _id_fault) for at in self.ids),
             (self.value, _value_fault),
             (self.time, _time_fault),
+            (self.weight, _weight_fault),
         ]
         for line, row in zip(block.lines, zip(*block.columns, strict=True), strict=True):
             for at, fault_of in checks:
@@ -295,6 +309,11 @@ def _value_fault(text: str) -> str | None:
     except ValueError:
         return "is not a number"
     return None if abs(number) <= _LARGEST else "is not finite as float32"
+
+
+def _weight_fault(text: str) -> str | None:
+    fault = _value_fault(text)
+    return "is below 0" if fault is None and reader.to_float(text) < 0 else fault
 
 
 def _time_fault(text: str) -> str | None:

@@ -188,11 +188,8 @@ def _observed_table(
     found, codes = zip(*coded, strict=True)
     seconds = None if time is None else check_seconds(time, n_rows)
     at_least = 2 if ids is None else 1
-    if weight is None:
-        return assemble(codes, values, found, seconds, duplicates=duplicates, at_least=at_least)
-    worth = check_weight(weight, n_rows)
-    seen = _weighted(Observations(tuple(codes), values, tuple(found), seconds, worth))
-    return _once(seen, duplicates, at_least, "rows {} and {}".format)
+    given = codes, values, found, seconds, weight
+    return assemble(*given, duplicates=duplicates, at_least=at_least)
 
 
 def assemble(
@@ -200,6 +197,7 @@ def assemble(
     values: NDArray[np.float32],
     ids: Sequence[Ids],
     time: NDArray[Any] | None = None,
+    weight: Any = None,
     *,
     duplicates: Duplicates = "error",
     at_least: int = 2,
@@ -207,9 +205,11 @@ def assemble(
 ) -> Observations:
     """Put ``at_least`` 1 or 2 observations together from checked columns, each cell once.
 
+    Weights need not be checked yet.
     ``place`` says where two of them are, for the error about duplicates.
     """
-    seen = Observations(tuple(codes), values, tuple(ids), time)
+    worth = None if weight is None else check_weight(weight, len(values))
+    seen = _weighted(Observations(tuple(codes), values, tuple(ids), time, worth))
     return _once(seen, duplicates, at_least, place)
 
 

@@ -50,6 +50,7 @@ class Choice(NamedTuple):
     ids: tuple[int, ...]
     value: int
     time: int | None
+    weight: int | None = None
 
 
 class Parts(NamedTuple):
@@ -143,7 +144,7 @@ def parts_of(X: Any, *, with_value: bool = False, time: str | int | None = None)
     if names is None:
         ids_at, value_at = _in_order(len(entries), time_at, with_value)
     elif with_value:
-        ids_at, value_at, _ = choose_columns(names, time=time_at, advice=_APART)
+        ids_at, value_at, *_ = choose_columns(names, time=time_at, advice=_APART)
     else:
         ids_at = choose_ids(names, time_at)
     parts = Parts.of(names, entries, ids_at, value_at, time_at)
@@ -228,15 +229,16 @@ def choose_columns(
     ids: Sequence[str | int] | None = None,
     value: str | int | None = None,
     time: str | int | None = None,
+    weight: str | int | None = None,
     advice: str = _IN_A_FILE,
 ) -> Choice:
     """Choose the columns of a table by the names or positions that were asked for, else by names.
 
     These are found as `noisewise.read` says; a doubt is an error, with ``advice`` how to choose.
     """
-    time_at = None if time is None else _position(time, names)
+    apart = [None if one is None else _position(one, names) for one in (time, weight)]
     ids_at = None if ids is None else tuple(_position(column, names) for column in ids)
-    taken = {time_at, *(ids_at or ())}
+    taken = {*apart, *(ids_at or ())}
     free = [k for k in range(len(names)) if k not in taken]
     value_at = _find_value(names, free, ids_at) if value is None else _position(value, names)
     if ids_at is None and value_at is not None:
@@ -259,7 +261,9 @@ def choose_columns(
             f"{listed([names[k] for k in ids_at])}. Say which with ids=; a table with a column for "
             "each series is one to impute."
         )
-    return Choice(ids_at, value_at, time_at)
+    if apart[1] is not None and apart[1] in (*chosen, apart[0]):
+        raise DataError(f"The column {names[apart[1]]!r} has weights, and can be nothing else.")
+    return Choice(ids_at, value_at, *apart)
 
 
 def choose_ids(names: list[str], time: int | None = None) -> tuple[int, ...]:

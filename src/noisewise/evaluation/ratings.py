@@ -84,7 +84,7 @@ def evaluate(
     if ranking is not None:
         about["ranking"] = ranking.about()
     if features:
-        about["features"] = {str(mode): sorted(map(str, table)) for mode, table in features.items()}
+        about["features"] = _named(features)
     seeds = range(seed, seed + splits)
     return measure(build, measured, seeds, name=name, about=about, **options)
 
@@ -104,10 +104,12 @@ def rating_task(
     protocol: str = "random",
     seed: int = 0,
     ranking: Ranking | None = None,
+    features: Tables | None = None,
 ) -> Task:
     """Judge models of ratings on the validation part of a split, as ``evaluate`` makes it.
 
-    With a ``ranking`` trials can also be ranked by NDCG, recall, MRR and hit rate of lists.
+    With a ``ranking`` trials can also be ranked by NDCG, recall, MRR and hit rate of lists;
+    ``features`` are given to models as ``fit`` takes them.
     """
     split = split_of(observations, seed, protocol)
     train, held_out = observations.take(split.train), observations.take(split.validation)
@@ -128,8 +130,15 @@ def rating_task(
     if ranking is not None:
         about["ranking"] = ranking.about()
         of_lists = tuple(f"{name}{ranking.top}" for name in PER_USER)
-    under = settings_under(protocol, observations)
-    return Task("ratings", train, held_out, about, METRICS + of_lists, errors, settings=under)
+    if features:
+        about["features"] = _named(features)
+    own: Any = {"settings": settings_under(protocol, observations), "features": features}
+    return Task("ratings", train, held_out, about, METRICS + of_lists, errors, **own)
+
+
+def _named(features: Tables) -> dict[str, list[str]]:
+    """Return the names of the columns of tables, as a result has them."""
+    return {str(mode): sorted(map(str, table)) for mode, table in features.items()}
 
 
 def settings_under(protocol: str, observations: Observations) -> dict[str, Any]:

@@ -19,8 +19,10 @@ import numpy as np
 
 from noisewise import registry
 from noisewise.data import Observations
+from noisewise.data.features import Tables
 from noisewise.errors import DivergedError, MissingExtraError, SettingError
 from noisewise.evaluation.records import data_of
+from noisewise.models.featured import features_for
 from noisewise.models.iterative import Iterative
 
 ROUNDING = 1e-9  # relative: far above what machines differ by, far below what matters
@@ -172,6 +174,7 @@ class Task:
     score: Callable[[Any, Observations], dict[str, float]]  # errors of a model on a part
     settings: Settings = field(default_factory=dict)  # of every model, where a trial has no others
     shared: dict[str, Any] = field(default_factory=dict)  # what models get that have such settings
+    features: Tables | None = None  # what is known of ids, which every model must be able to take
 
     def build(self, name: str, settings: Settings, seed: int, n_jobs: int) -> Any:
         """Make a model for a trial."""
@@ -196,11 +199,12 @@ def run_trial(task: Task, model: str, settings: Settings, seed: int, n_jobs: int
     fitted: Any = task.build(model, settings, seed, n_jobs)
     started = time.perf_counter()
     scores: dict[str, Any]
+    beside = features_for(fitted, task.features)
     try:
         if watches_validation(fitted):  # all else is not shown the validation part
             fitted.set_params(refit=False).fit(task.train, validation=task.validation)
         else:
-            fitted.fit(task.train)
+            fitted.fit(task.train, **beside)
         measured = task.score(fitted, task.validation)
         scores = {name: measured[name] for name in task.metrics}
         if hasattr(fitted, "n_epochs_"):

@@ -360,18 +360,7 @@ class BayesianFactorizer(Sampled, Featured, KeptRows, on_gpu.OnDevice):
         return on_gpu.best_columns(self, super()._best, on_gpu.best_of_draws, mode, codes, sought)
 
     def _fold(self, mode: int, codes: Codes, values: Floats, *features: Any) -> Side:
-        scale = self.factors_.scale
-        if not self.factors_.spec.ordinal:
-            z = standardised(values, scale.location, scale.scale)
-            return fold_in(self.factors_, mode, codes, z, *features)
-        places = np.searchsorted(scale.levels, values)
-        strange = scale.levels[np.minimum(places, len(scale.levels) - 1)] != values
-        if strange.any():
-            raise DataError(
-                f"fold_in needs values among the levels {scale.levels.tolist()}; got "
-                f"{values[strange][0]}."
-            )
-        return fold_in(self.factors_, mode, codes, places.astype(np.float32), *features)
+        return fold_in(self.factors_, mode, codes, self._as_drawn(values, "fold_in"), *features)
 
     def _fold_many(self, mode: int, starts: Counts, codes: Codes, values: Any) -> list[Any]:
         own = self.factors_

@@ -243,6 +243,11 @@ class Featured(Rows):
             for mode, table in sorted(by_mode(features, seen.names).items())
         }
 
+    def _know(self, features: Tables | None) -> None:
+        """Know more ids by their features."""
+        more = self.with_features(features)
+        self._take(more.features_, more.factors_)
+
     def _described(self, mode: int, labels: Any) -> Any:
         """Return side features of ids of a mode, as a sparse matrix; None if there are none."""
         return self.features_[mode].rows(labels) if mode in self.features_ else None

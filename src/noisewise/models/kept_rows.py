@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import time
+from abc import abstractmethod
 from functools import partial
 from typing import Any, NamedTuple, Self
 
@@ -11,6 +12,7 @@ import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
 from noisewise.data import Observations, observe
+from noisewise.data.features import Tables
 from noisewise.engine.arrays import Array, Counts, Floats
 from noisewise.engine.gibbs.posterior import RatingPosterior
 from noisewise.engine.gibbs.pulls import pulls
@@ -113,15 +115,22 @@ class KeptRows(Rows):
 
     @in_one_step
     def partial_fit(
-        self, X: Any, y: Any = None, *, sweeps: int = 2, sample_weight: Any = None
+        self,
+        X: Any,
+        y: Any = None,
+        *,
+        sweeps: int = 2,
+        sample_weight: Any = None,
+        features: Tables | None = None,
     ) -> Self:
         """Take new observations, of new ids or old ones, into every kept draw; seconds, no restart.
 
         In each draw, rows that have changed are drawn anew from their conditionals given all their
-        observations and everything else, ``sweeps`` times in turn with those of the other mode. A
-        row with very many observations waits until a twentieth of them is new. Priors, scale,
-        range and calibration of values stay as they were fitted. A cell that was seen before has
-        its new value from now on. On a model that was never fitted, this is ``fit``.
+        observations and everything else, ``sweeps`` times in turn with those of the other mode; of
+        levels, hidden values are drawn before. A row with very many observations waits until a
+        twentieth of them is new. Priors, scale, range and calibration of values stay as they were
+        fitted, and so do the cut-points of users; new users have average ones. A cell that was seen
+        before has its new value from now on. On a model that was never fitted, this is ``fit``.
 
         It warns when the new values are not what the model expected, and when so many have come
         since ``fit`` that it should be fitted anew; ``drift_`` has the numbers.
@@ -136,20 +145,22 @@ class KeptRows(Rows):
             How often rows that changed are drawn.
         sample_weight : sequence of float, optional
             As for ``fit``.
+        features : dict of tables, optional
+            Features of ids that were not in the tables of ``fit``, by mode, with the same columns.
         """
         check(self)
         whole(1).require("sweeps", sweeps)
         if not hasattr(self, "factors_"):
-            return self.fit(X, y, sample_weight=sample_weight)  # type: ignore[call-arg]
+            own: Any = {"sample_weight": sample_weight, "features": features}
+            return self.fit(X, y, **own)
         started = time.perf_counter()
         self._needs_two_modes("partial_fit")
-        spec = self.factors_.spec
-        if spec.ordinal or spec.time:
+        if self.factors_.spec.time:
             raise SettingError(
-                'partial_fit needs likelihood="gaussian" and time=None; fit anew instead.'
+                "partial_fit needs time=None: moods and fashions would have to be drawn anew for "
+                "all times; fit anew instead."
             )
-        if self.factors_.cold:
-            raise SettingError("partial_fit takes no side features yet; fit anew instead.")
+        self._know(features)
         given = {"duplicates": self.duplicates, "ids": self.ids_, "weight": sample_weight}
         new = observe(X, y, **given)
         old = self._kept()
@@ -173,7 +184,7 @@ class KeptRows(Rows):
             more + np.pad(had, (0, len(more) - len(had)))
             for had, more in zip(before, fresh, strict=True)
         )
-        z = standardised(everything.values, posterior.scale.location, posterior.scale.scale)
+        z = self._as_drawn(everything.values, "partial_fit")
         weight, changed = everything.weight, []
         if weight is None:
             weight = np.ones(len(z), dtype=np.float32)
@@ -189,9 +200,27 @@ class KeptRows(Rows):
         )
         self._waiting = waiting
 
+    @abstractmethod
+    def _know(self, features: Tables | None) -> None:
+        """Know more ids by their features."""
+
+    @abstractmethod
     def _described(self, mode: int, labels: Any) -> Any:
         """Return side features of ids of a mode, as a sparse matrix; None if there are none."""
-        return None
+
+    def _as_drawn(self, values: Floats, who: str) -> Floats:
+        """Return values as draws have them: standardised, or as numbers of levels."""
+        scale = self.factors_.scale
+        if not self.factors_.spec.ordinal:
+            return standardised(values, scale.location, scale.scale)
+        places = np.searchsorted(scale.levels, values)
+        strange = scale.levels[np.minimum(places, len(scale.levels) - 1)] != values
+        if strange.any():
+            raise DataError(
+                f"{who} needs values among the levels {scale.levels.tolist()}; got "
+                f"{values[strange][0]}."
+            )
+        return places.astype(np.float32)
 
     def _drift(self, new: Observations) -> Drift:
         """Compare new values with what is expected of them, where both ids are known."""

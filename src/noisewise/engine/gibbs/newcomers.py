@@ -22,18 +22,19 @@ class Expected(NamedTuple):
     noise: Array
 
 
-def as_chosen(factors: Floats, biases: Floats, average: Floats, places: Any) -> Floats:
-    """Return the average row of every mode, its bias as observations have it.
+def as_chosen(one: Snapshot, places: Any) -> Floats:
+    """Return the average row of every mode in one draw, its bias as observations have it.
 
     People rate what they like, and some of them more than others: with the average row instead of
     their own, some observations, whose rows are at ``places``, would be below what they are.
     """
-    n, rank = len(biases), average.shape[1] - 1
-    table = np.concatenate([factors[:, :rank], average[:, :-1]]).astype(np.float32)
+    biases, average = one["biases"], one["typical"]
+    n = len(biases)
+    table = np.concatenate([one["factors"], average[:, :-1]]).astype(np.float32)
     offsets = np.append(biases, average[:, -1]).astype(np.float32)
     own, without = np.empty((2, places.shape[1]), dtype=np.float32)
     means(places, table, offsets, own)
-    found = average.astype(np.float32)
+    found: Floats = average.astype(np.float32)
     for mode in range(len(average)):
         replaced = places.copy()
         replaced[mode] = n + mode

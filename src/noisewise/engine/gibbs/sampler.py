@@ -360,8 +360,7 @@ class RatingSampler(Sampler[RatingDraw]):
     def _kept(self, draw: RatingDraw, half: type = np.float16) -> Snapshot:
         """Return what is kept of a draw, its rows rounded and its average rows as chosen."""
         one = self._rounded(self._snapshot(draw, half))
-        parts = (one[name] for name in ("factors", "biases", "typical"))
-        return one | {"typical": newcomers.as_chosen(*parts, self.some)}
+        return one | {"typical": newcomers.as_chosen(one, self.some)}
 
     def _rounded(self, one: Snapshot) -> Snapshot:
         """Return a snapshot whose rows take a byte a number, if that hardly moves predictions."""

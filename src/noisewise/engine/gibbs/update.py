@@ -20,8 +20,9 @@ from noisewise.engine.arrays import Codes, Counts, Floats
 from noisewise.engine.data import Data
 from noisewise.engine.gibbs import newcomers
 from noisewise.engine.gibbs.posterior import RatingPosterior
+from noisewise.engine.gibbs.steps.ordinal import draw_levels
 from noisewise.engine.gibbs.steps.regression import feature_part
-from noisewise.engine.gibbs.steps.rows import EXACT_FROM, NO_EFFECTS, draw_rows
+from noisewise.engine.gibbs.steps.rows import EXACT_FROM, NO_EFFECTS, draw_rows, means
 from noisewise.engine.gibbs.steps.variances import draw_noise, roots
 from noisewise.engine.gibbs.sweep import UPDATE, Snapshot, key
 from noisewise.engine.training import in_threads, one_blas_thread
@@ -141,7 +142,9 @@ def grown(posterior: RatingPosterior, shape: tuple[int, ...]) -> Snapshot:
         for k, mode in enumerate((1, 0)):
             parts[k] = np.pad(parts[k], ((0, 0), (0, added[mode]), (0, 0)))
         draws["features"] = np.concatenate(parts, axis=1)
-    draws["widths"] = np.pad(draws["widths"], ((0, 0), (0, added[0]), (0, 0)))
+    centre = draws["width_centre"][:, None].astype(draws["widths"].dtype)
+    more = np.repeat(centre, added[0], axis=1)
+    draws["widths"] = np.concatenate([draws["widths"], more], axis=1)
     return draws
 
 
@@ -162,8 +165,8 @@ def _update(
     for sweep in range(sweeps):
         for own in changed:
             if len(own.rows):
-                keys = (key(spec.seed, *place, sweep, own.mode, kind) for kind in (0, 1))
-                _draw(posterior, one, own, factors, biases, noise, *keys)
+                keys = [key(spec.seed, *place, sweep, own.mode, kind) for kind in range(3)]
+                _draw(posterior, one, own, factors, biases, noise, keys)
     one["factors"][:], one["biases"][:] = factors[:, :D], biases
     one["noise"][:] = noise
     first = 0
@@ -174,7 +177,7 @@ def _update(
         centred = own_rows - mean
         one["typical"][mode], one["covariances"][mode] = mean, centred.T @ centred / len(rows)
         first += len(count)
-    one["typical"][:] = newcomers.as_chosen(factors, biases, one["typical"], places)
+    one["typical"][:] = newcomers.as_chosen(one, places)
 
 
 def _draw(
@@ -184,10 +187,12 @@ def _draw(
     factors: Floats,
     biases: Floats,
     noise: Floats,
-    rows_key: np.uint64,
-    noise_key: np.uint64,
+    keys: list[np.uint64],
 ) -> None:
-    """Draw the rows of a mode that changed, and then their noise."""
+    """Draw the rows of a mode that changed, and then their noise; of levels, hidden values first.
+
+    ``keys`` are those of rows, of noise and of hidden values.
+    """
     spec, mode, data = posterior.spec, own.mode, own.data
     root, fitted = np.empty((2, len(data)), dtype=np.float32)
     if spec.noise_rank:
@@ -204,19 +209,43 @@ def _draw(
     if own.side is not None:
         part = newcomers.part_of(posterior.cold, mode)
         effects[own.rows] += newcomers.prior_shift(one, part, own.side).astype(np.float32)
+    values = data.values
+    if spec.ordinal:
+        means(data.places, factors, biases, fitted)
+        values = _hidden(posterior, one, data, fitted, root, keys[2])
     exact = root.max(initial=0.0) > EXACT_FROM
     index, level = data.index[mode], one["level"].astype(np.float64)
     draw_rows(
         own.rows, data.starts[mode], index, data.others[mode], factors, biases,
-        data.firsts[mode], root[index], data.values[index],
+        data.firsts[mode], root[index], values[index],
         one["centres"][mode].astype(np.float64), effects,
-        one["precisions"][mode].astype(np.float64), spec.rank, rows_key,
+        one["precisions"][mode].astype(np.float64), spec.rank, keys[0],
         np.empty(0, dtype=np.float64 if exact else np.float32), fitted,
     )  # fmt: skip
     if spec.noise_rank:
-        residual = (data.values - fitted) * own.weight
+        residual = (values - fitted) * own.weight
         last = mode == data.n_modes - 1
         draw_noise(
             own.rows, data.starts[mode], data.others[mode], noise, data.firsts[mode],
-            residual[index], level if last else np.ones_like(level), noise_key,
+            residual[index], level if last else np.ones_like(level), keys[1],
         )  # fmt: skip
+
+
+def _hidden(
+    posterior: RatingPosterior,
+    one: dict[str, Any],
+    data: Data,
+    fitted: Floats,
+    root: Floats,
+    key: np.uint64,
+) -> Floats:
+    """Draw the hidden values of levels, given all rows; cut-points stay as they are."""
+    widths, centre = (one[name].astype(np.float64) for name in ("widths", "width_centre"))
+    hidden = np.empty_like(fitted)
+    users = np.flatnonzero(np.diff(data.starts[0])).astype(np.int32)
+    draw_levels(
+        users, data.starts[0], data.values.astype(np.int32), fitted, root, widths, centre,
+        np.ones_like(centre), posterior.scale.anchor, 0.0, key, hidden,
+        np.zeros(len(widths), dtype=np.bool_),
+    )  # fmt: skip
+    return hidden
