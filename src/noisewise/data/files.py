@@ -71,8 +71,8 @@ def read(
     ids : sequence of str or int, optional
         Names or positions of the id columns, one per mode.
     value, time, weight : str or int, optional
-        Name or position of the value column, of one of times, and of one of weights, which say what
-        the variance of the noise of a value is divided by; neither is read by default.
+        Name or position of the value column, and of those of times and of weights (see
+        `noisewise.observe`), which are not read by default.
     duplicates : {"error", "last", "mean"}
         What to do about a cell that is given more than once: raise, keep the last, take the mean.
     format : {"csv", "tsv", "text", "parquet", "npz"}, optional
@@ -91,8 +91,7 @@ def read(
     path = Path(path)
     columns: dict[str, Any] = {"ids": ids, "value": value, "time": time, "weight": weight}
     if path.is_dir():
-        published = _published(path, columns, duplicates)
-        if published is not None:
+        if (published := _published(path, columns, duplicates)) is not None:
             return published()
         path = _find_movielens(path)
     format = _format_of(path, format)
