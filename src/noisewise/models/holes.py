@@ -30,6 +30,7 @@ LENGTH = 10  # steps that outages last then
 MOST_HIDDEN = 0.35  # share of the readings of a window that are hidden at most
 MOST_OF_SERIES = 0.5  # and of those of a series
 FEWEST_HOLES = 3  # fewer say nothing of what is missing
+ENOUGH = 12  # outages that a trial should have
 MOST_GRID = 20_000_000  # cells of a table whose holes are counted
 DENSE = 0.01  # share of cells that are read, where series are read at the same times
 EDGE = 0.1  # share of holes that are at the ends, where these are more than chance
@@ -256,9 +257,18 @@ def trials(readings: Readings, like: Like, rng: np.random.Generator) -> Iterator
 
 
 def _moved(readings: Readings, rng: np.random.Generator) -> Trial:
-    """Hide what lies under the table's holes when they are moved in time."""
+    """Hide what lies under the table's holes when they are moved in time.
+
+    Where outages are few, they come several times, by other offsets and in other series, so that
+    not a single one tells which model is best.
+    """
     seen, leading, trailing = readings.seen, readings.leading, readings.trailing
-    under, unit = _under(readings, rng)
+    under, unit = _under(readings, 0, rng)
+    for _ in range(_copies(readings)):
+        series = int(rng.integers(readings.n_series))
+        more, number = _under(readings, series, rng)
+        unit = np.where(more & ~under, unit.max() + 1 + number, unit)
+        under = under | more
     start, end = _window(readings, under, rng)
     edge = (seen.when < start + leading[seen.which]) | (seen.when > end - trailing[seen.which])
     unit = np.where(edge, unit.max() + 1 + (2 * seen.when > start + end), unit)
@@ -285,15 +295,28 @@ def _made(readings: Readings, kind: str, rng: np.random.Generator) -> Trial:
     return _limited(readings, (start, end), hidden, unit, rng)
 
 
-def _under(readings: Readings, rng: np.random.Generator) -> tuple[Mask, Ints]:
-    """Tell which readings are under holes that are moved, and under which outage."""
-    seen = readings.seen
+def _copies(readings: Readings) -> int:
+    """Return how often outages come again, so that a trial has several, and hides not too much."""
+    merged = readings.merged
+    share = max(float(merged.is_hole.mean()), 1e-9)
+    at_once = min(_most_times(readings) / len(np.unique(readings.seen.when)), 1.0)
+    there = max(len(np.unique(merged.outage[merged.is_hole])) * at_once, 1e-9)
+    return int(np.clip(min(ENOUGH / there, SHARE / share), 1.0, ENOUGH)) - 1
+
+
+def _under(readings: Readings, series: int, rng: np.random.Generator) -> tuple[Mask, Ints]:
+    """Tell which readings are under holes that are moved, and under which outage.
+
+    Holes move in time, and as many series on.
+    """
+    seen, n = readings.seen, readings.n_series
+    of = (seen.which + series) % n
     which, when, is_hole, unit = readings.merged
     first, length = float(when.min()), float(np.ptp(when)) + readings.step
     offset = rng.uniform(NEAREST, 1.0 - NEAREST) * length
     asked = np.mod(seen.when - offset - first, length)
     asked += first
-    left, right = _around(Timed(which, when), Timed(seen.which, asked), readings.n_series)
+    left, right = _around(Timed(which, when), Timed(of, asked), n)
     nearer = np.where(np.abs(when[left] - asked) < np.abs(when[right] - asked), left, right)
     return is_hole[nearer], unit[nearer]
 
@@ -302,8 +325,7 @@ def _window(readings: Readings, under: Mask, rng: np.random.Generator) -> tuple[
     """Return a stretch of time with some of what is to be hidden; all if that is not too long."""
     seen = readings.seen
     times = np.unique(seen.when)
-    n_series = min(readings.n_series, MOST_SERIES)
-    most = max(MOST_CELLS // n_series, FEWEST_TIMES)
+    most = _most_times(readings)
     if len(times) <= most:
         edges = (readings.leading, readings.trailing)
         lost = [int(rng.uniform(0.0, SHORTER) * edge.any() * len(times)) for edge in edges]
@@ -312,6 +334,11 @@ def _window(readings: Readings, under: Mask, rng: np.random.Generator) -> tuple[
     at = int(np.searchsorted(times, seen.when[centre]))
     begin = int(np.clip(at - rng.integers(most), 0, len(times) - most))
     return float(times[begin]), float(times[begin + most - 1])
+
+
+def _most_times(readings: Readings) -> int:
+    """Return how many times a window has at most."""
+    return max(MOST_CELLS // min(readings.n_series, MOST_SERIES), FEWEST_TIMES)
 
 
 def _limited(
