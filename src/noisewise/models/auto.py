@@ -68,13 +68,13 @@ CANDIDATES: dict[str, Factorizer] = {
     "bayes-4": TemporalFactorizer(4),
     "bayes-smooth": TemporalFactorizer(16, kernel="matern32"),
     "bayes-smooth-4": TemporalFactorizer(4, kernel="matern32"),
-    "bayes-seasons": TemporalFactorizer(8, seasons="auto"),
+    "bayes-seasons": TemporalFactorizer(8, kernel="matern32", seasons="auto"),
     "bayes-seasons-2": TemporalFactorizer(2, seasons="auto"),
     "bayes-heavy": TemporalFactorizer(8, tails="heavy"),
 }
 LIKE = ("table", "cells", "blocks", "blackout", "end")
 LEAST = 1e-9  # of an error, in units of the std of a series
-JOIN = " + "  # between the names of two that are taken together
+JOIN = " + "  # between the names of those that are taken together
 
 log = logging.getLogger("noisewise")
 
@@ -87,10 +87,11 @@ class AutoFactorizer(Readings, InTime, Seeded, Threads):
     lies under it; of a large table, in a window of time and of some of the series. Every candidate
     learns from the rest and predicts what is hidden; those far behind after the first offset, and
     all but three of those that cost seconds, are not asked again. The one with the lowest mean
-    squared error is fitted again on everything, or two whose mean is better by more than chance.
-    Errors are in units of the std of their series, without the hundredth of cells that nobody can
-    predict. Stds and intervals are calibrated on the same cells, by series and by the size of the
-    std. With too few observations to judge by, the first candidate is taken.
+    squared error is fitted again on everything, or two or three that are near it and whose mean is
+    better. Errors are in units of the std of their series, without the hundredth of cells that
+    nobody can predict, and count more in series that have more holes. Stds and intervals are
+    calibrated on the same cells, by series and by the size of the std. With too few observations to
+    judge by, the first candidate is taken.
 
     Examples
     --------
@@ -119,7 +120,7 @@ class AutoFactorizer(Readings, InTime, Seeded, Threads):
     )
 
     scale_: str | None = learned("Name of the scale that the model computes in.")
-    choice_: str = learned("Name of the candidate that was chosen, or of two with a + between.")
+    choice_: str = learned("Name of the candidate that was chosen, or of a few with a + between.")
     model_: Factorizer = learned("The chosen candidate, fitted on everything.")
     scores_: dict[str, dict[str, float]] = learned(
         'For every candidate: "error", the root of the mean squared error of hidden cells in units '
@@ -171,7 +172,10 @@ class AutoFactorizer(Readings, InTime, Seeded, Threads):
         time = sensor_modes(self.time, self.sensor, seen.ids)[0]
         arranged = Arranged.of(seen, time, holes)
         drawn = trials(arranged, self.like, np.random.default_rng([seed, 5]))
-        arena = Arena(seen, arranged, contest.draw_trials(drawn), candidates, self.like)
+        arena = Arena(
+            seen, arranged, contest.draw_trials(drawn), candidates, self.like, self._threads(),
+            self.verbose,
+        )  # fmt: skip
         found = arena.hold(scales[0]) if arena.n_hidden >= FEWEST_HELD_OUT else None
         scaling: Scaling = scales[0]
         chosen: tuple[str, ...] = (next(iter(candidates)),)
@@ -222,7 +226,7 @@ class AutoFactorizer(Readings, InTime, Seeded, Threads):
         return found
 
     def _chosen(self, names: tuple[str, ...], candidates: dict[str, Any], seed: int) -> Any:
-        """Return the model of one name, or of two together, unfitted."""
+        """Return the model of one name, or of several together, unfitted."""
         if len(names) == 1:
             return clone_with(candidates[names[0]])
         pairs = tuple((name, clone_with(candidates[name])) for name in names)
@@ -345,7 +349,7 @@ def _as_scores(value: Any) -> dict[str, dict[str, float]]:
 
 
 def _scores(found: Contest, chosen: tuple[str, ...], error: float) -> dict[str, dict[str, float]]:
-    """Return the record of everybody, and of two that were taken together; the best first."""
+    """Return the record of everybody, and of those taken together; the best first."""
     errors, seconds = dict(found.errors), dict(found.seconds)
     name = JOIN.join(chosen)
     errors[name], seconds[name] = error, sum(found.seconds[one] for one in chosen)

@@ -10,6 +10,7 @@ import numpy as np
 from noisewise.calibration import Calibration
 from noisewise.data import Observations
 from noisewise.engine.arrays import Moments
+from noisewise.engine.training import in_threads, one_blas_thread
 from noisewise.errors import unsaid
 from noisewise.models.base import Cells, Factorizer, Seeded, Threads, clone_with, shown
 from noisewise.models.learner import fixed_seed
@@ -60,15 +61,18 @@ class AverageFactorizer(Readings, InTime, Seeded, Threads):
     def _learn(
         self, seen: Observations, validation: Observations | None
     ) -> tuple[Observations, Calibration | None]:
-        shared: dict[str, Any] = {
-            "random_state": fixed_seed(self.random_state),
-            "n_jobs": self.n_jobs,
-        }
+        shared: dict[str, Any] = {"random_state": fixed_seed(self.random_state), "n_jobs": 1}
         shared |= {"time": self.time, "sensor": self.sensor, **shown(self.verbose)}
-        with unsaid("Predictions have not settled"):
-            parts = [clone_with(model, **shared).fit(seen) for _, model in self.models]
-        for part in parts:  # by few cells each; what calibrates the mean is for those who ask
-            part.calibration_ = None
+        parts = [clone_with(model, **shared) for _, model in self.models]
+
+        def fit(part: Any) -> None:
+            with unsaid("Predictions have not settled"):
+                part.fit(seen)
+            part.n_jobs = self.n_jobs  # for predictions
+            part.calibration_ = None  # by few cells; what calibrates the mean is for those who ask
+
+        with one_blas_thread():
+            in_threads(fit, parts, self._threads())
         self.parts_ = tuple(parts)
         return seen, None
 

@@ -1,4 +1,4 @@
-"""A contest of models: who predicts best what was hidden; and whether two do better together.
+"""A contest of models: who predicts best what was hidden; and whether a few do better together.
 
 Errors are in units of the series that they are of. What nobody can predict, a broken reading, does
 not count: the hundredth of the cells that the best prediction of each is farthest from.
@@ -10,7 +10,6 @@ import math
 import time as clock
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import combinations
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -18,13 +17,15 @@ from scipy.special import ndtri
 
 from noisewise.data import Ids, Observations
 from noisewise.engine.arrays import Array, Ints
-from noisewise.errors import DataError, DivergedError, unsaid
+from noisewise.engine.training import in_threads, one_blas_thread
+from noisewise.errors import DataError, DivergedError, training_bar, unsaid
 from noisewise.models.base import clone_with
 from noisewise.models.holes import Like, Readings, Trial, likeness
 from noisewise.models.sensors import SeriesModel
 from noisewise.models.temporal import TemporalFactorizer
 
-SWEEPS = 60  # that a sampler is judged by
+SWEEPS = 60, 240  # that a sampler is judged by, at least and at most
+WORK = 5_000_000  # readings times sweeps of a sampler that is judged
 TRIALS, MOST_TRIALS = 3, 8  # parts of the readings that are hidden, one after another
 ENOUGH = 300  # hidden cells
 HOPELESS = 1.4  # times the error of the best, after the first trial
@@ -33,10 +34,9 @@ DEAR = 3  # models that cost seconds and go on after the first trial
 TRIM = 0.01  # share of the cells that do not count
 FARTHEST = 30.0  # units that an error counts at most
 TAIL = 0.025  # share of readings at either end that do not count for the unit of a series
-TOGETHER = 4  # of the best, of which two may be taken together
-GAIN = 0.99  # of the error of the best that two together, or another scale, may have at most
+TOGETHER, NEAR = 3, 1.1  # models that may be taken together, and their errors over the best's
+GAIN = 0.99  # of the error of the best scale that another may have at most
 QUANTILES = np.linspace(0.05, 0.95, 10)  # of predictions, that tell a scale
-SURE = 1.0  # standard errors by which they must be better
 
 Restore = Callable[[Observations, Any, Any], Any]  # cells, mean and std -> mean in own units
 
@@ -87,32 +87,20 @@ class Contest:
         return counted([_squared(a.own, self.truth, self.unit) for a in self.answers.values()])
 
     def together(self) -> tuple[tuple[str, ...], float]:
-        """Return the best model, or two that are better together by more than chance; its error."""
-        errors = {name: float(np.sqrt(self.squared(name).mean())) for name in self.answers}
-        order = sorted(errors, key=lambda name: errors[name])
-        best: tuple[str, ...] = (order[0],)
-        error = errors[order[0]]
-        alone = self.squared(order[0])
-        group = self.trial[self._counted]
-        for pair in combinations(order[:TOGETHER], 2):
-            both = self.squared(*pair)
-            found = float(np.sqrt(both.mean()))
-            if found < min(GAIN * errors[order[0]], error) and _surely(both - alone, group):
-                best, error = pair, found
-        return best, error
+        """Return the best model, or the best few whose mean is better than each; and the error."""
+        errors = {name: self._error(name) for name in self.answers}
+        order = sorted(errors, key=errors.__getitem__)
+        near = [name for name in order if errors[name] <= NEAR * errors[order[0]]]
+        found = {tuple(near[:k]): self._error(*near[:k]) for k in range(1, TOGETHER + 1)}
+        best = min(found, key=found.__getitem__)
+        return best, found[best]
+
+    def _error(self, *names: str) -> float:
+        return math.sqrt(float(self.squared(*names).mean()))
 
 
 def _squared(own: Array, truth: Array, unit: Array) -> Array:
     return np.asarray(np.minimum(np.abs(own - truth) / unit, FARTHEST) ** 2)
-
-
-def _surely(change: Array, group: Ints) -> bool:
-    """Tell whether squared errors are lower by more than chance, as trials or cells scatter."""
-    by_cell = change.std() / np.sqrt(len(change))
-    counts = np.bincount(group)
-    sums = np.bincount(group, change - change.mean())[counts > 0]
-    by_trial = np.sqrt((sums**2).sum()) / len(change)
-    return bool(change.mean() < -SURE * max(by_cell, by_trial))
 
 
 def counted(squared: Sequence[Array]) -> Any:
@@ -163,11 +151,15 @@ def compact(seen: Observations) -> Observations:
     return Observations(tuple(c for _, c in coded), seen.values, tuple(i for i, _ in coded))
 
 
-def shortened(model: Any) -> Any:
-    """Return an unfitted copy that takes no longer than it must to be judged."""
+def shortened(model: Any, n: int) -> Any:
+    """Return an unfitted copy for one thread, to be judged by n readings in no longer than it must.
+
+    Chains that are too short find less in outages than they will: of few readings they are longer.
+    """
     if not isinstance(model, TemporalFactorizer):
-        return clone_with(model)
-    return clone_with(model, sweeps=min(model.sweeps, max(SWEEPS, 3 * model.burn_in)))
+        return clone_with(model, n_jobs=1)
+    sweeps = max(int(np.clip(WORK // n, *SWEEPS)), 3 * model.burn_in)
+    return clone_with(model, sweeps=min(model.sweeps, sweeps), n_jobs=1, verbose=False)
 
 
 def uncalibrated(model: Any) -> Any:
@@ -190,6 +182,8 @@ class Arena:
     trials: list[Trial]
     candidates: dict[str, Any]  # unfitted models
     like: Like  # what is hidden is like: cells count by that, if it is the table
+    threads: int = 1
+    verbose: bool | None = False
 
     @property
     def n_hidden(self) -> int:
@@ -212,10 +206,8 @@ class Arena:
             train, asked = compact(seen.take(trial.train)), compact(seen.take(trial.hidden))
             truths.append(np.asarray(restore(asked, asked.values, None), dtype=np.float64))
             units.append(unit[own.which[trial.hidden]])
-            for name in list(staying):
-                started = clock.perf_counter()
-                found = _asked(shortened(self.candidates[name]), train, asked, restore)
-                seconds[name] += clock.perf_counter() - started
+            for name, (found, taken) in self._asked(staying, train, asked, restore, turn).items():
+                seconds[name] += taken
                 if found is None:
                     staying.remove(name)
                 else:
@@ -232,6 +224,28 @@ class Arena:
             for name in staying
         }
         return Contest(cells, number, truth, units_of, weight, answers, errors, seconds)
+
+    def _asked(
+        self, names: Sequence[str], train: Observations, asked: Observations, restore: Restore,
+        turn: int,
+    ) -> dict[str, tuple[Answers | None, float]]:  # fmt: skip
+        """Return what models say of a trial, and in how many seconds; each in a thread."""
+        order = sorted(names, key=lambda name: not is_dear(self.candidates[name]))
+        label = f"trial {turn + 1} of {len(self.trials)}"
+        bar = training_bar(label, unit="model", verbose=self.verbose)(total=len(order))
+
+        found: dict[str, tuple[Answers | None, float]] = {}
+
+        def ask(name: str) -> None:
+            started = clock.perf_counter()
+            model = shortened(self.candidates[name], len(train))
+            answers = _answers(model, train, asked, restore)
+            found[name] = answers, clock.perf_counter() - started
+            bar.update()
+
+        with one_blas_thread(), bar:
+            in_threads(ask, order, self.threads)
+        return found
 
     def best_scale(
         self, scales: Sequence[Scaling], names: Sequence[str], first: Contest | None = None
@@ -254,7 +268,7 @@ class Arena:
         return best, said, errors
 
 
-def _asked(
+def _answers(
     model: Any, train: Observations, asked: Observations, restore: Restore
 ) -> Answers | None:
     """Fit a model and ask it; None if it cannot learn from so little."""

@@ -37,6 +37,7 @@ EDGE = 0.1  # share of holes that are at the ends, where these are more than cha
 MOST_OCTAVES = 40  # halves of distances that are told apart
 FEW = 0.3  # share of the series that are few
 MOST_WEIGHT = 5.0  # of a hidden cell, or of one over it
+OWN = 0.7  # share of the weight of series that goes by their holes
 SHORTER = 0.3  # share of time that is left out at most, to have holes at the ends of what is left
 
 
@@ -167,8 +168,8 @@ def _stratum(seen: Timed, asked: Timed, n: int, step: float, share: float = 1.0)
 def likeness(readings: Readings, trials: list[Trial]) -> list[Array]:
     """Return how much hidden cells count, so that together they are like the holes.
 
-    Holes that are moved meet others, and become longer or shorter by it; and of a window, as many
-    series are read at a time as it happens to have.
+    Holes that are moved meet others, and become longer or shorter by it; of a window, as many
+    series are read at a time as it happens to have; and copies of outages are in other series.
     """
     seen, found = readings.seen, []
     for train, hidden in trials:
@@ -183,8 +184,20 @@ def likeness(readings: Readings, trials: list[Trial]) -> list[Array]:
     size = 3 * (MOST_OCTAVES + 1)
     wanted = np.bincount(readings.alike, minlength=size) / len(readings.alike)
     there = np.bincount(together, minlength=size) / len(together)
-    weight = (wanted / np.maximum(there, 1e-9)).clip(1.0 / MOST_WEIGHT, MOST_WEIGHT)
-    return [np.asarray(weight[one] / weight[together].mean()) for one in found]
+    weight = (wanted / np.maximum(there, 1e-9)).clip(1.0 / MOST_WEIGHT, MOST_WEIGHT)[together]
+    weight *= _by_series(readings, seen.which[np.concatenate([trial.hidden for trial in trials])])
+    parts = np.cumsum([len(one) for one in found])[:-1]
+    return np.split(weight / weight.mean(), parts)
+
+
+def _by_series(readings: Readings, hidden: Ints) -> Array:
+    """Return how much cells of series count: partly by the holes of the series."""
+    n = readings.n_series
+    holes, there = (np.bincount(which, minlength=n) for which in (readings.holes.which, hidden))
+    if not holes.sum():
+        return np.ones(len(hidden))
+    ratio = (holes / holes.sum()) / np.maximum(there / len(hidden), 1e-9)
+    return np.asarray(OWN * ratio + (1.0 - OWN))[hidden]
 
 
 def _without_edges(seen: Timed, holes: Timed, n: int) -> tuple[Timed, Array, Array]:
@@ -264,8 +277,8 @@ def _moved(readings: Readings, rng: np.random.Generator) -> Trial:
     """
     seen, leading, trailing = readings.seen, readings.leading, readings.trailing
     under, unit = _under(readings, 0, rng)
-    for _ in range(_copies(readings)):
-        series = int(rng.integers(readings.n_series))
+    for copy in range(_copies(readings)):
+        series = int(rng.integers(readings.n_series)) if copy else 0
         more, number = _under(readings, series, rng)
         unit = np.where(more & ~under, unit.max() + 1 + number, unit)
         under = under | more
