@@ -67,6 +67,9 @@ CASES = {
         f"table, {method}": Case(TableModel(method, n_jobs=1), readings, (1.4, 3.9), is_honest=True)
         for method in ("nearest", "regression", "soft", "svd")
     },
+    "table, lagged": Case(
+        TableModel("regression", lags=(1, 3), n_jobs=1), readings, (1.4, 3.9), is_honest=True
+    ),
     "average": Case(
         AverageFactorizer((("bayes", TemporalFactorizer(**QUICK)), ("ou", OUSmoother())), **SEED),
         readings,

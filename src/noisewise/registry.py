@@ -110,7 +110,7 @@ _OWN_MODELS = Models(
             Model(name, "sensors", f"noisewise.models.{make}", given, about=about)
             for name, make, given, about in (
                 ("auto", "auto:AutoFactorizer", {},
-                 "the best of all on holes like those of the table, or the mean of the best two"),
+                 "the best of all on holes like those of the table, or the mean of the best few"),
                 ("bayes", "temporal:TemporalFactorizer", {},
                  "paths that series share, a path of each, drawn from their posterior"),
                 ("fast", "residual:fast", {},
@@ -127,6 +127,8 @@ _OWN_MODELS = Models(
                  "the mean of the moments that are most alike"),
                 ("regression", "grid:TableModel", {"method": "regression"},
                  "every series by a regression on those most like it"),
+                ("lagged", "grid:TableModel", {"method": "regression", "lags": (1, 3)},
+                 "the same, on what these read a little before and after, too"),
                 ("soft", "grid:TableModel", {"method": "soft"},
                  "low rank, by singular values less a constant (SoftImpute)"),
                 ("svd", "grid:TableModel", {"method": "svd"},

@@ -61,6 +61,7 @@ CANDIDATES: dict[str, Factorizer] = {
     "seasonal": OUSmoother(seasons="auto"),
     "nearest": TableModel("nearest"),
     "regression": TableModel("regression"),
+    "lagged": TableModel("regression", lags=(1, 3)),
     "soft": TableModel("soft"),
     "svd": TableModel("svd", rank=4),
     "dtf": dtf(),
@@ -73,7 +74,6 @@ CANDIDATES: dict[str, Factorizer] = {
     "bayes-heavy": TemporalFactorizer(8, tails="heavy"),
 }
 LIKE = ("table", "cells", "blocks", "blackout", "end")
-LEAST = 1e-9  # of an error, in units of the std of a series
 JOIN = " + "  # between the names of those that are taken together
 
 log = logging.getLogger("noisewise")
@@ -125,8 +125,8 @@ class AutoFactorizer(Readings, InTime, Seeded, Threads):
     scores_: dict[str, dict[str, float]] = learned(
         'For every candidate: "error", the root of the mean squared error of hidden cells in units '
         'of the std of their series; "score", that over the error of the best; and "seconds" that '
-        "it took. Candidates that were hopeless after the first offset have the error there. Empty "
-        "if there was too little to judge by."
+        "it took. Candidates that were hopeless after the first offset have the error there, times "
+        "how much harder the others were for the rest. Empty if there was too little to judge by."
     )
     reason_: str = learned(
         "What was chosen and why, in a sentence; also what ``str`` gives, and what the logger "
@@ -191,7 +191,7 @@ class AutoFactorizer(Readings, InTime, Seeded, Threads):
             local_scale, calibration = _calibrated(found, chosen, arena, scaling)
         seen = Observations(seen.codes, scaling.values, seen.ids)
         self.choice_, self.scale_ = JOIN.join(chosen), scaling.name
-        model = self._chosen(chosen, candidates, seed).fit(seen)
+        model = self._chosen(chosen, candidates, seed, len(seen)).fit(seen)
         self.model_ = model if calibration is None else contest.uncalibrated(model)
         self._index = _series_of(self, seen)
         unit = contest.series_scale(seen.values, arranged.seen.which, arranged.n_series)
@@ -225,11 +225,11 @@ class AutoFactorizer(Readings, InTime, Seeded, Threads):
             raise SettingError("candidates must have one at least; got none.")
         return found
 
-    def _chosen(self, names: tuple[str, ...], candidates: dict[str, Any], seed: int) -> Any:
-        """Return the model of one name, or of several together, unfitted."""
-        if len(names) == 1:
-            return clone_with(candidates[names[0]])
-        pairs = tuple((name, clone_with(candidates[name])) for name in names)
+    def _chosen(self, names: tuple[str, ...], candidates: dict[str, Any], seed: int, n: int) -> Any:
+        """Return the model of one name, or of several together, for n readings, unfitted."""
+        pairs = tuple((name, contest.lengthened(candidates[name], n)) for name in names)
+        if len(pairs) == 1:
+            return pairs[0][1]
         return AverageFactorizer(
             pairs, time=self.time, sensor=self.sensor, value_range=self.value_range,
             random_state=seed, n_jobs=self.n_jobs, verbose=self.verbose,
@@ -353,9 +353,9 @@ def _scores(found: Contest, chosen: tuple[str, ...], error: float) -> dict[str, 
     errors, seconds = dict(found.errors), dict(found.seconds)
     name = JOIN.join(chosen)
     errors[name], seconds[name] = error, sum(found.seconds[one] for one in chosen)
-    best = max(min(errors.values()), LEAST)
+    best = max(min(errors.values()), contest.LEAST)
     return {
-        one: {"error": errors[one], "score": max(errors[one], LEAST) / best,
+        one: {"error": errors[one], "score": max(errors[one], contest.LEAST) / best,
               "seconds": seconds[one]}
         for one in sorted(errors, key=errors.__getitem__)
         if np.isfinite(errors[one])

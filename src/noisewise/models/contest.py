@@ -25,7 +25,8 @@ from noisewise.models.sensors import SeriesModel
 from noisewise.models.temporal import TemporalFactorizer
 
 SWEEPS = 60, 240  # that a sampler is judged by, at least and at most
-WORK = 5_000_000  # readings times sweeps of a sampler that is judged
+WORK, WHOLE = 5_000_000, 15_000_000  # readings times sweeps: to be judged, and of the last fit
+LONGEST = 600  # sweeps of the last fit
 TRIALS, MOST_TRIALS = 3, 8  # parts of the readings that are hidden, one after another
 ENOUGH = 300  # hidden cells
 HOPELESS = 1.4  # times the error of the best, after the first trial
@@ -33,6 +34,7 @@ FEW = 30  # hidden cells that tell nobody to be hopeless
 DEAR = 3  # models that cost seconds and go on after the first trial
 TRIM = 0.01  # share of the cells that do not count
 FARTHEST = 30.0  # units that an error counts at most
+LEAST = 1e-9  # of an error, in units of the std of a series
 TAIL = 0.025  # share of readings at either end that do not count for the unit of a series
 TOGETHER, NEAR = 3, 1.1  # models that may be taken together, and their errors over the best's
 GAIN = 0.99  # of the error of the best scale that another may have at most
@@ -72,7 +74,7 @@ class Contest:
     unit: Array  # of the series of each, in the same
     weight: Array  # how much each counts; 1 on average
     answers: dict[str, Answers]  # of those that took part in all trials
-    errors: dict[str, float]  # of everybody, of as many trials as they took part in
+    errors: dict[str, float]  # of everybody, also of those that left after the first trial
     seconds: dict[str, float]
 
     def squared(self, *names: str) -> Array:
@@ -162,6 +164,13 @@ def shortened(model: Any, n: int) -> Any:
     return clone_with(model, sweeps=min(model.sweeps, sweeps), n_jobs=1, verbose=False)
 
 
+def lengthened(model: Any, n: int) -> Any:
+    """Return an unfitted copy that may go on for long where readings are few."""
+    if not isinstance(model, TemporalFactorizer):
+        return clone_with(model)
+    return clone_with(model, sweeps=max(model.sweeps, min(WHOLE // n, LONGEST)))
+
+
 def uncalibrated(model: Any) -> Any:
     """Take from a fitted model what its own few held-out cells said of its std."""
     model.calibration_ = None
@@ -216,7 +225,12 @@ class Arena:
             truth, units_of, weight = (np.concatenate(part) for part in parts)
             errors |= _errors(said, staying, truth, units_of, weight)
             if turn == 0:
+                everybody, first = staying, dict(errors)
                 staying = _hopeful(errors, staying, self.candidates, len(trial.hidden))
+        if staying:  # of those that left early, as if later trials had been as hard for them
+            harder = float(np.mean([errors[name] / max(first[name], LEAST) for name in staying]))
+            left = {*everybody} - {*staying}
+            errors |= {name: min(harder * first[name], FARTHEST) for name in left}
         cells = seen.take(np.concatenate([trial.hidden for trial in self.trials]))
         number = np.repeat(np.arange(len(self.trials)), [len(t.hidden) for t in self.trials])
         answers = {

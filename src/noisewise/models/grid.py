@@ -6,8 +6,8 @@ time but the line that they start from; between the times of the table they draw
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from functools import cached_property
+from collections.abc import Callable, Sequence
+from functools import cached_property, partial
 from typing import Any, Literal
 
 import numpy as np
@@ -23,11 +23,11 @@ from noisewise.errors import DataError, SettingError
 from noisewise.models.later_rows import KnownRows
 from noisewise.models.sensors import PRIOR, SeriesModel
 from noisewise.schema import POSITIVE, Schema, Tensor
-from noisewise.settings import learned, one_of, setting, settings, whole
+from noisewise.settings import Rule, learned, one_of, setting, settings, whole
 
 HELD_OUT = 0.1  # share of readings that tell the std
 MOST_CELLS = 50_000_000  # of a table
-MOST_ROWS = 4_000  # that nearest moments are looked for among
+MOST_ROWS = 4_000  # that nearest moments are looked for among, and that a regression learns from
 NEIGHBOURS = 10
 ROUNDS = 4  # of regressions
 PREDICTORS = 20  # series of a regression
@@ -35,6 +35,10 @@ SHRINKAGE = 1 / 50  # of singular values, as a share of the largest
 STEPS = 100  # of low rank, at most
 SETTLED = 1e-4  # relative change of a step that is the last
 LEAST = 1e-6  # share of a series' variance that an error has at least
+
+
+def _are_lags(given: Any) -> bool:
+    return isinstance(given, tuple | list) and all(whole(1).holds(lag) for lag in given)
 
 
 @settings
@@ -62,6 +66,11 @@ class TableModel(SeriesModel):
         kw_only=False,
     )
     rank: int = setting(whole(1), 'Singular values that "svd" keeps.', default=4)
+    lags: Sequence[int] = setting(
+        Rule("a list of whole numbers, 1 or more", _are_lags),
+        'How many moments before and after "regression" also looks at what others read then.',
+        default=(),
+    )
 
     filled_: Array = learned("The table, series by times, without holes.")
     times_: Array = learned("Its times.")
@@ -75,7 +84,7 @@ class TableModel(SeriesModel):
                 f"{len(times):,}, and takes {MOST_CELLS:,} cells at most: take another method, or "
                 "times that series have in common."
             )
-        fill = FILLS[self.method](self.rank)
+        fill = partial(FILLS[self.method], self)
         with one_blas_thread():
             tell = np.random.default_rng(0).random(len(place)) < HELD_OUT
             once = _filled(fill, series, times, place, ~tell)
@@ -159,83 +168,84 @@ def _filled(
     return np.asarray(mean[:, None] + std[:, None] * np.where(np.isnan(table), whole, table))
 
 
-def _by_neighbours(rank: int) -> Callable[[Array, Array], Array]:
+def _by_neighbours(model: TableModel, table: Array, start: Array) -> Array:
     """Fill moments with the mean of those that are most alike."""
-
-    def fill(table: Array, start: Array) -> Array:
-        out = start.copy()
-        n = table.shape[1]
-        pieces = np.array_split(np.arange(n), -(-n // MOST_ROWS))
-        imputer = KNNImputer(n_neighbors=NEIGHBOURS, weights="distance", keep_empty_features=True)
-        for piece in pieces:
-            part = table[:, piece]
-            read = (~np.isnan(part)).any(axis=1)
-            if read.sum() > 1:
-                out[np.ix_(read, piece)] = imputer.fit_transform(part[read].T).T
-        return out
-
-    return fill
+    out = start.copy()
+    n = table.shape[1]
+    pieces = np.array_split(np.arange(n), -(-n // MOST_ROWS))
+    imputer = KNNImputer(n_neighbors=NEIGHBOURS, weights="distance", keep_empty_features=True)
+    for piece in pieces:
+        part = table[:, piece]
+        read = (~np.isnan(part)).any(axis=1)
+        if read.sum() > 1:
+            out[np.ix_(read, piece)] = imputer.fit_transform(part[read].T).T
+    return out
 
 
-def _by_regression(rank: int) -> Callable[[Array, Array], Array]:
+def _by_regression(model: TableModel, table: Array, start: Array) -> Array:
     """Fill series from those most like them, by ridge regressions whose penalty is learned."""
-
-    def fill(table: Array, start: Array) -> Array:
-        out, known = start.copy(), ~np.isnan(table)
-        if len(table) < 2:
-            return out
-        order = np.argsort(-known.sum(axis=1), kind="stable")
-        ridge = BayesianRidge(tol=1e-3, max_iter=50)
-        for _ in range(ROUNDS):
-            alike = np.abs(np.corrcoef(out + 1e-12 * np.arange(out.shape[1])))
-            np.fill_diagonal(alike, -1.0)
-            nearest = np.argsort(-np.nan_to_num(alike), axis=1, kind="stable")[:, :PREDICTORS]
-            for s in order:
-                if known[s].all() or known[s].sum() < 3 or np.ptp(table[s, known[s]]) == 0:
-                    continue
-                others = out[np.delete(nearest[s], nearest[s] == s)].T
-                ridge.fit(others[known[s]], table[s, known[s]])
-                out[s, ~known[s]] = ridge.predict(others[~known[s]])
+    out, known = start.copy(), ~np.isnan(table)
+    if len(table) < 2:
         return out
+    order = np.argsort(-known.sum(axis=1), kind="stable")
+    ridge, rng = BayesianRidge(tol=1e-3, max_iter=50), np.random.default_rng(0)
+    for _ in range(ROUNDS):
+        alike = np.abs(np.corrcoef(out + 1e-12 * np.arange(out.shape[1])))
+        np.fill_diagonal(alike, -1.0)
+        nearest = np.argsort(-np.nan_to_num(alike), axis=1, kind="stable")[:, :PREDICTORS]
+        for s in order:
+            rows = np.flatnonzero(known[s])
+            if known[s].all() or len(rows) < 3 or np.ptp(table[s, rows]) == 0:
+                continue
+            others = _with_lags(out[np.delete(nearest[s], nearest[s] == s)].T, model.lags)
+            if len(rows) > MOST_ROWS:
+                rows = np.sort(rng.choice(rows, MOST_ROWS, replace=False))
+            ridge.fit(others[rows], table[s, rows])
+            out[s, ~known[s]] = ridge.predict(others[~known[s]])
+    return out
 
-    return fill
+
+def _with_lags(others: Array, lags: Sequence[int]) -> Array:
+    """Return moments with what was read before and after, beside what was read then.
+
+    Examples
+    --------
+    >>> _with_lags(np.array([[1.0], [2.0], [3.0]]), [1]).tolist()
+    [[1.0, 1.0, 2.0], [2.0, 1.0, 3.0], [3.0, 2.0, 3.0]]
+    """
+    at = np.arange(len(others))
+    offsets = [0, *(sign * lag for lag in lags for sign in (-1, 1))]
+    return np.hstack([others[(at + offset).clip(0, len(others) - 1)] for offset in offsets])
 
 
-def _by_singular_values(shrink: bool) -> Callable[[int], Callable[[Array, Array], Array]]:
+def _by_singular_values(model: TableModel, table: Array, start: Array) -> Array:
     """Fill a table with low rank, step by step: singular values shrunk, or all but a few cut."""
-
-    def with_rank(rank: int) -> Callable[[Array, Array], Array]:
-        def fill(table: Array, start: Array) -> Array:
-            known = ~np.isnan(table)
-            turned = len(table) > table.shape[1]  # the shorter side has the vectors
-            target, mask = (table.T, known.T) if turned else (table, known)
-            now = np.where(mask, 0.0, start.T if turned else start)
-            cut = None
-            for _ in range(STEPS):
-                guess = np.where(mask, target, now)
-                values, vectors = eigh(guess @ guess.T)
-                singular = np.sqrt(np.maximum(values, 0.0))
-                cut = SHRINKAGE * singular[-1] if cut is None else cut
-                with np.errstate(divide="ignore", invalid="ignore"):
-                    keep = np.nan_to_num(np.maximum(singular - cut, 0.0) / singular)
-                if not shrink:
-                    keep = (np.arange(len(singular)) >= len(singular) - rank).astype(float)
-                new = (vectors * keep) @ (vectors.T @ guess)
-                change = np.linalg.norm((new - now)[~mask])
-                scale = np.linalg.norm(now[~mask])
-                now = new
-                if change <= SETTLED * scale:
-                    break
-            return now.T if turned else now
-
-        return fill
-
-    return with_rank
+    known = ~np.isnan(table)
+    turned = len(table) > table.shape[1]  # the shorter side has the vectors
+    target, mask = (table.T, known.T) if turned else (table, known)
+    now = np.where(mask, 0.0, start.T if turned else start)
+    cut = None
+    for _ in range(STEPS):
+        guess = np.where(mask, target, now)
+        values, vectors = eigh(guess @ guess.T)
+        singular = np.sqrt(np.maximum(values, 0.0))
+        cut = SHRINKAGE * singular[-1] if cut is None else cut
+        with np.errstate(divide="ignore", invalid="ignore"):
+            keep = np.nan_to_num(np.maximum(singular - cut, 0.0) / singular)
+        if model.method == "svd":
+            keep = (np.arange(len(singular)) >= len(singular) - model.rank).astype(float)
+        new = (vectors * keep) @ (vectors.T @ guess)
+        change = np.linalg.norm((new - now)[~mask])
+        scale = np.linalg.norm(now[~mask])
+        now = new
+        if change <= SETTLED * scale:
+            break
+    return now.T if turned else now
 
 
-FILLS: dict[str, Callable[[int], Callable[[Array, Array], Array]]] = {
+FILLS: dict[str, Callable[[TableModel, Array, Array], Array]] = {
     "nearest": _by_neighbours,
     "regression": _by_regression,
-    "soft": _by_singular_values(shrink=True),
-    "svd": _by_singular_values(shrink=False),
+    "soft": _by_singular_values,
+    "svd": _by_singular_values,
 }
