@@ -182,7 +182,7 @@ class AutoFactorizer(Readings, InTime, Seeded, Threads):
         self.scores_, calibration, local_scale = {}, None, None
         self.reason_ = f"chose {chosen[0]!r}, the first: too few observations to judge by."
         if found is not None and found.answers:
-            chosen, error = found.together()
+            chosen, error = found.together(arena.dear, len(seen))
             self.scores_ = _scores(found, chosen, error)
             self.reason_ = _reason(self.scores_, JOIN.join(chosen), found, self.like)
             if len(scales) > 1:
