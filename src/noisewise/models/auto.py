@@ -228,6 +228,8 @@ class AutoFactorizer(Readings, InTime, Seeded, Threads):
     def _chosen(self, names: tuple[str, ...], candidates: dict[str, Any], seed: int, n: int) -> Any:
         """Return the model of one name, or of several together, for n readings, unfitted."""
         pairs = tuple((name, contest.lengthened(candidates[name], n)) for name in names)
+        if len(pairs) == 1 and contest.has_chains(candidates[names[0]], n):
+            pairs = pairs * contest.CHAINS
         if len(pairs) == 1:
             return pairs[0][1]
         return AverageFactorizer(

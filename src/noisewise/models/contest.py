@@ -28,6 +28,7 @@ SWEEPS = 60, 240  # that a sampler is judged by, at least and at most
 WORK = 2_000_000  # readings times sweeps of a sampler that is judged
 FEW_READINGS, MANY_READINGS = 15_000_000, 80_000_000  # times sweeps of the last fit
 SHORTEST, LONGEST = 80, 600  # sweeps of the last fit
+CHAINS, MOST_OF_CHAINS = 2, 2_000_000  # of a sampler that is taken alone; readings at most
 SIDE_BY_SIDE = 200_000  # readings of samplers that are taken together, at most
 TRIALS, MOST_TRIALS = 3, 8  # parts of the readings that are hidden, one after another
 ENOUGH = 300  # hidden cells
@@ -177,6 +178,11 @@ def lengthened(model: Any, n: int) -> Any:
         return clone_with(model)
     least, most = min(FEW_READINGS // n, LONGEST), max(MANY_READINGS // n, SHORTEST)
     return clone_with(model, sweeps=min(max(model.sweeps, least), most))
+
+
+def has_chains(model: Any, n: int) -> bool:
+    """Tell whether several chains are worth it: each may have found another part of the truth."""
+    return isinstance(model, TemporalFactorizer) and n <= MOST_OF_CHAINS
 
 
 def uncalibrated(model: Any) -> Any:
