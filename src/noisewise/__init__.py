@@ -9,6 +9,7 @@ from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from noisewise.anomalies.find import find_anomalies
     from noisewise.calibration import Calibration
     from noisewise.data import Ids, Observations, observe
     from noisewise.data.feature_files import read_features
@@ -42,6 +43,7 @@ if TYPE_CHECKING:
     )
 
 _NAMES = {
+    "anomalies.find": "find_anomalies",
     "data": "Ids Observations observe",
     "data.feature_files": "read_features",
     "data.files": "read",
@@ -72,8 +74,8 @@ __all__ = [
     "DeviationImputer", "DivergedError", "FitInterrupted", "GapReport", "Ids",
     "LinearInterpolator", "MissingExtraError", "ModelFileError", "NoisewiseError", "OUSmoother",
     "Observations", "PluginError", "ResidualFactorizer", "SettingError", "TemporalFactorizer",
-    "gap_report", "load", "noise_model", "noisy_ids", "noisy_observations", "noisy_places",
-    "noisy_series", "observe", "read", "read_features", "table_noise_model",
+    "find_anomalies", "gap_report", "load", "noise_model", "noisy_ids", "noisy_observations",
+    "noisy_places", "noisy_series", "observe", "read", "read_features", "table_noise_model",
 ]  # fmt: skip
 
 

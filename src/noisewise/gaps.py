@@ -158,10 +158,14 @@ class _Gaps:
         }
 
     def _time(self, place: int) -> Any:
-        moment = self.times[place]
-        if self.dated:
-            return np.datetime64(round(moment * 1e6), "us")
-        return int(moment) if moment == np.floor(moment) else float(moment)
+        return as_time(self.times[place], self.dated)
+
+
+def as_time(moment: float, dated: bool) -> Any:
+    """Return a time as tables show it: a date, or a number."""
+    if dated:
+        return np.datetime64(round(moment * 1e6), "us")
+    return int(moment) if moment == np.floor(moment) else float(moment)
 
 
 def _every_series(table: LabelledArray) -> Observations:
@@ -189,10 +193,11 @@ def _table(rows: list[dict[str, Any]], by: str) -> Table:
     """Turn rows into columns, those with the largest number first."""
     names = dict.fromkeys(name for row in rows for name in row)
     order = sorted(range(len(rows)), key=lambda k: -rows[k][by])
-    return {name: _column([rows[k].get(name) for k in order]) for name in names}
+    return {name: as_column([rows[k].get(name) for k in order]) for name in names}
 
 
-def _column(entries: list[Any]) -> NDArray[Any]:
+def as_column(entries: list[Any]) -> NDArray[Any]:
+    """Return entries as a column: of objects if they are names, of numbers or dates else."""
     if any(isinstance(entry, str | tuple) or entry is None for entry in entries):
         column = np.empty(len(entries), dtype=object)
         column[:] = entries

@@ -28,6 +28,7 @@ from noisewise.models.auto import LIKE, AutoFactorizer
 from noisewise.models.base import Factorizer, at_one_moment, in_one_step
 from noisewise.scaling import BOUNDS, TRANSFORMS
 from noisewise.settings import Rule, check, learned, one_of, rules_of, setting, settings
+from noisewise.showing import Showing
 from noisewise.since import filters
 from noisewise.standardised import StandardisedModel, Wishes, scale_of
 
@@ -49,6 +50,7 @@ def methods() -> list[str]:
 @settings
 class DeviationImputer(
     Ahead,
+    Showing,
     base.Seeded,
     base.Threads,
     OneToOneFeatureMixin,  # type: ignore[misc]

@@ -15,6 +15,7 @@ from typer.core import TyperGroup
 
 from noisewise import errors, registry
 from noisewise.cli import options
+from noisewise.cli.anomalies import anomalies
 from noisewise.cli.card import card
 from noisewise.cli.evaluate import compare, evaluate, tune
 from noisewise.cli.export import export
@@ -68,7 +69,8 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 of_ratings = (demo, fit, update, predict, recommend, why)
-for command in (*of_ratings, impute, gaps, noise, serve, export, card, evaluate, compare, tune):
+of_sensors = (impute, gaps, noise, anomalies)
+for command in (*of_ratings, *of_sensors, serve, export, card, evaluate, compare, tune):
     app.command()(grouped(command))
 data = typer.Typer(
     help="Public datasets: what there is, on what terms, and how to get it.",

@@ -72,11 +72,11 @@ def _plain(table: Table, n: int, dated: bool) -> dict[str, list[Any]]:
     plain = {name: column[:n].tolist() for name, column in table.items()}
     for name in ("first", "last", "start", "end"):
         if dated and name in plain:
-            plain[name] = [_iso(entry) for entry in table[name][:n]]
+            plain[name] = [as_text(entry) for entry in table[name][:n]]
     return plain
 
 
-def _iso(entry: Any) -> str | None:
+def as_text(entry: Any) -> str | None:
     """Write a date without what is zero at its end."""
     if entry is None:
         return None

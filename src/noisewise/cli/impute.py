@@ -215,13 +215,28 @@ def read_readings(
     path: str | Path, duplicates: Duplicates = "error", **layout: Any
 ) -> tuple[Observations, int | None]:
     """Read what a file with gaps has, time as the last mode, and which mode is the sensor."""
+    seen, cells = _read_cells(path, duplicates, layout)
+    return seen, cells.sensor
+
+
+def read_timed(
+    path: str | Path, duplicates: Duplicates = "error", **layout: Any
+) -> tuple[Observations, bool]:
+    """Read what a file with gaps has, time as the last mode, and whether times are dates."""
+    seen, cells = _read_cells(path, duplicates, layout)
+    return seen, are_dates(cells.clock)
+
+
+def _read_cells(
+    path: str | Path, duplicates: Duplicates, layout: dict[str, Any]
+) -> tuple[Observations, LabelledArray]:
     gapped = read_gapped(path, **layout)
     check_sensors(path, gapped.names)
     cells = labelled(gapped.table, Roles(**gapped.options, duplicates=duplicates))
     seen = cells.observed(duplicates)
     if len(seen) < 2:
         raise DataError(f"{path} has {len(seen)} readings; at least 2 are needed.")
-    return Observations(seen.codes, check_values(seen.values, "value"), seen.ids), cells.sensor
+    return Observations(seen.codes, check_values(seen.values, "value"), seen.ids), cells
 
 
 def check_sensors(path: str | Path, names: Sequence[str]) -> None:

@@ -12,13 +12,14 @@ import typer
 from noisewise import noise as rank
 from noisewise import registry, storage
 from noisewise.cli import options
-from noisewise.cli.impute import check_sensors, read_readings
+from noisewise.cli.impute import check_sensors, read_readings, read_timed
 from noisewise.cli.options import Columns, Layout, check_file, option, refuse, tell
-from noisewise.data import Observations
+from noisewise.data import Ids, Observations
 from noisewise.data.files import FORMATS
 from noisewise.data.gapped import KINDS
 from noisewise.data.panel import named_panel
 from noisewise.data.reader import suffix_of
+from noisewise.data.timestamps import checked_stamps
 from noisewise.errors import SettingError
 from noisewise.models import load
 from noisewise.models.auto import AutoFactorizer
@@ -72,17 +73,34 @@ class Readings(Layout):
 
     def read(self, path: Path) -> tuple[Observations, Any]:
         """Read sensors, time as the last id; and say which mode is the sensor."""
+        known = self._known(path)
+        if known is not None:
+            return known, "auto"
+        return read_readings(path, self.duplicates, value=self.value, **self.layout)  # type: ignore[arg-type]
+
+    def timed(self, path: Path) -> tuple[Observations, bool]:
+        """Read sensors, times as numbers; and say whether these are seconds of dates."""
+        known = self._known(path)
+        if known is None:
+            return read_timed(path, self.duplicates, value=self.value, **self.layout)  # type: ignore[arg-type]
+        stamps, dated = checked_stamps(known.ids[-1])
+        times, places = Ids.encode(stamps, known.ids[-1].name)
+        codes = (*known.codes[:-1], places[known.codes[-1]])
+        return Observations(codes, known.values, (*known.ids[:-1], times)), dated
+
+    def _known(self, path: Path) -> Observations | None:
+        """Read what has an id column per mode, or is known by name; None for tables with gaps."""
         if self.dataset is not None:
             refuse("is not for a named dataset, whose columns are known", **self.layout)
-            return named_panel(self.dataset, path).observations, "auto"
+            return named_panel(self.dataset, path).observations
         published = path.is_dir() or (path.is_file() and registry.recognised("sensors", path))
-        if self.id or self.format is not None or published or suffix_of(path) not in KINDS:
-            words = "is not for readings with --id, nor for files whose columns are known"
-            refuse(words, **self.layout)
-            seen = self.columns(self.duplicates).read(path)
-            check_sensors(path, seen.names)
-            return seen, "auto"
-        return read_readings(path, self.duplicates, value=self.value, **self.layout)  # type: ignore[arg-type]
+        if not (self.id or self.format is not None or published or suffix_of(path) not in KINDS):
+            return None
+        words = "is not for readings with --id, nor for files whose columns are known"
+        refuse(words, **self.layout)
+        seen = self.columns(self.duplicates).read(path)
+        check_sensors(path, seen.names)
+        return seen
 
     def columns(self, duplicates: str) -> Columns:
         """Return the columns of a table with an id column per mode."""

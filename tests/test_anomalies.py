@@ -1,0 +1,248 @@
+"""What is odd is found, with its date; what is only unusual is left alone."""
+
+import json
+
+import numpy as np
+import pandas as pd
+import pytest
+from test_cli import run
+
+from noisewise import DataError, DeviationImputer, SettingError, find_anomalies
+from noisewise.anomalies.others import references
+from noisewise.anomalies.stuck import long_runs
+from noisewise.anomalies.tracks import Grid, Tracks
+from noisewise.data import observe
+
+HOURS = pd.date_range("2024-05-01", periods=600, freq="h", tz="Europe/Berlin")
+
+
+def table(seed=0, series=8, n=600):
+    """Rooms of a building: a day, weather that all share, a path of their own, and noise."""
+    rng = np.random.default_rng(seed)
+    hours = np.arange(n)
+    shared = walk(rng, n, 40.0)[:, None] * rng.uniform(0.7, 1.3, series)
+    own = np.column_stack([walk(rng, n, 10.0) for _ in range(series)])
+    day = np.sin(2 * np.pi * hours / 24)[:, None]
+    return 20 + 2 * shared + 2 * day + 0.3 * own + rng.normal(0, 0.1, (n, series))
+
+
+def walk(rng, n, timescale):
+    path, phi = np.empty(n), np.exp(-1 / timescale)
+    path[0] = rng.normal()
+    for k in range(1, n):
+        path[k] = phi * path[k - 1] + np.sqrt(1 - phi**2) * rng.normal()
+    return path
+
+
+def found(values, **options):
+    told = find_anomalies(values, sensor=None, **options)
+    return list(zip(*(told[name].tolist() for name in ("kind", "series", "start")), strict=True))
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_a_clean_table_has_nothing_odd(seed):
+    assert found(table(seed)) == []
+    assert found(np.round(table(seed))) == []  # whole numbers repeat themselves
+    assert found(table(seed)[:, :1]) == []
+    assert found(np.maximum(table(seed) - 21, 0.0)) == []  # nothing for half of the time
+
+
+@pytest.mark.parametrize("series", [1, 8])
+def test_spikes_are_found_and_nothing_else(series):
+    for seed in range(3):
+        values = table(seed, series)
+        rng = np.random.default_rng(seed)
+        places = np.sort(rng.permutation(600)[:8])
+        values[places, 0] += 20 * values[:, 0].std()
+        told = [start for kind, s, start in found(values) if (kind, s) == ("spike", 0)]
+        assert set(told) <= set(places.tolist())
+        assert len(told) >= 7
+        assert len(found(values)) == len(told)
+
+
+def test_what_several_series_read_at_a_time_is_an_event():
+    values = table()
+    values[300] += 80.0
+    assert found(values) == []
+    values[300, 1:] -= 80.0
+    assert found(values) == [("spike", 0, 300)]
+
+
+def test_the_probability_of_a_spike_can_be_asked_for():
+    values = table()
+    values[300, 0] += 3.5
+    sizes = [len(find_anomalies(values, probability=p)["kind"]) for p in (0.01, 0.5, 1.0)]
+    assert sizes == sorted(sizes, reverse=True)
+    assert sizes[-1] == 0
+    for wrong in (0.0, 1.5, float("nan")):
+        with pytest.raises(SettingError, match="above 0 and at most 1; got"):
+            find_anomalies(values, probability=wrong)
+
+
+def test_a_sensor_that_is_stuck_for_a_day():
+    values = np.round(table(), 1)
+    values[300:324, 3] = values[300, 3]
+    (row,) = found(values)
+    assert row[:2] == ("stuck", 3)
+    assert 298 <= row[2] <= 300
+
+
+def test_a_night_without_light_is_no_fault():
+    rng = np.random.default_rng(0)
+    light = np.maximum(np.sin(2 * np.pi * np.arange(600) / 48), 0.0)[:, None]
+    values = np.round(500 * light * rng.uniform(0.8, 1.2, (600, 6)))
+    assert found(values) == []
+
+
+def test_a_change_of_unit_is_named_with_its_hour():
+    values = table()
+    values[400:, 5] = 1.8 * values[400:, 5] + 32
+    frame = pd.DataFrame(values, HOURS, [f"room {k}" for k in range(8)])
+    told = find_anomalies(frame)
+    assert told["kind"].tolist() == ["unit"]
+    assert told["words"][0].startswith("room 5 seems to have changed its unit at 2024-05-17T14:00")
+    assert told["words"][0].endswith("from °C to °F.")
+    assert told["start"][0] == np.datetime64(HOURS[400].tz_convert(None), "us")
+
+
+def test_other_units_and_the_way_back():
+    for factor, offset in ((1.0, 273.15), (1 / 1.8, -32 / 1.8), (10.0, 0.0)):
+        values = table(3)
+        values[350:, 2] = factor * values[350:, 2] + offset
+        assert found(values) == [("unit", 2, 350)]
+
+
+def test_of_two_series_the_one_that_changed_is_told():
+    values = table(0, 2)
+    values[300:, 1] = 1.8 * values[300:, 1] + 32
+    assert [row[:2] for row in found(values)] == [("unit", 1)]
+
+
+def test_a_drift_and_a_shift_are_told_apart():
+    values = table(1)
+    values[300:, 2] += 0.1 * np.arange(300)
+    values[300:, 6] += 15.0
+    rows = {kind: (s, start) for kind, s, start in found(values)}
+    assert set(rows) == {"drift", "shift"}
+    assert rows["drift"][0] == 2
+    assert abs(rows["drift"][1] - 300) <= 24
+    assert rows["shift"] == (6, 300)
+
+
+def test_dead_sensors_are_silent_or_flat():
+    rng = np.random.default_rng(0)
+    values = table(2)
+    values[400:, 0] = np.nan
+    values[450:, 1] = 20.0
+    values[380:, 2] = 20.0 + rng.normal(0, 0.001, 220)
+    rows = {s: (kind, start) for kind, s, start in found(values)}
+    assert rows[0] == ("dead", 399)  # the last reading
+    assert rows[1] == ("dead", 450)
+    assert rows[2][0] == "dead"
+    assert abs(rows[2][1] - 380) <= 3
+    assert len(rows) == 3
+
+
+def test_rows_that_nobody_has_read_yet_make_nobody_dead():
+    values = table()
+    values[500:] = np.nan
+    assert found(values) == []
+
+
+def test_an_imputer_tells_what_is_odd_in_what_it_learned_from(tmp_path):
+    values = table()
+    values[100, 1] = 95.0
+    frame = pd.DataFrame(values, HOURS)
+    imputer = DeviationImputer("linear").fit(frame)
+    told = imputer.anomalies()
+    direct = find_anomalies(frame)
+    assert [column.tolist() for column in told.values()] == [
+        column.tolist() if column.dtype.kind != "f" else pytest.approx(column.tolist(), nan_ok=True)
+        for column in direct.values()
+    ]
+    imputer.save(tmp_path / "rooms.nw")
+    again = DeviationImputer.load(tmp_path / "rooms.nw").anomalies()
+    assert again["words"].tolist() == told["words"].tolist() != []
+
+
+def test_long_tables_irregular_times_and_names_that_are_hostile():
+    values = table()
+    values[100, 1] = 95.0
+    times = HOURS[np.sort(np.random.default_rng(0).permutation(600)[:500])]
+    frame = pd.DataFrame(values, HOURS, [*map(str, range(7)), "{who}{0}<script>\x1b[31m"])
+    frame.loc[HOURS[200], frame.columns[7]] = -999.0
+    rows = frame.loc[times.union(HOURS[[100, 200]])].rename_axis("when").reset_index()
+    rows = rows.melt(id_vars="when", var_name="sensor", value_name="reading")
+    told = find_anomalies(rows, time="when", sensor="sensor", value="reading")
+    assert told["sensor"].tolist() == ["{who}{0}<script>\x1b[31m", "1"]
+    assert told["words"][0].startswith("{who}{0}<script>\x1b[31m read -999 at")
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        np.zeros((50, 2)),
+        np.arange(30.0)[:, None],
+        np.array([[1.0], [2.0]]),
+        1e100 * np.ones((100, 3)),
+        np.where(np.eye(120, 3) > 0, 1e100, 1e-200),
+        1e-250 * np.arange(300.0).reshape(100, 3),
+        np.tile([[0.0, 1.0], [1.0, 0.0]], (100, 1)),
+    ],
+)
+def test_odd_tables_are_judged_without_a_word_of_warning(values):
+    find_anomalies(values)
+
+
+def test_too_little_is_said_to_be_too_little():
+    with pytest.raises(DataError, match="at least 2 are needed"):
+        find_anomalies(np.array([[1.0], [np.nan]]))
+    with pytest.raises(DataError, match="Readings must be at most"):
+        find_anomalies(np.array([[1.0], [1e200]]))
+
+
+def test_series_of_a_grid_are_medians_of_their_bins():
+    seen = observe([("a", t, float(v)) for t, v in enumerate([1, 2, 90, 3])] + [("b", 3, 5.0)])
+    tracks = Tracks.of(seen)
+    grid = Grid.of(tracks, np.ones(5, dtype=bool))
+    np.testing.assert_array_equal(grid.table[0], [1, 2, 90, 3])
+    np.testing.assert_array_equal(grid.table[1], [np.nan] * 3 + [5.0])
+
+
+def test_one_series_that_is_off_does_not_move_what_others_say():
+    values = table().T
+    before = references(values, np.array([0]))[0]
+    values[3, 200:] += 500.0
+    after = references(values, np.array([0]))[0]
+    assert np.abs(after - before).max() < 1.0
+
+
+def test_runs_are_long_only_beside_the_habit_of_a_series():
+    rng = np.random.default_rng(0)
+    rows = [("a", t, float(t // 9 % 7)) for t in range(500)]
+    rows += [("b", t, float(v)) for t, v in enumerate(rng.integers(0, 90, 500))]
+    rows[500 + 250 : 500 + 262] = [("b", t, 44.5) for t in range(250, 262)]
+    tracks = Tracks.of(observe(rows))
+    runs = long_runs(tracks, np.ones(1000, dtype=bool))
+    assert [(run.series, run.first, run.certain) for run in runs] == [(1, 750, True)]
+
+
+def test_a_file_is_searched_from_the_command_line(tmp_path, capsys):
+    values = table()
+    values[100, 1] = 95.0
+    values[400:, 5] = 1.8 * values[400:, 5] + 32
+    frame = pd.DataFrame(values, HOURS.tz_localize(None), [f"room {k}" for k in range(8)])
+    path, odd = tmp_path / "rooms.csv", tmp_path / "odd.csv"
+    frame.to_csv(path, index_label="when")
+    assert run("anomalies", path, "--out", odd) == 0
+    told = capsys.readouterr().out
+    assert "1 in another unit, 1 spikes in 4,800 readings." in told
+    assert "room 1 read 95 at 2024-05-05T04:00, where about" in told
+    assert pd.read_csv(odd)["kind"].tolist() == ["unit", "spike"]
+    assert run("anomalies", path, "--json", "-") == 0
+    report = json.loads(capsys.readouterr().out)
+    assert [row["series"] for row in report["found"]] == ["room 5", "room 1"]
+    assert report["found"][0]["probability"] is None
+    frame.iloc[:50].to_csv(path, index_label="when")
+    assert run("anomalies", path) == 0
+    assert "Nothing is odd in 400 readings." in capsys.readouterr().out
