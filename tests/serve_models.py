@@ -1,11 +1,21 @@
-"""Small fitted models for tests of the service."""
+"""Small fitted models for tests of the service, and the service in processes of its own."""
 
+import http.client
+import json
+import os
+import socket
+import subprocess
+import sys
+import threading
 import warnings
+from contextlib import contextmanager
 
 import numpy as np
 
 from noisewise import BayesianFactorizer, DeviationFactorizer, DeviationImputer
 from noisewise.data.synthetic import make_ratings
+
+TOKEN = "a token of twenty let"
 
 
 def readings():
@@ -34,3 +44,59 @@ def save_all(folder):
         model.fit(ratings).save(paths["bayes"])
     imputer().save(paths["imputer"])
     return paths
+
+
+class Server:
+    """A server in processes of its own."""
+
+    def __init__(self, process):
+        self.process, self.lines = process, []
+        for line in process.stderr:
+            self.lines.append(line)
+            if "Ctrl-C ends it" in line:
+                break
+        else:
+            raise AssertionError("".join(self.lines))
+        self.port = int(line.split("127.0.0.1:")[1].split(";")[0])
+        self.reader = threading.Thread(target=lambda: self.lines.extend(process.stderr))
+        self.reader.start()
+
+    def connect(self, timeout=20.0):
+        return http.client.HTTPConnection("127.0.0.1", self.port, timeout=timeout)
+
+    def ask(self, method, path, body=None, **headers):
+        """Return status and answer of one request."""
+        connection = self.connect()
+        headers = {"Authorization": f"Bearer {TOKEN}", "Content-Type": "application/json"} | headers
+        content = None if body is None else json.dumps(body)
+        connection.request(method, path, content, headers)
+        answer = connection.getresponse()
+        found = json.loads(answer.read())
+        connection.close()
+        return answer.status, found
+
+    def dial(self):
+        return socket.create_connection(("127.0.0.1", self.port), timeout=20.0)
+
+    def stop(self):
+        """End it as a supervisor would; return the exit code."""
+        self.process.terminate()
+        return self.process.wait(20)
+
+
+@contextmanager
+def serving(path, *options):
+    environment = os.environ | {"NOISEWISE_TOKEN": TOKEN}
+    command = [sys.executable, "-m", "noisewise", "serve", str(path), "--port", "0", *options]
+    process = subprocess.Popen(
+        command, stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True, env=environment
+    )
+    try:
+        server = Server(process)
+        yield server
+    finally:
+        if process.poll() is None:
+            process.terminate()
+        process.wait(20)
+        server.reader.join()
+        process.stderr.close()

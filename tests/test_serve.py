@@ -138,7 +138,7 @@ def test_a_table_is_filled_however_it_is_sent(service, files):
     assert all(np.array(found["low"]["hall"]) < np.array(found["high"]["hall"]))
     rows = zip(*columns.values(), strict=True)
     text = "\n".join(",".join("" if v is None else str(v) for v in row) for row in rows)
-    again = ask(client, "impute", csv=f"when,hall,attic\n{text}\n", coverage=0.8, refit=False)
+    again = ask(client, "impute", csv=f"when,hall,attic\n{text}\n", coverage=0.8)
     np.testing.assert_allclose(again["columns"]["hall"], found["columns"]["hall"], rtol=1e-5)
     assert "one of columns, rows or csv" in ask(client, "impute", 422)["error"]
 

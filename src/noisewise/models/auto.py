@@ -182,7 +182,7 @@ class AutoFactorizer(Readings, InTime, Seeded, Threads):
         self.scores_, calibration, local_scale = {}, None, None
         self.reason_ = f"chose {chosen[0]!r}, the first: too few observations to judge by."
         if found is not None and found.answers:
-            chosen, error = found.together()
+            chosen, error = found.together(arena.dear, len(seen))
             self.scores_ = _scores(found, chosen, error)
             self.reason_ = _reason(self.scores_, JOIN.join(chosen), found, self.like)
             if len(scales) > 1:
@@ -228,6 +228,8 @@ class AutoFactorizer(Readings, InTime, Seeded, Threads):
     def _chosen(self, names: tuple[str, ...], candidates: dict[str, Any], seed: int, n: int) -> Any:
         """Return the model of one name, or of several together, for n readings, unfitted."""
         pairs = tuple((name, contest.lengthened(candidates[name], n)) for name in names)
+        if len(pairs) == 1 and contest.has_chains(candidates[names[0]], n):
+            pairs = pairs * contest.CHAINS
         if len(pairs) == 1:
             return pairs[0][1]
         return AverageFactorizer(

@@ -51,8 +51,8 @@ class AverageFactorizer(Readings, InTime, Seeded, Threads):
 
     models: Sequence[tuple[str, Factorizer]] = setting(
         Rule("pairs of a name and a model", _are_models),
-        "Pairs of a name and a model. ``random_state``, ``n_jobs``, ``time`` and ``sensor`` of all "
-        "of them are those given here.",
+        "Pairs of a name and a model. ``n_jobs``, ``time`` and ``sensor`` of all of them are those "
+        "given here, and so is ``random_state``, plus 0, 1, 2 and so on.",
         kw_only=False,
     )
 
@@ -61,9 +61,13 @@ class AverageFactorizer(Readings, InTime, Seeded, Threads):
     def _learn(
         self, seen: Observations, validation: Observations | None
     ) -> tuple[Observations, Calibration | None]:
-        shared: dict[str, Any] = {"random_state": fixed_seed(self.random_state), "n_jobs": 1}
-        shared |= {"time": self.time, "sensor": self.sensor, **shown(self.verbose)}
-        parts = [clone_with(model, **shared) for _, model in self.models]
+        seed = fixed_seed(self.random_state)
+        shared: dict[str, Any] = {"time": self.time, "sensor": self.sensor, "n_jobs": 1}
+        shared |= shown(self.verbose)
+        parts = [
+            clone_with(model, random_state=(seed + k) % 2**32, **shared)
+            for k, (_, model) in enumerate(self.models)
+        ]
 
         def fit(part: Any) -> None:
             with unsaid("Predictions have not settled"):

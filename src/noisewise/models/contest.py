@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 import time as clock
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -25,11 +25,14 @@ from noisewise.models.sensors import SeriesModel
 from noisewise.models.temporal import TemporalFactorizer
 
 SWEEPS = 60, 240  # that a sampler is judged by, at least and at most
-WORK, WHOLE = 5_000_000, 15_000_000  # readings times sweeps: to be judged, and of the last fit
-LONGEST = 600  # sweeps of the last fit
+WORK = 2_000_000  # readings times sweeps of a sampler that is judged
+FEW_READINGS, MANY_READINGS = 15_000_000, 80_000_000  # times sweeps of the last fit
+SHORTEST, LONGEST = 80, 600  # sweeps of the last fit
+CHAINS, MOST_OF_CHAINS = 2, 2_000_000  # of a sampler that is taken alone; readings at most
+SIDE_BY_SIDE = 200_000  # readings of samplers that are taken together, at most
 TRIALS, MOST_TRIALS = 3, 8  # parts of the readings that are hidden, one after another
 ENOUGH = 300  # hidden cells
-HOPELESS = 1.4  # times the error of the best, after the first trial
+HOPELESS = 1.3  # times the error of the best, after the first trial
 FEW = 30  # hidden cells that tell nobody to be hopeless
 DEAR = 3  # models that cost seconds and go on after the first trial
 TRIM = 0.01  # share of the cells that do not count
@@ -88,11 +91,16 @@ class Contest:
     def _counted(self) -> Any:
         return counted([_squared(a.own, self.truth, self.unit) for a in self.answers.values()])
 
-    def together(self) -> tuple[tuple[str, ...], float]:
-        """Return the best model, or the best few whose mean is better than each; and the error."""
+    def together(self, dear: Collection[str], n: int) -> tuple[tuple[str, ...], float]:
+        """Return the best model, or the best few whose mean is better than each; and the error.
+
+        Of those that are dear, as many as may learn from n readings.
+        """
         errors = {name: self._error(name) for name in self.answers}
         order = sorted(errors, key=errors.__getitem__)
-        near = [name for name in order if errors[name] <= NEAR * errors[order[0]]]
+        out = [name for name in order if name in dear][max(SIDE_BY_SIDE // n, 1) :]
+        limit = NEAR * errors[order[0]]
+        near = [name for name in order if errors[name] <= limit and name not in out]
         found = {tuple(near[:k]): self._error(*near[:k]) for k in range(1, TOGETHER + 1)}
         best = min(found, key=found.__getitem__)
         return best, found[best]
@@ -165,10 +173,16 @@ def shortened(model: Any, n: int) -> Any:
 
 
 def lengthened(model: Any, n: int) -> Any:
-    """Return an unfitted copy that may go on for long where readings are few."""
+    """Return an unfitted copy to learn from n readings: few take longer to settle, in less time."""
     if not isinstance(model, TemporalFactorizer):
         return clone_with(model)
-    return clone_with(model, sweeps=max(model.sweeps, min(WHOLE // n, LONGEST)))
+    least, most = min(FEW_READINGS // n, LONGEST), max(MANY_READINGS // n, SHORTEST)
+    return clone_with(model, sweeps=min(max(model.sweeps, least), most))
+
+
+def has_chains(model: Any, n: int) -> bool:
+    """Tell whether several chains are worth it: each may have found another part of the truth."""
+    return isinstance(model, TemporalFactorizer) and n <= MOST_OF_CHAINS
 
 
 def uncalibrated(model: Any) -> Any:
@@ -193,6 +207,11 @@ class Arena:
     like: Like  # what is hidden is like: cells count by that, if it is the table
     threads: int = 1
     verbose: bool | None = False
+
+    @property
+    def dear(self) -> list[str]:
+        """Names of candidates that cost seconds."""
+        return [name for name, model in self.candidates.items() if is_dear(model)]
 
     @property
     def n_hidden(self) -> int:
@@ -226,7 +245,7 @@ class Arena:
             errors |= _errors(said, staying, truth, units_of, weight)
             if turn == 0:
                 everybody, first = staying, dict(errors)
-                staying = _hopeful(errors, staying, self.candidates, len(trial.hidden))
+                staying = _hopeful(errors, staying, self.dear, len(trial.hidden))
         if staying:  # of those that left early, as if later trials had been as hard for them
             harder = float(np.mean([errors[name] / max(first[name], LEAST) for name in staying]))
             left = {*everybody} - {*staying}
@@ -244,7 +263,7 @@ class Arena:
         turn: int,
     ) -> dict[str, tuple[Answers | None, float]]:  # fmt: skip
         """Return what models say of a trial, and in how many seconds; each in a thread."""
-        order = sorted(names, key=lambda name: not is_dear(self.candidates[name]))
+        order = sorted(names, key=lambda name: name not in self.dear)  # the longest first
         label = f"trial {turn + 1} of {len(self.trials)}"
         bar = training_bar(label, unit="model", verbose=self.verbose)(total=len(order))
 
@@ -314,14 +333,13 @@ def _errors(
 
 
 def _hopeful(
-    errors: dict[str, float], names: list[str], candidates: dict[str, Any], n: int
+    errors: dict[str, float], names: list[str], dear: Collection[str], n: int
 ) -> list[str]:
     """Return those that are worth another trial: near the best, and of the dear the best few."""
     if n < FEW or not names:
         return names
     limit = HOPELESS * min(errors[name] for name in names)
-    dear = sorted((name for name in names if is_dear(candidates[name])), key=errors.__getitem__)
-    out = {*dear[DEAR:]}
+    out = {*sorted((name for name in names if name in dear), key=errors.__getitem__)[DEAR:]}
     return [name for name in names if name not in out and errors[name] <= limit]
 
 

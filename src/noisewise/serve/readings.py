@@ -65,8 +65,6 @@ def impute(served: Served, asked: schemas.Holes) -> dict[str, Any]:
     """Fill the holes of a table; each hole has a std and an interval."""
     given = read(served, asked)
     imputer = served.model
-    if asked.refit is not None and asked.refit != imputer.refit:
-        imputer = _with(imputer, refit=asked.refit)
     with _in_words():
         filled, std = imputer.transform(given.X, return_std=True)
         ends = imputer.interval(given.X, asked.coverage)
@@ -98,13 +96,6 @@ def _in_words() -> Iterator[None]:
         raise
     except ValueError as error:
         raise DataError(str(error)) from error
-
-
-def _with(imputer: DeviationImputer, **settings: Any) -> DeviationImputer:
-    """Return a twin of a fitted imputer with other settings."""
-    twin = object.__new__(type(imputer))
-    twin.__dict__ = vars(imputer) | settings
-    return twin
 
 
 def _few(served: Served, rows: int, columns: int) -> None:

@@ -150,10 +150,6 @@ class Holes(Readings):
     """A table whose holes are to be filled."""
 
     coverage: Coverage = 0.9
-    refit: Annotated[
-        bool | None,
-        Field(description="Learn from new readings too; null leaves that to the imputer."),
-    ] = None
     model_config = ConfigDict(
         extra="forbid", json_schema_extra={"examples": [TABLE | {"coverage": 0.8}]}
     )
