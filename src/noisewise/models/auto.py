@@ -227,7 +227,8 @@ class AutoFactorizer(Readings, InTime, Seeded, Threads):
 
     def _chosen(self, names: tuple[str, ...], candidates: dict[str, Any], seed: int, n: int) -> Any:
         """Return the model of one name, or of several together, for n readings, unfitted."""
-        pairs = tuple((name, contest.lengthened(candidates[name], n)) for name in names)
+        many = len(names)
+        pairs = tuple((name, contest.lengthened(candidates[name], n, many)) for name in names)
         if len(pairs) == 1 and contest.has_chains(candidates[names[0]], n):
             pairs = pairs * contest.CHAINS
         if len(pairs) == 1:

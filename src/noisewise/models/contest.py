@@ -29,7 +29,7 @@ WORK = 2_000_000  # readings times sweeps of a sampler that is judged
 FEW_READINGS, MANY_READINGS = 15_000_000, 80_000_000  # times sweeps of the last fit
 SHORTEST, LONGEST = 80, 600  # sweeps of the last fit
 CHAINS, MOST_OF_CHAINS = 2, 2_000_000  # of a sampler that is taken alone; readings at most
-SIDE_BY_SIDE = 200_000  # readings of samplers that are taken together, at most
+THREE, TWO = 300_000, 2_000_000  # readings that so many samplers may learn from, at most
 TRIALS, MOST_TRIALS = 3, 8  # parts of the readings that are hidden, one after another
 ENOUGH = 300  # hidden cells
 HOPELESS = 1.3  # times the error of the best, after the first trial
@@ -98,7 +98,7 @@ class Contest:
         """
         errors = {name: self._error(name) for name in self.answers}
         order = sorted(errors, key=errors.__getitem__)
-        out = [name for name in order if name in dear][max(SIDE_BY_SIDE // n, 1) :]
+        out = [name for name in order if name in dear][1 + (n <= TWO) + (n <= THREE) :]
         limit = NEAR * errors[order[0]]
         near = [name for name in order if errors[name] <= limit and name not in out]
         found = {tuple(near[:k]): self._error(*near[:k]) for k in range(1, TOGETHER + 1)}
@@ -172,12 +172,16 @@ def shortened(model: Any, n: int) -> Any:
     return clone_with(model, sweeps=min(model.sweeps, sweeps), n_jobs=1, verbose=False)
 
 
-def lengthened(model: Any, n: int) -> Any:
-    """Return an unfitted copy to learn from n readings: few take longer to settle, in less time."""
+def lengthened(model: Any, n: int, together: int) -> Any:
+    """Return an unfitted copy to learn from n readings: few take longer to settle, in less time.
+
+    It may be shorter where more than two are taken together.
+    """
     if not isinstance(model, TemporalFactorizer):
         return clone_with(model)
     least, most = min(FEW_READINGS // n, LONGEST), max(MANY_READINGS // n, SHORTEST)
-    return clone_with(model, sweeps=min(max(model.sweeps, least), most))
+    sweeps = min(max(model.sweeps, least), most) * CHAINS // max(together, CHAINS)
+    return clone_with(model, sweeps=max(sweeps, 3 * model.burn_in))
 
 
 def has_chains(model: Any, n: int) -> bool:

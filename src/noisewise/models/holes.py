@@ -23,7 +23,7 @@ Like = Literal["table", "cells", "blocks", "blackout", "end"]
 Mask = npt.NDArray[np.bool_]
 
 NEAREST = 0.1  # share of all time that holes are moved by at least
-MOST_CELLS = 30_000  # that models are judged on at a time: a window of time, some of the series
+MOST_CELLS = 40_000  # that models are judged on at a time: a window of time, some of the series
 MOST_SERIES, FEWEST_TIMES = 60, 400  # of a window
 SHARE = 0.1  # of readings that are hidden if the table has no holes to go by
 LENGTH = 10  # steps that outages last then
