@@ -17,6 +17,7 @@ from sklearn.utils.validation import check_is_fitted
 from noisewise import imputer_file, registry, storage
 from noisewise.calibration import check_coverage
 from noisewise.data import Observations, tables_with_holes
+from noisewise.data.next_rows import last_rows
 from noisewise.data.tables_with_holes import Fitted, LabelledArray, Roles
 from noisewise.data.timestamps import Floats, same_clock
 from noisewise.drift import warn_of
@@ -179,6 +180,7 @@ class DeviationImputer(
 
     _standardised: StandardisedModel = learned()
     _fitted: Fitted = learned()
+    _last: Any = learned()
 
     @in_one_step
     def fit(self, X: Any, y: Any = None) -> Self:
@@ -201,7 +203,7 @@ class DeviationImputer(
         self._standardised = StandardisedModel.fit(
             seen, table.sensor, model, wishes, self._holes(table)
         )
-        self._fitted = Fitted.of(table)
+        self._fitted, self._last = Fitted.of(table), last_rows(X, self._roles)
         return self
 
     def _holes(self, table: LabelledArray) -> Observations:
@@ -336,9 +338,12 @@ class DeviationImputer(
 
     def _read(self, X: Any, *, reset: bool) -> LabelledArray:
         """Read a table of any kind; if not ``reset``, it must be like the fitted one."""
-        roles = Roles(self.time, self.location, self.sensor, self.value, self.duplicates)
         known = None if reset else (self._fitted.lengths, self._standardised.seen.ids)
-        return read_table(self, X, roles, known)
+        return read_table(self, X, self._roles, known)
+
+    @property
+    def _roles(self) -> Roles:
+        return Roles(self.time, self.location, self.sensor, self.value, self.duplicates)
 
     def _placed(self, table: LabelledArray) -> LabelledArray:
         """Check that a table has the modes of the fitted one, and say when its rows were."""

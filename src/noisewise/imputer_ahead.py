@@ -1,13 +1,31 @@
-"""What an imputer does after its fit: it takes new readings in, and says what has drifted."""
+"""What an imputer does after its fit: it takes new readings in, forecasts, and says what drifts."""
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
+import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
+from noisewise.calibration import check_coverage
+from noisewise.data import encode_ids
+from noisewise.data.next_rows import last_rows, next_rows
 from noisewise.drift import warn_of
+from noisewise.errors import DataError
 from noisewise.models.base import at_one_moment, in_one_step
+from noisewise.settings import Rule, whole
+
+MOST = 1_000  # steps of a forecast
+STEPS = Rule(f"a whole number from 1 to {MOST:,}", lambda v: whole(1).holds(v) and v <= MOST)
+
+
+class Forecast(NamedTuple):
+    """The rows that come next, as tables of one kind."""
+
+    mean: Any
+    std: Any
+    low: Any  # of an interval
+    high: Any
 
 
 class Ahead:
@@ -42,6 +60,8 @@ class Ahead:
         table = self._placed(self._read(X, reset=False))
         before = self._standardised
         model = before.knowing(table.observed(self.duplicates), self.bounds)
+        if self._fitted.later(table).end > self._fitted.end:
+            self._last = last_rows(X, self._roles)
         self._fitted = self._fitted.later(table)
         if model is not before:
             self._standardised = model.settled()
@@ -49,6 +69,76 @@ class Ahead:
             found, names = model.drift()
             warn_of(found, names, found.drifted & ~drifted)
         return self
+
+    @at_one_moment
+    def forecast(self: Any, steps: int, X: Any = None, coverage: float = 0.9) -> Forecast:
+        """Return the rows that come next: what to expect, its std, and intervals.
+
+        The last reading, the mean of the part of the day or year, what fades between both, and two
+        regressions on readings before are mixed, for every step as it was best from earlier
+        origins in the fitted table; the errors there also tell how far intervals must reach. That
+        is learned from the readings of ``fit`` when it is first asked for, which takes seconds, and
+        goes on from all readings since. It is the same for every method but for the scale.
+
+        Parameters
+        ----------
+        steps : int
+            How many rows, at the usual distance of the table.
+        X : table, optional
+            Newer rows as for ``transform``: the forecast goes on from these, as the imputer stays
+            as it was. An imputer that was loaded from a file needs a row or more to know what its
+            tables look like.
+        coverage : float
+            Share of the cases in which an interval holds what will be read.
+
+        Returns
+        -------
+        Forecast
+            Four tables of the kind of X, with the next stamps: ``mean``, ``std``, ``low`` and
+            ``high``. Series of which nothing was ever read stay empty.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from noisewise import DeviationImputer
+        >>> hours = np.arange(480)
+        >>> noise = np.random.default_rng(0).normal(0, 0.1, 480)
+        >>> heat = 20 + np.sin(hours / 24 * 2 * np.pi) + noise
+        >>> told = DeviationImputer("ou").fit(heat[:474, None]).forecast(6)
+        >>> bool((abs(told.mean[:, 0] - heat[474:]) < 0.4).all()), told.low.shape
+        (True, (6, 1))
+        """
+        check_is_fitted(self)
+        STEPS.require("steps", steps)
+        check_coverage(coverage)
+        model, rows = self._standardised, getattr(self, "_last", None)
+        if X is not None:
+            table = self._placed(self._read(X, reset=False))
+            model = model.knowing(table.observed(self.duplicates), self.bounds)
+            rows = last_rows(X, self._roles)
+        if rows is None:
+            raise DataError(
+                "An imputer from a file does not know what its tables look like: give the last "
+                "rows, as forecast(steps, X)."
+            )
+        step = model.past.step
+        step = int(step) if step == int(step) else step
+        table = self._read(next_rows(rows, self._roles, step, steps), reset=False)
+        cells = table.cells(np.arange(table.values.size))
+        codes = encode_ids(cells, model.seen.ids)[:-1]
+        known = (np.array(codes) >= 0).all(axis=0)
+        which = model.past.series(tuple(np.where(known, code, 0) for code in codes))
+        known &= which >= 0
+        stamps = cells.ids[-1].labels
+        place = np.argsort(np.argsort(stamps, kind="stable"))[cells.codes[-1]]
+        found = []
+        for part in model.ahead(steps, coverage):
+            values = np.where(known, part[place, which], np.nan)
+            found.append(values.reshape(table.values.shape))
+        if self.whole:
+            found = [np.rint(found[0]), found[1], np.floor(found[2]), np.ceil(found[3])]
+        where = known.reshape(table.values.shape)
+        return Forecast(*(table.put(part, where) for part in found))
 
     @at_one_moment
     def drift(self: Any) -> dict[str, Any]:

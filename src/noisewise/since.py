@@ -18,13 +18,14 @@ from noisewise.data.timestamps import Floats, Ints, as_integers, key_places, ser
 from noisewise.drift import Drift, Watch
 from noisewise.engine.data import Series
 from noisewise.engine.gibbs.series.later import Place
+from noisewise.forecasting import HORIZON, Forecaster, Grid
 from noisewise.models.auto import AutoFactorizer
 from noisewise.models.average import AverageFactorizer
 from noisewise.models.base import Factorizer
 from noisewise.models.residual import ResidualFactorizer
 from noisewise.models.sensors import widened
 from noisewise.models.series import OUSmoother
-from noisewise.models.temporal import TemporalFactorizer
+from noisewise.models.temporal import TemporalFactorizer, usual_step
 from noisewise.scaling import Scale
 
 
@@ -110,22 +111,64 @@ class Past:
         return self.scale.standard(since.values, sensors.astype(np.int64))
 
     @cached_property
+    def step(self) -> float:
+        """The time that mostly lies between one row and the next."""
+        return usual_step(times_of(self.seen))
+
+    @cached_property
+    def _keys(self) -> Ints:
+        """Numbers of all series that were read."""
+        return np.unique(series_keys(self.seen.codes, self.seen.shape, self.seen.n_modes - 1)[0])
+
+    def series(self, codes: tuple[Any, ...]) -> Ints:
+        """Return the series of cells, by rows of every mode but time; -1 if it was never read."""
+        return key_places(self._keys, *series_keys(codes, self.seen.shape[:-1]))
+
+    @property
+    def sensors(self) -> Ints:
+        """The sensor of every series."""
+        codes = np.unravel_index(self._keys, self.seen.shape[:-1])
+        none = np.zeros(len(self._keys), dtype=np.int64)
+        return none if self.sensor is None else codes[self.sensor].astype(np.int64)
+
+    def grid(self, readings: Observations) -> Grid:
+        """Return readings of these series as z-scores on a grid of time."""
+        since = Since(np.array(readings.codes[:-1]), times_of(readings), readings.values)
+        which, z = self.series((*since.codes,)), self.standard(since)
+        return Grid.of(which, since.when, z, len(self._keys), self.step)
+
+    def forecaster(self, learned: Observations, steps: int) -> Forecaster:
+        """Return what forecasts so many steps, or more, once it has learned from readings.
+
+        It learns once for every horizon of a few, so that a call says nothing else after others.
+        """
+        horizon = HORIZON
+        while horizon < steps:
+            horizon *= 2
+        found = self._forecasters.get(horizon)
+        if found is None:
+            found = self._forecasters[horizon] = Forecaster.of(self.grid(learned), horizon)
+        return found
+
+    @cached_property
+    def _forecasters(self) -> dict[int, Forecaster]:
+        return {}
+
+    @cached_property
     def _watch(self) -> tuple[Watch, Ints]:
         """What is usual for every series, and the numbers of series."""
-        seen = self.seen
-        keys = series_keys(seen.codes, seen.shape, seen.n_modes - 1)[0]
-        keys, which = np.unique(keys, return_inverse=True)
+        seen, keys = self.seen, self._keys
+        which = self.series(seen.codes[:-1])
         z = self.standard(Since(np.array(seen.codes[:-1]), times_of(seen), seen.values))
         return Watch.of(Series.group(which, times_of(seen), z, len(keys))), keys
 
     def drift(self, since: Since) -> tuple[Drift, list[Any]]:
         """Return what readings are like beside those of the fit; and the ids of every series."""
         watch, keys = self._watch
-        shape = self.seen.shape[:-1]
-        at = key_places(keys, *series_keys((*since.codes,), shape))
+        at = self.series((*since.codes,))
         known = at >= 0
         found = watch.look(at[known], since.when[known], self.standard(since)[known])
-        places = zip(self.seen.ids, np.unravel_index(keys, shape), strict=False)
+        places = zip(self.seen.ids, np.unravel_index(keys, self.seen.shape[:-1]), strict=False)
         labels = zip(*(ids.labels[code].tolist() for ids, code in places), strict=True)
         return found, [row[0] if len(row) == 1 else row for row in labels]
 

@@ -38,6 +38,15 @@ class Wishes(NamedTuple):
     like: Like = "table"  # what holes will be like
 
 
+class Ahead(NamedTuple):
+    """A forecast of all series, step by series."""
+
+    mean: Floats
+    std: Floats
+    low: Floats
+    high: Floats
+
+
 @dataclass(frozen=True, eq=False)
 class StandardisedModel:
     """Readings, the scale of their sensors, and the model that was fitted to both.
@@ -202,6 +211,21 @@ class StandardisedModel:
     def drift(self) -> tuple[Drift, list[Any]]:
         """Return what readings since the fit are like beside those of the fit; and who is who."""
         return self.past.drift(self.since)
+
+    def ahead(self, steps: int, coverage: float) -> Ahead:
+        """Forecast all series: mean, std and ends of intervals in units of the table."""
+        seen = learned_from(self.seen, self.decided)
+        forecaster = self.past.forecaster(seen, steps)
+        z, spread = forecaster.ahead(self.past.grid(self.everything))
+        low, high = forecaster.ends(coverage)
+        sensors = self.past.sensors
+
+        def own(part: Any) -> Floats:
+            return np.array([self.scale.ends(row, sensors) for row in part[:steps]])
+
+        both = [self.scale.own(*row, sensors) for row in zip(z[:steps], spread, strict=False)]
+        mean, std = (np.array(part) for part in zip(*both, strict=True))
+        return Ahead(mean, std, own(z + low[:, None] * spread), own(z + high[:, None] * spread))
 
     def begins_like(self, new: Observations, n_rows: int) -> bool:
         """Tell whether rows, numbered from 0, have the same readings up to a row."""

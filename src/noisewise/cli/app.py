@@ -19,6 +19,7 @@ from noisewise.cli.anomalies import anomalies
 from noisewise.cli.card import card
 from noisewise.cli.evaluate import compare, evaluate, tune
 from noisewise.cli.export import export
+from noisewise.cli.forecast import forecast
 from noisewise.cli.gaps import gaps
 from noisewise.cli.impute import impute
 from noisewise.cli.noise import noise
@@ -69,7 +70,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 of_ratings = (demo, fit, update, predict, recommend, why)
-of_sensors = (impute, gaps, noise, anomalies)
+of_sensors = (impute, forecast, gaps, noise, anomalies)
 for command in (*of_ratings, *of_sensors, serve, export, card, evaluate, compare, tune):
     app.command()(grouped(command))
 data = typer.Typer(

@@ -16,7 +16,7 @@ from noisewise.data.timestamps import Clock, Floats
 from noisewise.errors import DataError
 
 
-def _time_axis(n_dimensions: int, time: Any) -> int:
+def time_axis(n_dimensions: int, time: Any) -> int:
     """Return the axis of time: the first of two, the last of more, or the one that is named."""
     if time is None:
         return 0 if n_dimensions <= 2 else n_dimensions - 1
@@ -31,7 +31,7 @@ def read_array(X: NDArray[Any], roles: holes.Roles) -> holes.LabelledArray:
         raise DataError(f"X must have two dimensions or more, times x series; got shape {X.shape}.")
     if roles.value is not None:
         holes.refuse("value", roles.value, "None, as only long frames have a column of values,")
-    time = _time_axis(X.ndim, roles.time)
+    time = time_axis(X.ndim, roles.time)
     others = [axis for axis in range(X.ndim) if axis != time]
     if len(others) == 1:
         modes, sensor = holes.column_modes(range(X.shape[others[0]]), roles, others[0])
