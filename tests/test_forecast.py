@@ -219,4 +219,4 @@ def test_forecast_on_the_command_line(tmp_path):
     ]  # fmt: skip
     assert len(found) == 18
     words = ["forecast", str(tmp_path / "x.nc"), "--out", str(tmp_path / "y.csv")]
-    assert "save NetCDF as CSV first" in CliRunner().invoke(app, words).output
+    assert "save NetCDF as CSV first" in str(CliRunner().invoke(app, words).exception)
