@@ -124,20 +124,9 @@ class Ahead:
         step = model.past.step
         step = int(step) if step == int(step) else step
         table = self._read(next_rows(rows, self._roles, step, steps), reset=False)
-        cells = table.cells(np.arange(table.values.size))
-        codes = encode_ids(cells, model.seen.ids)[:-1]
-        known = (np.array(codes) >= 0).all(axis=0)
-        which = model.past.series(tuple(np.where(known, code, 0) for code in codes))
-        known &= which >= 0
-        stamps = cells.ids[-1].labels
-        place = np.argsort(np.argsort(stamps, kind="stable"))[cells.codes[-1]]
-        found = []
-        for part in model.ahead(steps, coverage):
-            values = np.where(known, part[place, which], np.nan)
-            found.append(values.reshape(table.values.shape))
+        found, where = _next_cells(model, table, steps, coverage)
         if self.whole:
             found = [np.rint(found[0]), found[1], np.floor(found[2]), np.ceil(found[3])]
-        where = known.reshape(table.values.shape)
         return Forecast(*(table.put(part, where) for part in found))
 
     @at_one_moment
@@ -161,3 +150,16 @@ class Ahead:
         check_is_fitted(self)
         found, names = self._standardised.drift()
         return {"series": names, "drifted": found.drifted, **found._asdict()}
+
+
+def _next_cells(model: Any, table: Any, steps: int, coverage: float) -> tuple[list[Any], Any]:
+    """Return a forecast in the shape of a table of the next rows, and where there is one."""
+    cells = table.cells(np.arange(table.values.size))
+    codes = encode_ids(cells, model.seen.ids)[:-1]
+    known = (np.array(codes) >= 0).all(axis=0)
+    which = model.past.series(tuple(np.where(known, code, 0) for code in codes))
+    known &= which >= 0
+    place = np.argsort(np.argsort(cells.ids[-1].labels, kind="stable"))[cells.codes[-1]]
+    found = [np.where(known, part[place, which], np.nan) for part in model.ahead(steps, coverage)]
+    shape = table.values.shape
+    return [part.reshape(shape) for part in found], known.reshape(shape)
