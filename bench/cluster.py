@@ -1,13 +1,12 @@
 """A cluster of two workers on this machine beside the engine's two threads, in one run.
 
-    python bench/cluster.py --out bench/results/cluster.json [--ratings 10000000] [--skip-spark]
+    python bench/cluster.py --out bench/results/cluster.json [--ratings 10000000] [--spark PYTHON]
 
 Epochs of DMF (rank 100, deviation rank 8) and Bayesian sweeps (rank 32) of both take turns, so that
-the load of the machine is the same for both; ratios are of medians. ``--memory N`` also writes N
-ratings with text for ids as a folder of Parquet, fits them by the command line with
-``--cluster local``, and notes the most memory that the command itself had. Spark's ALS (pyspark,
-``local[2]``, rank 32) gets the same ratings, if pyspark is installed: seconds an iteration, as a
-long fit less a short one, and the RMSE on what it was trained on.
+the load of the machine is the same for both; ratios are of medians. Epochs are also timed with
+workers that share no memory, as those of two machines. Spark's ALS (pyspark, ``local[2]``, rank 32)
+gets the same ratings from ``bench/cluster_spark.py``, which ``--spark`` runs with a Python of its
+own.
 """
 
 from __future__ import annotations
@@ -15,19 +14,16 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import platform
 import statistics
 import subprocess
-import sys
-import tempfile
 import time
 from collections.abc import Callable
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from data import SHAPES, Ratings, Shape, ratings
+from cluster_nodes import about
+from data import SHAPES, Ratings, Shape, ratings, sized
 
 PARAMS = {
     "rank": 100, "deviation_rank": 8, "learning_rate": 0.055, "deviation_learning_rate": 0.015,
@@ -38,7 +34,6 @@ SPEC = {
     "rank": 32, "noise_rank": 2, "likelihood": "gaussian", "implicit": True, "time": False,
     "seed": 0,
 }  # fmt: skip
-SPARK_RANK, SPARK_SHORT, SPARK_LONG = 32, 2, 6
 
 
 def main() -> None:
@@ -46,39 +41,22 @@ def main() -> None:
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--ratings", type=int, default=SHAPES["ml-10m"].ratings)
     parser.add_argument("--turns", type=int, default=7, help="epochs and sweeps of each")
-    parser.add_argument("--memory", type=int, default=0, help="ratings of the fit by command")
-    parser.add_argument("--skip-spark", action="store_true")
+    parser.add_argument("--spark", help="a Python that has pyspark")
     chosen = parser.parse_args()
     shape = sized(chosen.ratings)
     drawn = ratings(shape, seed=0)
     found: dict[str, Any] = {
-        "date": datetime.now(UTC).isoformat(timespec="seconds"), "machine": machine(),
-        "ratings": shape.ratings, "users": shape.users, "items": shape.items,
+        "machine": about(), "ratings": shape.ratings, "users": shape.users, "items": shape.items,
         "load_before": os.getloadavg(),
     }  # fmt: skip
     found |= timed_engines(drawn, shape, chosen.turns)
-    if chosen.memory:
-        found["driver"] = driver_memory(chosen.memory)
-    if not chosen.skip_spark:
-        found["spark_als"] = spark(drawn)
+    if chosen.spark:
+        words = [chosen.spark, str(Path(__file__).with_name("cluster_spark.py"))]
+        run = subprocess.run([*words, str(shape.ratings)], capture_output=True, check=True)
+        found["spark_als"] = json.loads(run.stdout)
     found["load_after"] = os.getloadavg()
     chosen.out.write_text(json.dumps(found, indent=1) + "\n")
     print(json.dumps(found, indent=1))
-
-
-def sized(n: int) -> Shape:
-    """Return the shape of MovieLens 10M, as dense, with so many ratings."""
-    whole = SHAPES["ml-10m"]
-    side = (n / whole.ratings) ** 0.5
-    users, items = (max(20, round(side * size)) for size in (whole.users, whole.items))
-    return Shape(users, items, n, whole.user_skew, whole.item_skew)
-
-
-def machine() -> dict[str, Any]:
-    lines = Path("/proc/cpuinfo").read_text().splitlines() if Path("/proc/cpuinfo").exists() else []
-    names = [line.split(":")[1].strip() for line in lines if line.startswith("model name")]
-    return {"cpu": names[0] if names else platform.processor(), "cores": os.cpu_count(),
-            "python": platform.python_version()}  # fmt: skip
 
 
 def timed_engines(drawn: Ratings, shape: Shape, turns: int) -> dict[str, Any]:
@@ -98,10 +76,22 @@ def timed_engines(drawn: Ratings, shape: Shape, turns: int) -> dict[str, Any]:
         team = Team(place)
         found = {
             "epoch": in_turns(*epochs(team, codes, values, counts, chunks), turns),
+            "epoch_apart": in_turns(*epochs(apart(team), codes, values, counts, chunks), turns),
             "sweep": in_turns(*sweeps(team, codes, values, counts, chunks), turns),
         }
         team.stop()
     return found
+
+
+def apart(team: Any) -> Any:
+    """Return the same workers as if each had a machine of its own."""
+    from noisewise.engine.workers import Team
+
+    team.start()
+    other = Team(team.cluster)
+    other.hosts, other.threads = team.hosts, team.threads
+    other.machines = [str(k) for k in range(len(team))]
+    return other
 
 
 def in_turns(here: Callable[[], Any], there: Callable[[], Any], turns: int) -> dict[str, Any]:
@@ -148,81 +138,6 @@ def sweeps(team: Any, codes: Any, values: Any, counts: Any, chunks: Any) -> Any:
         one.step(chains[0])
         spread.step(chains[1])
     return lambda: one.step(chains[0]), lambda: spread.step(chains[1])
-
-
-def driver_memory(n: int) -> dict[str, Any]:
-    """Fit ratings with text for ids by the command line; return the most memory it had."""
-    import pyarrow as pa
-    import pyarrow.parquet as parquet
-
-    shape = sized(n)
-    drawn = ratings(shape, seed=1)
-    with tempfile.TemporaryDirectory() as folder:
-        for k, rows in enumerate(np.array_split(np.arange(n), 20)):
-            users, items = drawn.cells[rows].T
-            table = pa.table({
-                "user": pa.array([f"user-{u:012d}" for u in users.tolist()]),
-                "item": pa.array([f"item-{i:012d}" for i in items.tolist()]),
-                "rating": drawn.values[rows],
-            })  # fmt: skip
-            parquet.write_table(table, f"{folder}/part-{k:03d}.parquet")
-        del drawn
-        out = f"{folder}/model.nw"
-        command = ["fit", folder, "--out", out, "--model", "dmf", "--cluster", "local"]
-        command += ["--workers", "2", "--set", "epochs=2", "--set", "patience=None"]
-        code = (
-            "import resource, sys; from noisewise.cli import main\n"
-            "try: main()\n"
-            "finally: print('peak', resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)"
-        )
-        started = time.perf_counter()
-        run = subprocess.run([sys.executable, "-c", code, *command], capture_output=True, text=True)
-        peaks = [line for line in run.stdout.splitlines() if line.startswith("peak")]
-        if run.returncode or not peaks:
-            raise SystemExit(f"The command failed: {run.stdout}{run.stderr}")
-        return {"ratings": n, "users": shape.users, "items": shape.items,
-                "peak_mb": int(peaks[0].split()[1]) / 1024, "model_mb": os.path.getsize(out) / 1e6,
-                "seconds": time.perf_counter() - started}  # fmt: skip
-
-
-def spark(drawn: Ratings) -> dict[str, Any] | None:
-    """Time Spark's ALS on the same ratings."""
-    try:
-        from pyspark.ml.evaluation import RegressionEvaluator
-        from pyspark.ml.recommendation import ALS
-        from pyspark.sql import SparkSession
-    except ImportError:
-        return None
-    import pyarrow as pa
-    import pyarrow.parquet as parquet
-
-    with tempfile.TemporaryDirectory() as folder:
-        users, items = drawn.cells.T
-        table = pa.table({"user": users, "item": items, "rating": drawn.values})
-        parquet.write_table(table, f"{folder}/ratings.parquet")
-        session = (
-            SparkSession.builder.master("local[2]")
-            .config("spark.driver.memory", "8g")
-            .config("spark.driver.bindAddress", "127.0.0.1")
-            .config("spark.ui.enabled", "false")
-            .getOrCreate()
-        )
-        frame = session.read.parquet(f"{folder}/ratings.parquet").repartition(4).cache()
-        frame.count()
-        seconds = {}
-        for iterations in (1, SPARK_SHORT, SPARK_LONG):  # the first warms the machine up
-            als = ALS(rank=SPARK_RANK, maxIter=iterations, regParam=0.05, userCol="user",
-                      itemCol="item", ratingCol="rating", seed=0)  # fmt: skip
-            started = time.perf_counter()
-            model = als.fit(frame)
-            seconds[iterations] = time.perf_counter() - started
-        judge = RegressionEvaluator(labelCol="rating", predictionCol="prediction")
-        rmse = judge.evaluate(model.transform(frame))
-        version = session.version
-        session.stop()
-    per_iteration = (seconds[SPARK_LONG] - seconds[SPARK_SHORT]) / (SPARK_LONG - SPARK_SHORT)
-    return {"version": version, "rank": SPARK_RANK, "seconds_per_iteration": per_iteration,
-            "train_rmse": rmse, "iterations": SPARK_LONG}  # fmt: skip
 
 
 if __name__ == "__main__":

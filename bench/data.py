@@ -34,6 +34,14 @@ SHAPES = {
 }
 
 
+def sized(n: int) -> Shape:
+    """Return the shape of MovieLens 10M, as dense, with so many ratings."""
+    whole = SHAPES["ml-10m"]
+    side = (n / whole.ratings) ** 0.5
+    users, items = (max(20, round(side * size)) for size in (whole.users, whole.items))
+    return Shape(users, items, n, whole.user_skew, whole.item_skew)
+
+
 class Ratings(NamedTuple):
     """One (user, item) pair per row, numbered from 0, and its value."""
 

@@ -43,6 +43,32 @@ def demo(
     tell(result.text, result.report, report)
 
 
+@dataclass(frozen=True, kw_only=True)
+class CheckpointOptions:
+    """Where training is kept, so that it can go on when it was killed."""
+
+    checkpoint: Path | None = option(
+        "Keep training in this file; go on from it if it is there.", check=check_file
+    )
+    resume: Path | None = option(
+        "The same, but refuse to begin anew: the file must be there.", check=check_file
+    )
+
+    @property
+    def path(self) -> Path | None:
+        """The file."""
+        return self.checkpoint if self.resume is None else self.resume
+
+    def given(self) -> dict[str, Any]:
+        """Return what ``fit`` of a model is told."""
+        if self.resume is not None:
+            if self.checkpoint is not None:
+                raise SettingError("--resume has the name of the file; leave out --checkpoint.")
+            if not self.resume.exists():
+                raise SettingError(f"There is no checkpoint at {self.resume} to go on from.")
+        return {} if self.path is None else {"checkpoint": self.path}
+
+
 def fit(
     data: Path = options.DATA,
     out: Path = option("The file to write the model to.", default=..., check=check_file),
@@ -57,9 +83,7 @@ def fit(
     seed: int = options.SEED,
     device: str | None = options.DEVICE,
     workers: spread.ClusterOptions,
-    checkpoint: Path | None = option(
-        "Keep training in this file; go on from it if it is there.", check=check_file
-    ),
+    kept: CheckpointOptions,
     report: Path | None = options.JSON,
 ) -> None:
     """Learn a model from a table of ratings: the Bayesian one, unless another is named.
@@ -74,22 +98,23 @@ def fit(
     Example: `noisewise fit ratings.tsv --id who --id film --value stars --model dmf --out fast.nw`
 
     Example: `noisewise fit ratings/ --model dmf --cluster ray://10.0.0.7:10001 --out large.nw`
+
+    Example: `noisewise fit ratings/ --cluster auto --resume /shared/kept --out large.nw`
     """
     name, own = chosen("ratings", model, "bayes", settings, tuned, device)
     fitted = registry.build("ratings", name, own, random_state=seed)
-    kept: dict[str, Any] = {} if checkpoint is None else {"checkpoint": checkpoint}
-    place = workers.place(fitted)
+    given, checkpoint, place = kept.given(), kept.path, workers.place(fitted)
     if place is not None and spread.is_parquet(data):
         spread.refuse_features(features)
-        spread.fit(name, fitted, data, columns, place, kept, out, report)
+        spread.fit(name, fitted, data, columns, place, given, out, report)
         return
     observations = columns.read(data, options.time_of(own))
-    kept |= {} if place is None else {"cluster": place}
-    if not kept.keys() <= signature(fitted.fit).parameters.keys():
+    given |= {} if place is None else {"cluster": place}
+    if not given.keys() <= signature(fitted.fit).parameters.keys():
         raise SettingError(f"checkpoint must be left out: the model {name!r} does not keep any.")
     known = features_for(fitted, features.tables(observations.ids, data))
     try:
-        fitted.fit(observations, **kept, **known)
+        fitted.fit(observations, **given, **known)
     except FitInterrupted as stop:
         fitted.save(out)
         raise Stopped(f"{stop} It is in {out}.{_goes_on(checkpoint)}") from None

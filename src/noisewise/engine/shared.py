@@ -1,34 +1,28 @@
-"""Memory that processes of one machine share: a file that has no name once all have opened it."""
+"""Memory that processes of one machine share: a file without a name, gone when nobody has it."""
 
 from __future__ import annotations
 
 import mmap
 import os
-import tempfile
 from pathlib import Path
 
 import numpy as np
 
 from noisewise.engine.arrays import Floats
 
-FAST = Path("/dev/shm")  # a folder in memory; elsewhere the usual one for temporary files
+
+def offered(n: int, width: int) -> int | None:
+    """Make room for so many rows of floats; return its handle, or None where there is no such."""
+    if not hasattr(os, "memfd_create"):  # only Linux has
+        return None
+    handle: int = os.memfd_create("noisewise")
+    os.ftruncate(handle, max(1, n * width * 4))
+    return handle
 
 
-def offer(n: int, width: int) -> str | None:
-    """Make room for so many rows of floats; return where, or None if there is none."""
-    size, reserve = max(1, n * width * 4), getattr(os, "posix_fallocate", None)
-    if reserve is None:
-        return None
-    handle, path = tempfile.mkstemp(prefix="noisewise-", dir=FAST if FAST.is_dir() else None)
-    try:
-        # Else a folder that is full would end the process when it writes.
-        reserve(handle, 0, size)
-    except OSError:
-        Path(path).unlink()
-        return None
-    finally:
-        os.close(handle)
-    return path
+def path_of(handle: int) -> str:
+    """Return where other processes of this machine find it, as long as it is open."""
+    return f"/proc/{os.getpid()}/fd/{handle}"
 
 
 def opened(path: str, n: int, width: int) -> Floats:

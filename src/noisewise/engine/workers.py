@@ -7,31 +7,26 @@ call, or the one who asked, takes it. Ray is imported only when a cluster is ask
 
 from __future__ import annotations
 
-import hashlib
 import importlib
 import os
-import platform
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from contextvars import ContextVar
 from dataclasses import dataclass
-from functools import cache
-from importlib.metadata import version
-from pathlib import Path
 from typing import Any, TypeVar
 
-import llvmlite.binding  # type: ignore[import-untyped]
 import numpy as np
 
 from noisewise.engine.training import one_blas_thread
+from noisewise.engine.versions import check_versions, versions
 from noisewise.errors import MissingExtraError, NoisewiseError, SettingError, warn
 
 STORE_BYTES = 200 * 2**20  # of shared memory for a cluster on this machine, at least
 MOST_LOSSES = 20  # one after another, without a step in between, before it is given up
 SHORT, PATIENCE = 10.0, 120.0  # seconds to wait for all cores, and for any at all
+LOOPBACK = "127.0.0.1"
 MAIL = "mail"  # a thread of every worker, that takes what others send
-VERSIONS = ("noisewise", "numba", "numpy", "scipy")
 
 T = TypeVar("T")
 Call = tuple[Any, ...]  # what a method is given
@@ -39,6 +34,10 @@ Call = tuple[Any, ...]  # what a method is given
 
 class WorkersLost(NoisewiseError):
     """A worker, or what it had made, is no more."""
+
+
+class ClusterLostError(NoisewiseError):
+    """Workers were lost one after another, too often to go on."""
 
 
 @dataclass(frozen=True)
@@ -115,10 +114,11 @@ def connected(cluster: Cluster) -> Iterator[None]:
         many = (cluster.workers or 1) * (cluster.threads or 1)
         quiet |= {
             "num_cpus": max(many, os.cpu_count() or 1), "include_dashboard": False,
-            "object_store_memory": STORE_BYTES, "_node_ip_address": "127.0.0.1",
+            "object_store_memory": STORE_BYTES, "_node_ip_address": LOOPBACK,
         }  # fmt: skip
     try:
-        ray.init(**quiet)
+        with _only_loopback() if cluster.address == "local" else nullcontext():
+            ray.init(**quiet)
     except (ConnectionError, RuntimeError, ValueError, ray.exceptions.RayError) as error:
         raise SettingError(
             f"There is no cluster at {cluster.address!r}, or it lets nobody in ({error})."
@@ -129,30 +129,20 @@ def connected(cluster: Cluster) -> Iterator[None]:
         ray.shutdown()
 
 
-@cache
-def versions() -> dict[str, str]:
-    """Versions of what decides on bits: libraries, Python, and the code of this package."""
-    found = {name: version(name) for name in VERSIONS}
-    found["Python"] = ".".join(platform.python_version_tuple()[:2])
-    digest = hashlib.sha256()
-    package = Path(__file__).parents[1]
-    for path in sorted(package.rglob("*.py")):
-        digest.update(str(path.relative_to(package)).encode() + path.read_bytes())
-    found["code of noisewise"] = digest.hexdigest()[:12]
-    return found
-
-
-def check_versions(wanted: dict[str, str]) -> str:
-    """Raise where this worker differs from who started it; return the name of its CPU."""
-    own = versions()
-    other = [f"{name} {own[name]} instead of {wanted[name]}" for name in own
-             if own[name] != wanted[name]]  # fmt: skip
-    if other:
-        raise SettingError(
-            f"The worker on {platform.node()} has {' and '.join(other)}: the bits would differ; "
-            "install the same versions on all machines."
-        )
-    return str(llvmlite.binding.get_host_cpu_name())
+@contextmanager
+def _only_loopback() -> Iterator[None]:
+    """Let Ray take 127.0.0.1 as it is, as on macOS, instead of listening to all networks."""
+    constants, name = importlib.import_module("ray._private.ray_constants"), "ENABLE_RAY_CLUSTER"
+    before, key = getattr(constants, name), constants.ENABLE_RAY_CLUSTERS_ENV_VAR
+    kept = os.environ.get(key)
+    setattr(constants, name, False)
+    os.environ[key] = "0"  # for the processes that it starts
+    try:
+        yield
+    finally:
+        setattr(constants, name, before)
+        os.environ.pop(key)
+        os.environ |= {} if kept is None else {key: kept}
 
 
 class Host:
@@ -219,7 +209,7 @@ class Team:
     def start(self) -> None:
         """Start workers, unless there are some."""
         if not self.hosts:
-            self.restart()
+            persistently(self.restart, lambda: None)
 
     def restart(self) -> None:
         """Start new workers; wait a while for cores that are taken, or for lost machines."""
@@ -363,7 +353,7 @@ def persistently(work: Callable[[], T], mend: Callable[[], None]) -> T:
                 last = lost
         else:
             break
-    raise WorkersLost(f"{MOST_LOSSES} workers were lost one after another. {last}") from last
+    raise ClusterLostError(f"{MOST_LOSSES} workers were lost one after another. {last}") from last
 
 
 def cut_evenly(weights: Any, parts: int) -> list[int]:

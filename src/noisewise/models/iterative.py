@@ -13,18 +13,17 @@ import numpy as np
 import numpy.typing as npt
 
 from noisewise.data import Observations, observe
-from noisewise.engine import training, workers
+from noisewise.engine import training
 from noisewise.engine.arrays import Floats
 from noisewise.engine.training import Callback, EpochInfo, S, Step, Training, Validate
 from noisewise.engine.workers import Cluster
 from noisewise.errors import DataError, FitInterrupted, SettingError, training_bar
 from noisewise.models import learner
 from noisewise.models.base import NOTHING_KEPT, in_one_step
-from noisewise.models.lead import fit_here
+from noisewise.models.lead import fit_at
 from noisewise.models.learner import Checkpoint, Learner
 from noisewise.schema import Schema
 from noisewise.settings import check, either, number, one_of, setting, settings, whole
-from noisewise.spread_reader import is_spread
 from noisewise.storage import Damaged
 
 
@@ -161,16 +160,9 @@ class Iterative(Learner):
             At Ctrl-C, after the epoch is finished: a ``KeyboardInterrupt`` that ends loops around
             the fit. The model has learned what its message says.
         """
-        wanted = Checkpoint.wanted(checkpoint, checkpoint_epochs, checkpoint_minutes)
+        kept = checkpoint, checkpoint_epochs, checkpoint_minutes
         place = Cluster.wanted(cluster, self)
-        if place is not None and is_spread(X):
-            kept = checkpoint, checkpoint_epochs, checkpoint_minutes
-            kinds = dict(zip(learner.RULES, kept, strict=True))
-            others = y, validation, self.__dict__.pop("_sample_weight", None)
-            fit_here(self, X, place, callbacks, kinds, others)
-            return self
-        with workers.working(place):
-            self._run(X, y, validation, callbacks, wanted)
+        fit_at(place, self, self._run, X, y, validation, callbacks, kept)
         return self
 
     def _run(

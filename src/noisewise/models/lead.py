@@ -20,9 +20,11 @@ from typing import Any
 from noisewise import storage
 from noisewise.engine import workers
 from noisewise.engine.training import Callback, CtrlC, EpochInfo
+from noisewise.engine.versions import check_versions, versions
 from noisewise.engine.workers import Cluster
 from noisewise.errors import FitInterrupted, SettingError, training_bar, warn
-from noisewise.spread_reader import Source, read_spread, source_of
+from noisewise.models.learner import RULES, Checkpoint
+from noisewise.spread_reader import Source, is_spread, read_spread, source_of
 
 PIECE = 8 * 2**20  # bytes of a model's file that travel at a time
 
@@ -77,7 +79,7 @@ class Lead:
 
     def check(self, wanted: dict[str, str]) -> None:
         """Raise unless this process has the versions that are wanted."""
-        workers.check_versions(wanted)
+        check_versions(wanted)
 
     def next(self) -> EpochInfo | None:
         """Wait for the next epoch; None at the end."""
@@ -121,20 +123,28 @@ def led(
     kept: dict[str, Any],
     take: Callable[[Any, workers.Team], Any],
 ) -> Any:
-    """Let a lead fit a model; return the summary, and what ``take`` made of the lead."""
-    with workers.connected(cluster):
+    """Let a lead fit a model; return the summary, and what ``take`` made of the lead.
+
+    A lead that is lost is replaced: another goes on from the checkpoint, or begins anew.
+    """
+
+    def attempt() -> Any:
         ray, team = workers.library(), workers.Team(cluster)
         lead = ray.remote(Lead).options(num_cpus=0, max_concurrency=4).remote()
         try:
-            team.get(lead.check.remote(workers.versions()))
+            team.get(lead.check.remote(versions()))
             fit = lead.fit.remote(model, source(), cluster, kept)
             _follow(lead, team, model, callbacks)
             summary = team.get(fit)
-            for told in summary[1]:
-                warn(told)
             return summary, take(lead, team)
         finally:
             ray.kill(lead)
+
+    with workers.connected(cluster):
+        summary, taken = workers.persistently(attempt, lambda: None)
+    for told in summary[1]:
+        warn(told)
+    return summary, taken
 
 
 def _follow(lead: Any, team: workers.Team, model: Any, callbacks: Sequence[Callback]) -> None:
@@ -152,23 +162,35 @@ def _follow(lead: Any, team: workers.Team, model: Any, callbacks: Sequence[Callb
             team.get(lead.answer.remote(answer))
 
 
-def fit_here(
+def fit_at(
+    place: Cluster | None,
     model: Any,
+    work: Callable[..., None],
     X: Any,
-    cluster: Cluster,
+    y: Any,
+    validation: Any,
     callbacks: Sequence[Callback],
-    kept: dict[str, Any],
-    others: tuple[Any, ...],
+    kept: tuple[Any, Any, Any],
 ) -> None:
-    """Fit a model by a lead, and take over what it has learned; ``others`` must be left out."""
-    if any(other is not None for other in others):
+    """Fit a model here, by workers of a cluster, or by a lead where a cluster reads the ratings.
+
+    ``work`` fits where there are ratings; ``kept`` says what a user wants of checkpoints.
+    """
+    wanted = Checkpoint.wanted(*kept)
+    if place is None or not is_spread(X):
+        with workers.working(place):
+            work(X, y, validation, callbacks, wanted)
+        return
+    own = [vars(model).pop(name, None) for name in ("_tables", "_sample_weight")]  # of this fit
+    if any(other is not None for other in (y, validation, *own)):
         raise SettingError(
             "y, validation, features and sample_weight must be left out where a cluster reads the "
             "ratings."
         )
     source = partial(source_of, X, None, None, getattr(model, "time", None))
+    given = dict(zip(RULES, kept, strict=True))
     summary, fitted = led(
-        model, source, cluster, callbacks, kept, lambda lead, team: team.get(lead.fitted.remote())
+        model, source, place, callbacks, given, lambda lead, team: team.get(lead.fitted.remote())
     )
     vars(model).update(vars(fitted))
     if summary[2] is not None:

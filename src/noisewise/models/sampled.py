@@ -13,7 +13,6 @@ import numpy as np
 
 from noisewise import schema
 from noisewise.data import Observations, observe
-from noisewise.engine import workers
 from noisewise.engine.data import Scale, Spec, Timeline
 from noisewise.engine.gibbs.posterior import RatingPosterior
 from noisewise.engine.gibbs.sampler import Chain
@@ -25,11 +24,10 @@ from noisewise.engine.workers import Cluster
 from noisewise.errors import FitInterrupted, SettingError, training_bar, warn
 from noisewise.models.arranged import matrices
 from noisewise.models.base import in_one_step
-from noisewise.models.lead import fit_here
-from noisewise.models.learner import RULES, Checkpoint, Learner, checkpoints_of, with_ids
+from noisewise.models.lead import fit_at
+from noisewise.models.learner import Checkpoint, Learner, checkpoints_of, with_ids
 from noisewise.schema import Entry, Found, Schema, Tensor
 from noisewise.settings import check, either, learned, number, setting, settings, whole
-from noisewise.spread_reader import is_spread
 from noisewise.storage import Damaged
 
 FEWEST_DRAWS = 2  # one alone would say that nothing is unknown
@@ -130,16 +128,9 @@ class Sampled(Learner):
             At Ctrl-C, after the sweep is finished. The model has the draws that its message tells
             of; where there are none, it is a ``KeyboardInterrupt``, and the model is as it was.
         """
-        wanted = Checkpoint.wanted(checkpoint, checkpoint_epochs, checkpoint_minutes)
-        place, kept = self._place(cluster), (checkpoint, checkpoint_epochs, checkpoint_minutes)
-        if place is not None and is_spread(X):
-            given = dict(zip(RULES, kept, strict=True))
-            own = (self.__dict__.pop(name, None) for name in ("_tables", "_sample_weight"))
-            others = y, validation, *own
-            fit_here(self, X, place, callbacks, given, others)
-            return self
-        with workers.working(place):
-            self._sample(X, y, validation, callbacks, wanted)
+        kept = checkpoint, checkpoint_epochs, checkpoint_minutes
+        place = self._place(cluster)
+        fit_at(place, self, self._sample, X, y, validation, callbacks, kept)
         return self
 
     def _sample(

@@ -8,9 +8,9 @@ share the memory of stripes that travel, and only tell each other.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Sequence
 from functools import partial
-from pathlib import Path
 from threading import Condition
 from typing import Any, NamedTuple
 
@@ -71,7 +71,7 @@ class Part:
         self.first = np.cumsum([0, *self.sizes[:-1]])
         self.together = aligned_zeros(sum(self.sizes), plan.params.layout.width)
         self.views = tuple(np.split(self.together, self.first[1:]))
-        self.offered: str | None = None
+        self.offered: int | None = None
         self.shares = False  # travelling stripes with all workers of this machine
         self.sums = np.zeros((len(self.starts) - 1, 2))
         self.kept: Held = {}
@@ -119,8 +119,8 @@ class Part:
         alone = self.peers.machines.count(self.peers.machines[self.number]) == 1
         if alone or self.peers.first(self.number) != self.number or self.plan.n_modes > 3:
             return None
-        self.offered = shared.offer(self._n_travelling, self.plan.params.layout.width)
-        return self.offered
+        self.offered = shared.offered(self._n_travelling, self.plan.params.layout.width)
+        return None if self.offered is None else shared.path_of(self.offered)
 
     @property
     def _n_travelling(self) -> int:
@@ -142,7 +142,7 @@ class Part:
     def begin(self) -> None:
         """Set all rows to what they start from."""
         if self.offered is not None:
-            Path(self.offered).unlink()  # all have opened it
+            os.close(self.offered)  # all have opened it
             self.offered = None
         plan, layout = self.plan, self.plan.params.layout
         for view in self.views:
