@@ -268,6 +268,14 @@ def test_a_token_is_asked_for_and_compared_as_a_whole(service, files):
         assert client.get(path).status_code == 200
 
 
+def test_below_a_path_of_a_proxy_the_same_is_open(service, files):
+    client = service(files["dmf"], TOKEN)
+    below = TestClient(client.app, base_url=HERE, root_path="/films")  # as uvicorn has it
+    assert below.get("/films/health").status_code == 200
+    assert below.get("/films/").status_code == 200
+    assert below.get("/films/v1/model").status_code == 401
+
+
 def test_without_a_token_only_names_of_this_machine_are_answered_to(service, files):
     client = service(files["dmf"])
     assert client.get("/v1/model", headers={"host": "evil.example"}).status_code == 421

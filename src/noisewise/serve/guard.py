@@ -98,7 +98,8 @@ class Visit:
 
     def refusal(self) -> tuple[int, str, dict[str, str]] | None:
         """Return why a request is refused by its head alone, if it is."""
-        guard, path = self.guard, self.scope["path"]
+        guard = self.guard
+        path = self.scope["path"].removeprefix(self.scope.get("root_path", ""))
         if guard.inside > guard.limits.waiting:
             return 503, "Too many requests are being answered; try again.", {"Retry-After": "1"}
         if path in PROBES:
