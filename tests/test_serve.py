@@ -177,6 +177,17 @@ def test_imputers_fitted_to_arrays_and_to_frames_with_an_index_are_asked_alike(s
     )["error"]  # fmt: skip
 
 
+def test_odd_readings_of_a_table_are_found(service, files):
+    client, table = service(files["imputer"]), readings()
+    columns = {n: [None if v != v else v for v in column] for n, column in table.items()}
+    columns["attic"][50] = -40.0
+    found = ask(client, "anomalies", columns=columns)["columns"]
+    assert (found["kind"], found["series"]) == (["spike"], ["attic"])
+    assert found["start"] == ["2026-01-03T02:00:00"]
+    assert "attic read -40" in found["words"][0]
+    assert "spike" not in ask(client, "anomalies")["columns"]["kind"]
+
+
 def test_series_of_an_imputer_are_ranked_by_noise(service, files):
     client = service(files["imputer"])
     found = ask(client, "noise", n=2)["columns"]

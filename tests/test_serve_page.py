@@ -143,6 +143,7 @@ def test_a_person_drops_a_table_sees_it_filled_and_downloads_it(
     browser, files, tmp_path, downloads
 ):
     table = readings()
+    table["attic"][50] = -40.0
     rows = zip(*table.values(), strict=True)
     lines = [",".join("" if v != v else str(v) for v in row) for row in rows]
     path = tmp_path / "readings.csv"
@@ -153,6 +154,8 @@ def test_a_person_drops_a_table_sees_it_filled_and_downloads_it(
         page.until(lambda: "4 gaps were filled in 1 series" in page.text("filled-told"))
         page.until(lambda: len(page.all("#charts svg")) == 2)
         assert len(page.all("#charts .band")) == 1
+        assert len(page.all("#charts .strange")) == 1
+        assert "attic read -40" in page.text("odd")
         page.look("filled")
         page.press("#download")
         saved = downloads / "filled.csv"

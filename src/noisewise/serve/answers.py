@@ -27,7 +27,7 @@ RATINGS, SENSORS, IMPUTER = "ratings", "sensors", "imputer"
 OF_KIND = {
     RATINGS: ("predict", "interval", "recommend", "fold_in", "explain", "noise"),
     SENSORS: ("predict", "interval", "noise"),
-    IMPUTER: ("impute", "noise"),
+    IMPUTER: ("impute", "anomalies", "noise"),
 }
 
 
@@ -100,7 +100,7 @@ class Served:
         return [
             {}
             if ids.labels.dtype.kind == "i"
-            else {str(x): x for x in ids.labels.tolist() if type(x) not in plain}
+            else {_text(x): x for x in ids.labels.tolist() if type(x) not in plain}
             for ids in self.ids
         ]
 
@@ -256,7 +256,11 @@ def listed(column: Any) -> list[Any]:
 def _plain(entry: Any) -> Any:
     if isinstance(entry, float):
         return entry if math.isfinite(entry) else None
-    return entry if entry is None or isinstance(entry, int | str) else str(entry)
+    return entry if entry is None or isinstance(entry, int | str) else _text(entry)
+
+
+def _text(entry: Any) -> str:
+    return str(entry.isoformat() if hasattr(entry, "isoformat") else entry)
 
 
 def _cells(served: Served, cells: Sequence[Sequence[Any]]) -> list[tuple[Any, ...]]:

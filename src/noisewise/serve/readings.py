@@ -13,6 +13,7 @@ from typing import Any
 import narwhals as nw
 import numpy as np
 
+from noisewise.anomalies.find import find_anomalies
 from noisewise.data.gapped import read_gapped
 from noisewise.data.ids import from_frame
 from noisewise.data.reader import require_pyarrow
@@ -85,6 +86,20 @@ def impute(served: Served, asked: schemas.Holes) -> dict[str, Any]:
         "holes": {name: rows.tolist() for name, rows in holes.items()},
         "coverage": asked.coverage,
     }
+
+
+def anomalies(served: Served, asked: schemas.Odd) -> dict[str, Any]:
+    """Find spikes, sensors that are stuck or dead, other units, shifts and drifts."""
+    imputer = served.model
+    if asked.columns is asked.rows is asked.csv is None:
+        found = imputer.anomalies(asked.probability)
+    else:
+        given = read(served, asked)
+        names = ("time", "location", "sensor", "value", "duplicates")
+        roles = {name: getattr(imputer, name) for name in names}
+        with _in_words():
+            found = find_anomalies(given.X, probability=asked.probability, **roles)
+    return {"columns": {name: plain(column) for name, column in found.items()}}
 
 
 @contextmanager

@@ -155,6 +155,17 @@ class Holes(Readings):
     )
 
 
+class Odd(Readings):
+    """A table to look for odd readings in; without one, those that were learned from."""
+
+    probability: Annotated[
+        float, Field(gt=0.0, le=1.0, description="From which on a single reading is listed.")
+    ] = 0.5
+    model_config = ConfigDict(
+        extra="forbid", json_schema_extra={"examples": [TABLE | {"probability": 0.9}]}
+    )
+
+
 class Answer(BaseModel):
     """What every answer has."""
 
