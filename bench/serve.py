@@ -34,13 +34,14 @@ LONGEST = 900.0  # seconds that one run of requests may take
 MOST_OFF = 1e-5
 
 
-def fitted(ratings: Path, folder: Path) -> dict[str, list[Path]]:
+def fitted(ratings: Path, folder: Path, only: str | None = None) -> dict[str, list[Path]]:
     """Return files of two versions of each model: the second has taken in new ratings."""
     made: dict[str, Any] = {
         "dmf": DeviationFactorizer(random_state=0),
         # As many draws as by default, of a short chain: only speed is measured.
         "bayes": BayesianFactorizer(random_state=0, sweeps=63, burn_in=20),
     }
+    made = {name: model for name, model in made.items() if only in (None, name)}
     paths = {name: [folder / f"{name}{k}.nw" for k in (0, 1)] for name in made}
     for name, model in made.items():
         first, second = paths[name]
@@ -282,9 +283,7 @@ def main() -> None:
     report: dict[str, Any] = {"workers": asked.workers, "at_once": asked.at_once}
     if asked.json is not None and asked.json.exists():
         report = json.loads(asked.json.read_text())
-    for name, versions in fitted(asked.ratings, asked.models).items():
-        if asked.only not in (None, name):
-            continue
+    for name, versions in fitted(asked.ratings, asked.models, asked.only).items():
         path = asked.models / "served.nw"
         path.write_bytes(versions[0].read_bytes())
         given = questions(versions[0])

@@ -91,7 +91,7 @@ def impute(served: Served, asked: schemas.Holes) -> dict[str, Any]:
 def anomalies(served: Served, asked: schemas.Odd) -> dict[str, Any]:
     """Find spikes, sensors that are stuck or dead, other units, shifts and drifts."""
     imputer = served.model
-    if asked.columns is asked.rows is asked.csv is None:
+    if all(way is None for way in (asked.columns, asked.rows, asked.csv)):
         found = imputer.anomalies(asked.probability)
     else:
         given = read(served, asked)
