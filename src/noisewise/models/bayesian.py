@@ -44,7 +44,7 @@ from noisewise.models.arranged import prepare
 from noisewise.models.base import Cells, at_one_moment, in_one_step
 from noisewise.models.featured import Featured
 from noisewise.models.kept_rows import KeptRows
-from noisewise.models.learner import Checkpoint, checkpoints_of
+from noisewise.models.learner import Checkpoint, Given, How, checkpoints_of
 from noisewise.models.sampled import FEWEST_DRAWS, Run, Sampled, rating_schema, restored_ratings
 from noisewise.recommend import Lists, Sought
 from noisewise.schema import Entry, Found, Schema, record
@@ -187,13 +187,9 @@ class BayesianFactorizer(Sampled, Featured, KeptRows, on_gpu.OnDevice):
             At Ctrl-C, after the sweep is finished. The model has the draws that its message tells
             of; where there are none, it is a ``KeyboardInterrupt``, and the model is as it was.
         """
-        self._tables, self._sample_weight = features, sample_weight
-        super().fit(
-            X, y, validation=validation, callbacks=callbacks, checkpoint=checkpoint,
-            checkpoint_epochs=checkpoint_epochs, checkpoint_minutes=checkpoint_minutes,
-            cluster=cluster,
-        )  # fmt: skip
-        return self
+        kept = checkpoint, checkpoint_epochs, checkpoint_minutes
+        given = Given(X, y, validation, sample_weight, features)
+        return self._fit(given, How(callbacks, kept, cluster))
 
     @available_if(_has_levels)  # type: ignore[untyped-decorator]
     @at_one_moment
@@ -231,10 +227,10 @@ class BayesianFactorizer(Sampled, Featured, KeptRows, on_gpu.OnDevice):
         count = int(self.factors_.counts[m][code])
         return RowSummary(float(biases.mean()), float(biases.std()), noise, count)
 
-    def _observed(self, X: Any, y: Any) -> Observations:
-        time = None if isinstance(X, Observations) else self.time
-        own = {"time": time, "weight": self.__dict__.pop("_sample_weight", None)}  # of this fit
-        observations = observe(X, y, duplicates=self.duplicates, **own)
+    def _observed(self, given: Given) -> Observations:
+        time = None if isinstance(given.X, Observations) else self.time
+        own: Any = {"time": time, "weight": given.sample_weight}
+        observations = observe(given.X, given.y, duplicates=self.duplicates, **own)
         n_modes = observations.n_modes
         if self.time is not None:
             if observations.time is None:
@@ -244,8 +240,7 @@ class BayesianFactorizer(Sampled, Featured, KeptRows, on_gpu.OnDevice):
         if self.implicit is True and n_modes != 2:
             raise DataError(f"implicit=True needs 2 id columns; got {n_modes}.")
         learner.warn_if_alike(observations)
-        self.features_ = self._learn_tables(self._tables, observations)
-        del self._tables
+        self.features_ = self._learn_tables(given.features, observations)
         return observations
 
     def _checkpoints(

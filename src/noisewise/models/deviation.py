@@ -37,7 +37,7 @@ from noisewise.models import on_cluster, on_gpu
 from noisewise.models.base import Cells, in_one_step
 from noisewise.models.factor_rows import FactorRows
 from noisewise.models.iterative import Fit, Iterative, Plan, judged
-from noisewise.models.learner import count_rows, mean_and_std, refuse_on_cluster
+from noisewise.models.learner import Given, How, count_rows, mean_and_std, refuse_on_cluster
 from noisewise.models.on_gpu import FactorsOnDevice
 from noisewise.recommend import Lists, Sought
 from noisewise.settings import check, number, one_of, setting, settings, whole
@@ -182,13 +182,9 @@ class DeviationFactorizer(Iterative, FactorRows, FactorsOnDevice):
             At Ctrl-C, after the epoch is finished: a ``KeyboardInterrupt`` that ends loops around
             the fit. The model has learned what its message says.
         """
-        self._sample_weight = sample_weight
-        super().fit(
-            X, y, validation=validation, callbacks=callbacks, checkpoint=checkpoint,
-            checkpoint_epochs=checkpoint_epochs, checkpoint_minutes=checkpoint_minutes,
-            cluster=cluster,
-        )  # fmt: skip
-        return self
+        kept = checkpoint, checkpoint_epochs, checkpoint_minutes
+        given = Given(X, y, validation, sample_weight)
+        return self._fit(given, How(callbacks, kept, cluster))
 
     def _learn(
         self, observations: Observations, held_out: Observations | None, plan: Plan, seed: int

@@ -21,7 +21,7 @@ from noisewise.errors import DataError, FitInterrupted, SettingError, training_b
 from noisewise.models import learner
 from noisewise.models.base import NOTHING_KEPT, in_one_step
 from noisewise.models.lead import fit_at
-from noisewise.models.learner import Checkpoint, Learner
+from noisewise.models.learner import Checkpoint, Given, How, Learner
 from noisewise.schema import Schema
 from noisewise.settings import check, either, number, one_of, setting, settings, whole
 from noisewise.storage import Damaged
@@ -111,10 +111,10 @@ class Iterative(Learner):
             learner.refuse_weight(self, observations)
         return observations
 
-    def _observed(self, X: Any, y: Any) -> Observations:
+    def _observed(self, given: Given) -> Observations:
         """Observe what to learn from."""
-        weight = self.__dict__.pop("_sample_weight", None)  # of this fit alone
-        seen = self._checked(observe(X, y, duplicates=self.duplicates, weight=weight))
+        own: Any = {"duplicates": self.duplicates, "weight": given.sample_weight}
+        seen = self._checked(observe(given.X, given.y, **own))
         learner.warn_if_alike(seen)
         return seen
 
@@ -161,22 +161,19 @@ class Iterative(Learner):
             the fit. The model has learned what its message says.
         """
         kept = checkpoint, checkpoint_epochs, checkpoint_minutes
-        place = Cluster.wanted(cluster, self)
-        fit_at(place, self, self._run, X, y, validation, callbacks, kept)
+        return self._fit(Given(X, y, validation), How(callbacks, kept, cluster))
+
+    def _fit(self, given: Given, how: How) -> Self:
+        """Fit here or on a cluster, which may read the ratings itself."""
+        fit_at(self._place(how.cluster), self, self._train, given, how)
         return self
 
-    def _run(
-        self,
-        X: Any,
-        y: Any,
-        validation: Observations | None,
-        callbacks: Sequence[Callback],
-        wanted: Checkpoint | None,
+    def _train(
+        self, given: Given, callbacks: Sequence[Callback], wanted: Checkpoint | None
     ) -> None:
-        """Fit, as ``fit`` says; what was learned is in place when this returns or raises."""
-        started = time.perf_counter()
+        started, validation = time.perf_counter(), given.validation
         check(self)
-        observations = self._observed(X, y)
+        observations = self._observed(given)
         seed = learner.fixed_seed(self.random_state)
         kept, held_out = observations, None
         if self.patience is not None:
@@ -218,7 +215,7 @@ class Iterative(Learner):
             else:
                 self._adopt(fitted.outcome)
         self._describe(everything, curve, epochs)
-        self._note_columns(X)
+        self._note_columns(given.X)
         self.seconds_ = time.perf_counter() - started
         if worth is not None:
             raise FitInterrupted(worth, self)

@@ -23,7 +23,7 @@ from noisewise.engine.training import Callback, CtrlC, EpochInfo
 from noisewise.engine.versions import check_versions, versions
 from noisewise.engine.workers import Cluster
 from noisewise.errors import FitInterrupted, SettingError, training_bar, warn
-from noisewise.models.learner import RULES, Checkpoint
+from noisewise.models.learner import RULES, Checkpoint, Given, How
 from noisewise.spread_reader import Source, is_spread, read_spread, source_of
 
 PIECE = 8 * 2**20  # bytes of a model's file that travel at a time
@@ -166,31 +166,27 @@ def fit_at(
     place: Cluster | None,
     model: Any,
     work: Callable[..., None],
-    X: Any,
-    y: Any,
-    validation: Any,
-    callbacks: Sequence[Callback],
-    kept: tuple[Any, Any, Any],
+    given: Given,
+    how: How,
 ) -> None:
     """Fit a model here, by workers of a cluster, or by a lead where a cluster reads the ratings.
 
-    ``work`` fits where there are ratings; ``kept`` says what a user wants of checkpoints.
+    ``work`` fits where there are ratings.
     """
-    wanted = Checkpoint.wanted(*kept)
-    if place is None or not is_spread(X):
+    wanted = Checkpoint.wanted(*how.kept)
+    if place is None or not is_spread(given.X):
         with workers.working(place):
-            work(X, y, validation, callbacks, wanted)
+            work(given, how.callbacks, wanted)
         return
-    own = [vars(model).pop(name, None) for name in ("_tables", "_sample_weight")]  # of this fit
-    if any(other is not None for other in (y, validation, *own)):
+    if any(other is not None for other in given[1:]):
         raise SettingError(
             "y, validation, features and sample_weight must be left out where a cluster reads the "
             "ratings."
         )
-    source = partial(source_of, X, None, None, getattr(model, "time", None))
-    given = dict(zip(RULES, kept, strict=True))
+    source = partial(source_of, given.X, None, None, getattr(model, "time", None))
+    kept = dict(zip(RULES, how.kept, strict=True))
     summary, fitted = led(
-        model, source, place, callbacks, given, lambda lead, team: team.get(lead.fitted.remote())
+        model, source, place, how.callbacks, kept, lambda lead, team: team.get(lead.fitted.remote())
     )
     vars(model).update(vars(fitted))
     if summary[2] is not None:

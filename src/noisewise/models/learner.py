@@ -8,11 +8,12 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+from abc import abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -21,7 +22,8 @@ from sklearn.utils import check_random_state
 from noisewise import schema, storage
 from noisewise.data import Observations, observe
 from noisewise.engine.arrays import Counts
-from noisewise.engine.training import NAMES, BestEpoch, EpochInfo, S, Training, columns
+from noisewise.engine.training import NAMES, BestEpoch, Callback, EpochInfo, S, Training, columns
+from noisewise.engine.workers import Cluster
 from noisewise.errors import DataError, DataWarning, ModelFileError, SettingError, warn
 from noisewise.models.base import Factorizer, Seeded, Threads
 from noisewise.schema import Entry, Schema, Source
@@ -40,6 +42,24 @@ RULES = {
 FEWEST_HELD_OUT = 3  # fewer tell nothing: then all epochs are run, on all data
 
 
+class Given(NamedTuple):
+    """What a fit learns from."""
+
+    X: Any
+    y: Any = None
+    validation: Observations | None = None
+    sample_weight: Any = None
+    features: Any = None
+
+
+class How(NamedTuple):
+    """How a fit is watched and kept, and where it runs."""
+
+    callbacks: Sequence[Callback]
+    kept: tuple[Any, ...]  # where a checkpoint is, and after how many epochs and minutes
+    cluster: str | Cluster | None
+
+
 @settings
 class Learner(Factorizer, Seeded, Threads):
     """Base class of models that learn in the one loop, and can be stopped and taken up again."""
@@ -49,6 +69,16 @@ class Learner(Factorizer, Seeded, Threads):
     )
     n_epochs_: int = learned("Epochs of the model that is kept.")
     seconds_: float = learned("Time that fit took.")
+
+    def _place(self, cluster: Any) -> Cluster | None:
+        """Return where to fit, None if here."""
+        return Cluster.wanted(cluster, self)
+
+    @abstractmethod
+    def _train(
+        self, given: Given, callbacks: Sequence[Callback], wanted: Checkpoint | None
+    ) -> None:
+        """Fit; what was learned is in place when this returns or raises."""
 
     def _describe(self, observations: Observations, curve: list[EpochInfo], epochs: int) -> None:
         self.learning_curve_ = columns(curve)

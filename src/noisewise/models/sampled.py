@@ -25,7 +25,7 @@ from noisewise.errors import FitInterrupted, SettingError, training_bar, warn
 from noisewise.models.arranged import matrices
 from noisewise.models.base import in_one_step
 from noisewise.models.lead import fit_at
-from noisewise.models.learner import Checkpoint, Learner, checkpoints_of, with_ids
+from noisewise.models.learner import Checkpoint, Given, How, Learner, checkpoints_of, with_ids
 from noisewise.schema import Entry, Found, Schema, Tensor
 from noisewise.settings import check, either, learned, number, setting, settings, whole
 from noisewise.storage import Damaged
@@ -129,27 +129,24 @@ class Sampled(Learner):
             of; where there are none, it is a ``KeyboardInterrupt``, and the model is as it was.
         """
         kept = checkpoint, checkpoint_epochs, checkpoint_minutes
-        place = self._place(cluster)
-        fit_at(place, self, self._sample, X, y, validation, callbacks, kept)
+        return self._fit(Given(X, y, validation), How(callbacks, kept, cluster))
+
+    def _fit(self, given: Given, how: How) -> Self:
+        """Fit here or on a cluster, which may read the ratings itself."""
+        fit_at(self._place(how.cluster), self, self._train, given, how)
         return self
 
-    def _sample(
-        self,
-        X: Any,
-        y: Any,
-        validation: Observations | None,
-        callbacks: Sequence[Callback],
-        wanted: Checkpoint | None,
+    def _train(
+        self, given: Given, callbacks: Sequence[Callback], wanted: Checkpoint | None
     ) -> None:
-        """Fit, as ``fit`` says."""
-        started = clock.perf_counter()
-        seen = self._observed(X, y)
+        started, validation = clock.perf_counter(), given.validation
+        seen = self._observed(given)
         if validation is not None:
             validation = observe(validation, ids=seen.ids)
             seen = with_ids(seen, validation)
         checkpoints = self._checkpoints(wanted, seen, validation)
         runs, told = self._draw(seen, validation, checkpoints, callbacks)
-        self._note_columns(X)
+        self._note_columns(given.X)
         self.seconds_ = clock.perf_counter() - started
         if runs[-1].interrupted:
             raise FitInterrupted(self._worth(runs), self)
@@ -159,16 +156,16 @@ class Sampled(Learner):
             kept.remove()
 
     def _place(self, cluster: Any) -> Cluster | None:
-        """Return where to sample, None if here; raise for settings that cannot be meant."""
+        """Return where to sample; raise for settings that cannot be meant."""
         check(self)
         if self.burn_in >= self.sweeps:
             raise SettingError(
                 f"sweeps must be more than burn_in; got {self.sweeps} and {self.burn_in}."
             )
-        return Cluster.wanted(cluster, self)
+        return super()._place(cluster)
 
     @abstractmethod
-    def _observed(self, X: Any, y: Any) -> Observations:
+    def _observed(self, given: Given) -> Observations:
         """Observe what to learn from."""
 
     @abstractmethod

@@ -39,6 +39,7 @@ from noisewise.errors import SettingError
 from noisewise.models.base import Cells, at_one_moment
 from noisewise.models.learner import (
     Checkpoint,
+    Given,
     checkpoints_of,
     fixed_seed,
     joined,
@@ -188,8 +189,8 @@ class TemporalFactorizer(Sampled, InTime, Typed):
                 )
         return tuple(season(period, stamps, step, most) for period in periods)
 
-    def _observed(self, X: Any, y: Any) -> Observations:
-        seen = observe(X, y, duplicates=self.duplicates)
+    def _observed(self, given: Given) -> Observations:
+        seen = observe(given.X, given.y, duplicates=self.duplicates)
         refuse_weight(self, seen)
         return seen
 
