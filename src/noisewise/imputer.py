@@ -28,7 +28,17 @@ from noisewise.models import base
 from noisewise.models.auto import LIKE, AutoFactorizer
 from noisewise.models.base import Factorizer, at_one_moment, in_one_step
 from noisewise.scaling import BOUNDS, TRANSFORMS
-from noisewise.settings import Rule, check, learned, one_of, rules_of, setting, settings
+from noisewise.settings import (
+    Rule,
+    check,
+    either,
+    learned,
+    one_of,
+    rules_of,
+    setting,
+    settings,
+    whole,
+)
 from noisewise.showing import Showing
 from noisewise.since import filters
 from noisewise.standardised import StandardisedModel, Wishes, scale_of
@@ -40,6 +50,7 @@ _LIKE = Rule(
     f"one of {', '.join(map(repr, LIKE))}, or a table of True where a hole will be",
     lambda v: v in LIKE if isinstance(v, str) else hasattr(v, "shape"),
 )
+_LIMIT = either(whole(1), None)
 _NAMES = Rule("a name, a dict, a function or None", lambda v: isinstance(v, Hashable | Mapping))
 
 
@@ -172,6 +183,12 @@ class DeviationImputer(
         "is True where holes will be.",
         default="table",
     )
+    limit: int | None = setting(
+        _LIMIT,
+        "How many holes in a row are filled, as in pandas: the first ones in time of every run; "
+        "the others of a longer run stay missing.",
+        default=None,
+    )
     settings: Mapping[str, Any] | None = setting(
         Rule("a dict or None", lambda v: v is None or isinstance(v, Mapping)),
         'Parameters of the model, such as ``{"rank": 8}``.',
@@ -263,14 +280,16 @@ class DeviationImputer(
         return self.fit(X, y).transform(X, return_std=return_std)
 
     def _answered(
-        self, X: Any, ask: Callable[[StandardisedModel, Observations], tuple[Floats, Floats]]
+        self, X: Any, ask: Callable[[StandardisedModel, Observations], Any], n: int = 2
     ) -> tuple[LabelledArray, Any, list[Floats]]:
-        """Ask for two numbers of every hole; return the table, and where there is an answer."""
+        """Ask for n numbers of every hole; return the table, and where there is an answer."""
         check_is_fitted(self)
         table = self._read(X, reset=False)
         holes = np.isnan(table.values)
-        places = np.flatnonzero(holes)
-        found = np.zeros((2, holes.size))
+        asked = holes if self.limit is None else table.first_of_runs(holes, self.limit)
+        places = np.flatnonzero(asked)
+        found = np.zeros((n, holes.size))
+        found[:, holes.ravel() & ~asked.ravel()] = np.nan
         if len(places):
             table, model = self._placed(table), self._standardised
             new = table.observed(self.duplicates)

@@ -15,6 +15,7 @@ from noisewise.errors import DataError
 from noisewise.models.base import at_one_moment, in_one_step
 from noisewise.settings import Rule, whole
 
+MOST_CHUNKS = 1_000  # of holes that are drawn together
 MOST = 1_000  # steps of a forecast
 STEPS = Rule(f"a whole number from 1 to {MOST:,}", lambda v: whole(1).holds(v) and v <= MOST)
 
@@ -69,6 +70,48 @@ class Ahead:
             found, names = model.drift()
             warn_of(found, names, found.drifted & ~drifted)
         return self
+
+    @at_one_moment
+    def sample(self: Any, X: Any, n: int = 5, random_state: int | None = None) -> list[Any]:
+        """Return n tables without holes, whose holes are drawn together: multiple imputations.
+
+        Every table is one that could have been: what is filled in scatters as readings do, and goes
+        together within a gap and between series. Analyse each of them, and pool what you find by
+        Rubin's rules, so that its error counts what was missing. Means and stds are those of
+        ``transform``; how holes go together comes from kept draws of "bayes". Where the method is
+        another, such draws are made when they are first asked for, which takes as long as its fit.
+
+        Parameters
+        ----------
+        X : table
+            As for ``transform``.
+        n : int
+            How many; 5 to 50 are usual.
+        random_state : int, optional
+            The same int gives the same tables.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from noisewise import DeviationImputer
+        >>> heat = np.sin(np.arange(60) / 4)[:, None] + np.array([15.0, 20.0])
+        >>> heat[20:24, 0] = np.nan
+        >>> quick = {"sweeps": 30, "rank": 1, "tolerance": None}
+        >>> tables = DeviationImputer("bayes", settings=quick, random_state=0).fit(heat).sample(
+        ...     heat, 3, random_state=0
+        ... )
+        >>> len(tables), bool(np.isfinite(tables[0]).all()), bool((tables[0] != tables[1]).any())
+        (3, True, True)
+        """
+        whole(1).require("n", n)
+        rng = np.random.default_rng(random_state)
+        streams = iter(rng.spawn(MOST_CHUNKS))
+        table, known, drawn = self._answered(
+            X, lambda model, cells: model.sample(cells, n, next(streams)), n
+        )
+        if self.whole:
+            drawn = [np.rint(one) for one in drawn]
+        return [table.put(one, known) for one in drawn]
 
     @at_one_moment
     def forecast(self: Any, steps: int, X: Any = None, coverage: float = 0.9) -> Forecast:

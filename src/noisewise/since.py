@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -18,6 +18,7 @@ from noisewise.data.timestamps import Floats, Ints, as_integers, key_places, ser
 from noisewise.drift import Drift, Watch
 from noisewise.engine.data import Series
 from noisewise.engine.gibbs.series.later import Place
+from noisewise.errors import unsaid
 from noisewise.forecasting import HORIZON, Forecaster, Grid
 from noisewise.models.auto import AutoFactorizer
 from noisewise.models.average import AverageFactorizer
@@ -27,6 +28,8 @@ from noisewise.models.sensors import widened
 from noisewise.models.series import OUSmoother
 from noisewise.models.temporal import TemporalFactorizer, usual_step
 from noisewise.scaling import Scale
+
+SAMPLER: dict[str, Any] = {"rank": 8, "sweeps": 120}  # what draws for models that cannot
 
 
 class Since(NamedTuple):
@@ -150,6 +153,14 @@ class Past:
             found = self._forecasters[horizon] = Forecaster.of(self.grid(learned), horizon)
         return found
 
+    def sampler(self, standard: Observations) -> TemporalFactorizer:
+        """Return what draws joint tables for models that cannot; it learns once from readings."""
+        if "_sampler" not in self.__dict__:
+            model = TemporalFactorizer(time=-1, sensor=self.sensor, random_state=0, **SAMPLER)
+            with unsaid("Predictions have not settled"):
+                self.__dict__["_sampler"] = model.fit(standard)
+        return cast(TemporalFactorizer, self.__dict__["_sampler"])
+
     @cached_property
     def _forecasters(self) -> dict[int, Forecaster]:
         return {}
@@ -214,6 +225,15 @@ def with_readings(model: Any, new: Observations, places: Iterator[Place] | None 
     if isinstance(model, TemporalFactorizer) and places is not None:
         return model.with_readings(new, next(places))
     return model.with_readings(new)
+
+
+def sampler_of(model: Any) -> TemporalFactorizer | None:
+    """Return the model within a model that draws joint tables; None if there is none."""
+    if isinstance(model, AutoFactorizer):
+        return sampler_of(model.model_)
+    if isinstance(model, AverageFactorizer):
+        return next((found for part in model.parts_ if (found := sampler_of(part))), None)
+    return model if isinstance(model, TemporalFactorizer) else None
 
 
 def filters(model: Any) -> Iterator[TemporalFactorizer]:

@@ -23,7 +23,15 @@ from noisewise.models.base import Factorizer
 from noisewise.models.contest import Arena
 from noisewise.models.holes import Like, Readings, trials
 from noisewise.scaling import TRANSFORMS, Decided, Look, Scale, check_within, fit_scale
-from noisewise.since import Past, Since, filters, stand_in_for, times_of, with_readings
+from noisewise.since import (
+    Past,
+    Since,
+    filters,
+    sampler_of,
+    stand_in_for,
+    times_of,
+    with_readings,
+)
 
 TRIALS = 2  # that tell a scale
 FEWEST = 30  # hidden cells that do
@@ -226,6 +234,32 @@ class StandardisedModel:
         both = [self.scale.own(*row, sensors) for row in zip(z[:steps], spread, strict=False)]
         mean, std = (np.array(part) for part in zip(*both, strict=True))
         return Ahead(mean, std, own(z + low[:, None] * spread), own(z + high[:, None] * spread))
+
+    def sample(self, cells: Observations, n: int, rng: np.random.Generator) -> Floats:
+        """Return n joint draws of readings; NaN for sensors of which nothing was ever read.
+
+        Means and stds are those of the model; how cells go together is as in draws of the sampler.
+        """
+        known, sensors = self._sensors(cells)
+        found = np.full((n, len(cells)), np.nan)
+        if not len(known):
+            return found
+        sampler: Any = sampler_of(self.now)
+        if sampler is None:
+            kept = learned_from(self.seen, self.decided)
+            standard = _on(kept, _scaling(kept, self.sensor, None, self.scale))
+            sampler = self.past.sampler(standard)
+            if len(self.since):
+                z = self.past.standard(self.since).astype(np.float32)
+                sampler = sampler.with_readings(self.since.observations(self.seen.ids, z))
+        away = sampler.joint_draws(cells.take(known), n, rng)
+        for rows, model in self._answering(cells, known):
+            z, spread = model.predict(cells.take(rows), return_std=True)
+            at = np.searchsorted(known, rows)
+            for draw in range(n):
+                drawn = z + spread * away[draw, at]
+                found[draw, rows] = self.scale.ends(drawn, sensors[rows])
+        return found
 
     def begins_like(self, new: Observations, n_rows: int) -> bool:
         """Tell whether rows, numbered from 0, have the same readings up to a row."""

@@ -62,6 +62,9 @@ class Readings:
         default="table",
         choices=LIKE,
     )
+    limit: int | None = option(
+        "How many gaps in a row are filled, the first ones; others of a longer run stay.",
+    )
     coverage: float | None = option(
         "Also write the ends of intervals that hold the missing reading so often, e.g. 0.9, beside "
         "the stds: as VALUE_low and VALUE_high, or in files with .low and .high.",
@@ -73,7 +76,7 @@ class Readings:
         said = self.low is not None or self.high is not None
         own: dict[str, Any] = {"scale": None if self.scale == "none" else self.scale}
         own |= {"bounds": (self.low, self.high) if said else "auto", "whole": self.whole}
-        return own | {"outliers": self.outliers, "like": self.like}
+        return own | {"outliers": self.outliers, "like": self.like, "limit": self.limit}
 
 
 def impute(

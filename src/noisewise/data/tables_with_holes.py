@@ -97,6 +97,22 @@ class LabelledArray:
             return seen
         return assemble(seen.codes, seen.values, seen.ids, duplicates=duplicates, at_least=1)
 
+    def first_of_runs(self, holes: Mask, limit: int) -> Mask:
+        """Return the first holes of every run of them, in the order of time of each series."""
+        cells = self.cells(np.arange(self.values.size))
+        when = cells.ids[-1].labels[cells.codes[-1]]
+        order = np.lexsort([when, *cells.codes[:-1]])
+        empty = holes.ravel()[order]
+        new = np.ones(len(order), dtype=bool)  # where another series, or a run, begins
+        for code in cells.codes[:-1]:
+            new[1:] &= code[order][1:] == code[order][:-1]
+        new[0] = False
+        begins = empty & ~(new & np.append(False, empty[:-1]))
+        start = np.maximum.accumulate(np.where(begins, np.arange(len(order)), 0))
+        first = np.zeros(len(order), dtype=bool)
+        first[order] = empty & (np.arange(len(order)) - start < limit)
+        return first.reshape(self.values.shape)
+
     def series(self, places: NDArray[np.intp]) -> list[Any]:
         """Return the series that some places are of, each once."""
         cells = self.cells(places)

@@ -31,6 +31,7 @@ from noisewise.engine.gibbs.series.later import Later, Place
 from noisewise.engine.gibbs.series.online import Timed
 from noisewise.engine.gibbs.series.posterior import Asked, SeriesPosterior
 from noisewise.engine.gibbs.series.sampler import SeriesSampler, affordable
+from noisewise.engine.gibbs.series.samples import draw_cells
 from noisewise.engine.gibbs.series.seasons import CALENDAR, RANK, find_seasons, fits, season
 from noisewise.engine.gibbs.series.time_factors import Timescales
 from noisewise.engine.paths import KINDS
@@ -258,6 +259,21 @@ class TemporalFactorizer(Sampled, InTime, Typed):
             again.later_ = later.at_place(cells, place)
         return cast(Self, again)
 
+    def joint_draws(self, X: Any, n: int, rng: np.random.Generator) -> Array:
+        """Return n joint draws of cells over their std: how far each is from the mean.
+
+        Readings since the fit count for the paths of their own series.
+        """
+        later = getattr(self, "later_", None)
+        posterior = self.posterior_ if later is None else later.with_all()
+        asked = self.encoder_.asked(X, self.ids_, posterior)
+        mean, noise, epistemic = posterior.moments(asked, self._threads())
+        which = np.linspace(0, len(posterior), n, endpoint=False).astype(int)
+        if n > len(posterior):
+            which = np.arange(n) % len(posterior)
+        drawn = [draw_cells(posterior, asked, int(draw), rng) for draw in which]
+        return np.asarray((np.array(drawn) - mean) / np.sqrt(noise + epistemic))
+
     def schema(self) -> Schema:
         """Declare what a file keeps: also the posterior, and the units of values."""
         yield from super().schema()
@@ -352,16 +368,21 @@ class SensorEncoder:
         known = (which >= 0) & ~np.isnan(when)
         return Timed.of(when[known], which[known], values[known])
 
+    def asked(self, X: Any, ids: tuple[Ids, ...], posterior: SeriesPosterior) -> Asked:
+        """Return cells as draws are asked for them."""
+        codes, when = encode_in_time(X, ids, self.grouping.time, self.stamps, self.are_dates)
+        own = [codes[mode] for mode in self.modes[:-1]]
+        rows = np.array([posterior.known_codes(m, code) for m, code in enumerate(own)])
+        types = self.grouping.sensors_of(codes)
+        return Asked(rows, self.grouping.series(codes), when, types, self.grouping.sensors)
+
     def cells(
         self, X: Any, ids: tuple[Ids, ...], known: SeriesPosterior | Later, n_jobs: int
     ) -> Cells:
         """Return what is known of cells; their times need not be known, only understood."""
         posterior = known.posterior if isinstance(known, Later) else known
-        codes, when = encode_in_time(X, ids, self.grouping.time, self.stamps, self.are_dates)
-        own = [codes[mode] for mode in self.modes[:-1]]
-        rows = np.array([posterior.known_codes(m, code) for m, code in enumerate(own)])
-        types = self.grouping.sensors_of(codes)
-        asked = Asked(rows, self.grouping.series(codes), when, types, self.grouping.sensors)
+        asked = self.asked(X, ids, posterior)
+        rows, when, types = asked.codes, asked.when, asked.sensor
         standard, noise, epistemic = known.moments(asked, n_jobs)
         variance = self.units.variance[types]
         mean = self.units.mean[types] + np.sqrt(variance) * standard

@@ -67,6 +67,10 @@ class Later:
             state, before, last = begun.start.run(again, n_jobs=n_jobs).state, begun.start, again
         return replace(begun, read=again, state=state, before=before, last=last)
 
+    def with_all(self) -> SeriesPosterior:
+        """Return the draws with all readings, of which those after the end tell of series alone."""
+        return with_readings(self.posterior, self.read) if len(self.read.when) else self.posterior
+
     def settled(self) -> Later:
         """Return the same as a file has it: with the last readings among all others."""
         return replace(self, before=self.state, last=NOTHING)

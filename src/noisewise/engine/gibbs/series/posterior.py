@@ -120,21 +120,29 @@ class SeriesPosterior:
         """Mean, noise and the variance of the mean of cells in one draw."""
         state = {name: array[draw].astype(np.float64) for name, array in self.draws.items()}
         factors, doubt = factors_at(times, self.stamps, state, self.spec)
-        loading, width = self._loadings(state, asked, factors[place])
+        loading, width = self.loadings(state, asked, factors[place])
         f = factors[place]
         mean = np.einsum("nd,nd->n", loading[:, :-1], f) + loading[:, -1]
         width += np.einsum("nd,nd->n", loading[:, :-1] ** 2, doubt[place])
-        amplitude, variance = (
-            _of_series(state[name], asked) for name in ("amplitudes", "variances")
-        )
+        amplitude = _of_series(state["amplitudes"], asked)
         if len(own.cells):
             middle, narrow = self._paths(draw, state, own, n_jobs)
             mean[own.cells] += middle
             amplitude[own.cells] = narrow
-        variance *= self.heaviness()[draw] * self._by_slot(state["slot_noise"], asked.when)
-        return mean, variance, width + amplitude
+        return mean, self.noise_of(state, asked, draw), width + amplitude
 
-    def _loadings(self, state: dict[str, Array], asked: Asked, f: Array) -> tuple[Array, Array]:
+    def typical(self, values: Array, asked: Asked) -> Array:
+        """Return what each cell's series has; one never observed, what is usual of its sensor."""
+        return _of_series(values, asked)
+
+    def noise_of(self, state: dict[str, Array], asked: Asked, draw: int) -> Array:
+        """Return the variance of the noise of cells in one draw."""
+        variance = _of_series(state["variances"], asked)
+        return np.asarray(
+            variance * self.heaviness()[draw] * self._by_slot(state["slot_noise"], asked.when)
+        )
+
+    def loadings(self, state: dict[str, Array], asked: Asked, f: Array) -> tuple[Array, Array]:
         """Return loadings of cells, and the variance of the mean that their doubt adds."""
         n, drawn = len(asked.which), state["loadings"]
         new = np.flatnonzero(asked.which < 0)
