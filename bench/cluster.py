@@ -6,7 +6,7 @@ Epochs of DMF (rank 100, deviation rank 8) and Bayesian sweeps (rank 32) of both
 the load of the machine is the same for both; ratios are of medians. Epochs are also timed with
 workers that share no memory, as those of two machines. Spark's ALS (pyspark, ``local[2]``, rank 32)
 gets the same ratings from ``bench/cluster_spark.py``, which ``--spark`` runs with a Python of its
-own.
+own. Parts that are not run stay as they are in the file.
 """
 
 from __future__ import annotations
@@ -36,30 +36,37 @@ SPEC = {
 }  # fmt: skip
 
 
+PARTS = ["epoch", "epoch_apart", "sweep"]
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--ratings", type=int, default=SHAPES["ml-10m"].ratings)
     parser.add_argument("--turns", type=int, default=7, help="epochs and sweeps of each")
+    parser.add_argument("--parts", nargs="*", default=PARTS, choices=PARTS)
     parser.add_argument("--spark", help="a Python that has pyspark")
     chosen = parser.parse_args()
     shape = sized(chosen.ratings)
-    drawn = ratings(shape, seed=0)
-    found: dict[str, Any] = {
-        "machine": about(), "ratings": shape.ratings, "users": shape.users, "items": shape.items,
-        "load_before": os.getloadavg(),
-    }  # fmt: skip
-    found |= timed_engines(drawn, shape, chosen.turns)
+    found: dict[str, Any] = json.loads(chosen.out.read_text()) if chosen.out.exists() else {}
+    found |= {"ratings": shape.ratings, "users": shape.users, "items": shape.items}
+
+    def keep(name: str, part: dict[str, Any]) -> None:
+        found[name] = part | {"machine": about(), "load_after": os.getloadavg()}
+        chosen.out.write_text(json.dumps(found, indent=1) + "\n")
+        print(name, part, flush=True)
+
+    if chosen.parts:
+        timed_engines(ratings(shape, seed=0), shape, chosen.turns, chosen.parts, keep)
     if chosen.spark:
         words = [chosen.spark, str(Path(__file__).with_name("cluster_spark.py"))]
-        run = subprocess.run([*words, str(shape.ratings)], capture_output=True, check=True)
-        found["spark_als"] = json.loads(run.stdout)
-    found["load_after"] = os.getloadavg()
-    chosen.out.write_text(json.dumps(found, indent=1) + "\n")
-    print(json.dumps(found, indent=1))
+        run = subprocess.run([*words, str(shape.ratings)], stdout=subprocess.PIPE, check=True)
+        keep("spark_als", json.loads(run.stdout))
 
 
-def timed_engines(drawn: Ratings, shape: Shape, turns: int) -> dict[str, Any]:
+def timed_engines(
+    drawn: Ratings, shape: Shape, turns: int, parts: list[str], keep: Callable[..., None]
+) -> None:
     """Time epochs and sweeps of both engines, in turns."""
     from noisewise.data import Ids, Observations
     from noisewise.engine.training import one_blas_thread
@@ -74,20 +81,19 @@ def timed_engines(drawn: Ratings, shape: Shape, turns: int) -> dict[str, Any]:
     with connected(place), one_blas_thread():
         chunks = SpreadObservations.of(Observations(codes, values, ids)).chunks
         team = Team(place)
-        found = {
-            "epoch": in_turns(*epochs(team, codes, values, counts, chunks), turns),
-            "epoch_apart": in_turns(*epochs(apart(team), codes, values, counts, chunks), turns),
-            "sweep": in_turns(*sweeps(team, codes, values, counts, chunks), turns),
-        }
+        team.start()
+        given = codes, values, counts, chunks
+        for part in parts:
+            timed = sweeps if part == "sweep" else epochs
+            workers = apart(team) if part == "epoch_apart" else team
+            keep(part, in_turns(*timed(workers, *given), turns))
         team.stop()
-    return found
 
 
 def apart(team: Any) -> Any:
     """Return the same workers as if each had a machine of its own."""
     from noisewise.engine.workers import Team
 
-    team.start()
     other = Team(team.cluster)
     other.hosts, other.threads = team.hosts, team.threads
     other.machines = [str(k) for k in range(len(team))]

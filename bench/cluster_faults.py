@@ -40,21 +40,25 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--kills", type=int, default=KILLS)
+    parser.add_argument("--kills", type=int, default=KILLS, help="of workers")
+    parser.add_argument("--commands", type=int, default=2, help="how often the command is killed")
+    parser.add_argument("--only", nargs="*", default=list(SETTINGS), choices=list(SETTINGS))
     chosen = parser.parse_args()
     rng = random.Random(chosen.seed)
-    found: dict[str, Any] = {
-        "machine": about(), "nodes": NODES, "workers": WORKERS, "settings": SETTINGS, "fits": {},
-    }  # fmt: skip
+    found: dict[str, Any] = json.loads(chosen.out.read_text()) if chosen.out.exists() else {}
+    found |= {"machine": about(), "nodes": NODES, "workers": WORKERS, "settings": SETTINGS}
+    fits = found.setdefault("fits", {})
+
+    def keep(name: str, fit: dict[str, Any]) -> None:
+        fits[name] = fit
+        found["same"] = all(all(f["same"] for f in one["faults"]) for one in fits.values())
+        chosen.out.write_text(json.dumps(found, indent=1) + "\n")
+
     warnings.simplefilter("ignore")  # that a short chain has not settled
     with tempfile.TemporaryDirectory() as folder, nodes(NODES) as cluster:
-        seen = written(Path(folder))
-        for name in SETTINGS:
-            found["fits"][name] = faults(name, seen, cluster, Path(folder), rng, chosen.kills)
-            chosen.out.write_text(json.dumps(found, indent=1) + "\n")
-    found["same"] = all(all(f["same"] for f in fit["faults"]) for fit in found["fits"].values())
-    chosen.out.write_text(json.dumps(found, indent=1) + "\n")
-    print(json.dumps(found, indent=1))
+        seen, many = written(Path(folder)), (chosen.kills, chosen.commands)
+        for name in chosen.only:
+            faults(name, seen, cluster, Path(folder), rng, many, partial(keep, name))
 
 
 def written(folder: Path) -> Any:
@@ -75,9 +79,10 @@ def written(folder: Path) -> Any:
 
 
 def faults(
-    name: str, seen: Any, cluster: Any, folder: Path, rng: random.Random, kills: int
-) -> dict[str, Any]:
-    """Fit undisturbed, then with every fault; return what came of it."""
+    name: str, seen: Any, cluster: Any, folder: Path, rng: random.Random, many: tuple[int, int],
+    keep: Callable[[dict[str, Any]], None],
+) -> None:  # fmt: skip
+    """Fit undisturbed, then with every fault; keep what came of each."""
     from noisewise import registry
     from noisewise.engine.workers import Cluster
 
@@ -89,48 +94,59 @@ def faults(
     usual = time.perf_counter() - started
     rows: list[dict[str, Any]] = []
 
-    def trial(fault: str, kill: Callable[[], Any], **kept: Any) -> None:
-        moment, epochs = rng.uniform(0.0, usual), list[int]()
-        timer = threading.Timer(moment, kill)
+    def told() -> None:
+        keep({"one_machine": one, "seconds_undisturbed": round(usual, 1), "faults": rows})
+        print(name, rows[-1], flush=True)
+
+    def trial(fault: str, kill: Callable[[Callable[[], bool]], bool], **kept: Any) -> bool:
+        """Fit, and kill at a random moment; return whether that was before the end."""
+        moment, ended, hits = rng.uniform(0.0, usual), threading.Event(), list[bool]()
+        timer = threading.Timer(moment, lambda: hits.append(kill(ended.is_set)))
         timer.start()
         begun = time.perf_counter()
-        model = build().fit(
-            seen, cluster=place, callbacks=[lambda info, _: epochs.append(info.epoch)], **kept
-        )
+        model = build().fit(seen, cluster=place, **kept)
         seconds = time.perf_counter() - begun
+        ended.set()
         timer.join()
-        rows.append({"fault": fault, "after_s": round(moment, 2), "seconds": round(seconds, 1),
-                     "checkpoint": bool(kept), "same": digest(model) == one})  # fmt: skip
-        print(name, rows[-1], flush=True)
+        if hits[0]:
+            rows.append({"fault": fault, "after_s": round(moment, 2), "seconds": round(seconds, 1),
+                         "checkpoint": bool(kept), "same": digest(model) == one})  # fmt: skip
+            told()
+        return hits[0]
 
-    for k in range(kills):
+    for k in range(many[0]):
         kept = {"checkpoint": folder / f"{name}-{k}", "checkpoint_epochs": 5} if k % 2 else {}
-        trial("worker", partial(kill_one, "ray::Host", rng), **kept)
-    trial("node", partial(kill_node, cluster, rng))
+        while not trial("worker", partial(kill_one, "ray::Host", rng), **kept):
+            pass  # it had ended before
+    while not trial("node", partial(kill_node, cluster, rng)):
+        pass
     cluster.add_node(num_cpus=1, node_ip_address="127.0.0.1")
-    for victim in ("command", "command", "lead"):
+    for victim in ["command"] * many[1] + ["lead"] * bool(many[1]):
         row = command(name, victim, cluster, folder, usual, rng)
         rows.append(row | {"same": row.pop("digest") == one})
-        print(name, rows[-1], flush=True)
-    return {"one_machine": one, "seconds_undisturbed": round(usual, 1), "faults": rows}
+        told()
 
 
-def kill_one(title: str, rng: random.Random) -> None:
+def kill_one(title: str, rng: random.Random, ended: Callable[[], bool]) -> bool:
     """Kill a process of this cluster, by its title; wait for one if there is none yet."""
     import psutil  # which Ray brings along
 
-    while True:
+    while not ended():
         children = psutil.Process().children(recursive=True)
         found = [p for p in children if p.is_running() and " ".join(p.cmdline()).startswith(title)]
         if found:
             os.kill(rng.choice(found).pid, signal.SIGKILL)
-            return
+            return True
         time.sleep(0.05)
+    return False
 
 
-def kill_node(cluster: Any, rng: random.Random) -> None:
+def kill_node(cluster: Any, rng: random.Random, ended: Callable[[], bool]) -> bool:
     """Kill all processes of a node, but of the head."""
+    if ended():
+        return False
     cluster.remove_node(rng.choice(sorted(cluster.worker_nodes, key=id)), allow_graceful=False)
+    return True
 
 
 def command(
@@ -153,7 +169,7 @@ def command(
     if victim == "command":
         running.kill()
     elif not ended:
-        kill_one("ray::Lead", rng)
+        kill_one("ray::Lead", rng, lambda: running.poll() is not None)
     running.wait()
     if victim == "command" and not ended:
         there = [p for p in (kept, kept.with_name(f"{kept.name}.refit")) if p.exists()]
