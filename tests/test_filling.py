@@ -3,6 +3,7 @@
 import csv
 import datetime
 import json
+import re
 
 import numpy as np
 import pytest
@@ -101,14 +102,22 @@ def test_the_same_seed_gives_the_same_files(folder):
         assert (folder / f"a.{suffix}").read_bytes() == (folder / f"b.{suffix}").read_bytes()
 
 
-def test_the_page_has_the_sensor_that_scatters_first(folder):
+def charts(html):
+    """Return what the script of a page is told of its series."""
+    return json.loads(re.search(r'id="series-data">(.*?)</script>', html).group(1))["series"]
+
+
+def test_the_page_has_the_longest_gaps_and_the_sensor_that_scatters_first(folder):
     page = folder / "page.html"
     fill_file(folder / "long.csv", folder / "out.csv", method="linear", page=page, most=4)
     html = page.read_text()
-    drawn = [svg["aria-label"] for svg in Elements(html).named("svg")]
-    assert drawn[1].startswith("room 3 heat: ")
-    assert len(drawn) == 5
-    assert "6 less noisy series are left out" in html
+    drawn = charts(html)
+    assert len(drawn) == 4
+    gaps = [one["g"] for one in drawn]
+    assert gaps == sorted(gaps, reverse=True)
+    assert "6 series with shorter gaps are left out" in html
+    noisy = re.search("Which sensors are noisy.*?<tbody>(.*?)</tbody>", html, re.DOTALL).group(1)
+    assert noisy.split("</th>")[0].endswith(">room 3 heat")
 
 
 def test_the_page_says_how_the_method_was_chosen(folder):
@@ -122,8 +131,8 @@ def test_the_page_says_how_the_method_was_chosen(folder):
 def test_columns_of_a_wide_table_without_types_are_compared_with_each_other(folder):
     page = folder / "wide.html"
     fill_file(folder / "wide.csv", folder / "out.csv", method="linear", page=page)
-    drawn = [svg["aria-label"] for svg in Elements(page.read_text()).named("svg")]
-    assert drawn[1].startswith("room 3/heat: ")
+    noisiest = max(charts(page.read_text()), key=lambda one: one["z"])
+    assert noisiest["n"] == "room 3/heat"
 
 
 def test_rows_that_are_lacking_are_added_if_asked_for(folder):

@@ -12,7 +12,7 @@ from noisewise.errors import DataError, MissingExtraError, SettingError
 from noisewise.report import figures
 from noisewise.report.page import Picture, Section, Table, page
 
-VOID = {"meta", "path", "use", "rect", "line", "br", "img"}
+VOID = {"meta", "path", "use", "rect", "line", "br", "img", "input"}
 NASTY = '<script>alert("&")</script>'
 
 

@@ -114,6 +114,9 @@ def _fit(y: Floats, expected: Floats, std: Floats) -> Floats:
 
 def begins(reference: Floats, table: Floats, change: Change, bins: Ints, values: Floats) -> int:
     """Return which of some readings around a change is the first after it."""
+    if change.kind == "dead":
+        away = np.flatnonzero(np.abs(values - change.offset) > 2.0 * change.size)
+        return min(int(away.max(initial=-1)) + 1, len(values) - 1)
     known = ~np.isnan(table) & (np.arange(len(table)) < change.bin)
     x = np.where(np.isnan(reference), 0.0, reference)
     floor = 1e-6 * float(np.abs(table[known]).max())
@@ -335,7 +338,7 @@ def _dead(seen: Seen) -> Change | None:
     moved = float(np.ptp(expected) / np.median(std)) if np.ptp(x) else np.inf
     if moved < 3.0:
         return None
-    return Change("dead", begin, narrow, usual / (narrow + floor))
+    return Change("dead", begin, narrow, usual / (narrow + floor), factor=0.0, offset=level)
 
 
 def _was_as_flat(y: Floats, lasts: int, narrow: float) -> bool:

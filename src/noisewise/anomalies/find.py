@@ -224,7 +224,7 @@ class _Finder:
         span = self.tracks.span(series)
         own = np.flatnonzero(good[span]) + span.start
         bins = ((self.tracks.time[own] - grid.start) // grid.width).astype(np.int64)
-        if change.kind in ("unit", "shift"):
+        if change.kind != "drift":
             near = own[np.abs(bins - change.bin) <= NEAR]
             near_bins = bins[np.abs(bins - change.bin) <= NEAR]
             values = self.tracks.value[near]

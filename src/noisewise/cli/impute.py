@@ -22,15 +22,16 @@ from noisewise.data.labelled import labelled
 from noisewise.data.observations import Duplicates
 from noisewise.data.tables import find_ids
 from noisewise.data.tables_with_holes import LabelledArray, Roles
-from noisewise.data.timestamps import Floats, Units, are_dates
+from noisewise.data.timestamps import Units, are_dates
 from noisewise.errors import DataError, SettingError, listed
 from noisewise.imputer import DeviationImputer, methods
 from noisewise.models.auto import LIKE, AutoFactorizer
 from noisewise.models.base import Factorizer
 from noisewise.noise import noise_model, noisy_series
-from noisewise.report.figures import require_matplotlib
+from noisewise.report.charts import Trace
 from noisewise.report.page import Table
-from noisewise.report.series import Trace, check_most, series_page
+from noisewise.report.series import COVERAGE, MOST_SERIES, check_most, series_page
+from noisewise.report.traces import odd_of_table, traces
 from noisewise.scaling import TRANSFORMS
 from noisewise.storage import write_bytes
 
@@ -102,9 +103,11 @@ def impute(
     duplicates: str = options.DUPLICATES,
     readings: Readings,
     page: Path | None = option(
-        "Also draw a page of all series, the noisiest first (HTML).", check=check_file
+        "Also write a page (HTML) of all series, the longest gaps first: to zoom into, with what "
+        "was chosen, how sure it is, and what is odd.",
+        check=check_file,
     ),
-    most: int = option("Series to draw on the page.", default=24),
+    most: int = option("Series to draw on the page.", default=MOST_SERIES),
     settings: list[str] = options.SETTINGS,
     seed: int = options.SEED,
     report: Path | None = options.JSON,
@@ -154,7 +157,7 @@ def fill_file(
     settings: Mapping[str, Any] | None = None,
     duplicates: Duplicates = "error",
     page: str | Path | None = None,
-    most: int = 24,
+    most: int = MOST_SERIES,
     seed: int = 0,
     coverage: float | None = None,
     readings: Mapping[str, Any] | None = None,
@@ -164,8 +167,8 @@ def fill_file(
     """Fill the gaps of a file, write it in the same layout with the std beside; return a report.
 
     Columns are given as for ``read_gapped``, all else as for ``DeviationImputer``, of which
-    ``readings`` has more settings. A page draws the ``most`` noisiest series. ``say`` is called
-    with a line of text when a step begins.
+    ``readings`` has more settings. A page draws the ``most`` series with the longest gaps. ``say``
+    is called with a line of text when a step begins.
     """
     path, out = Path(path), Path(out)
     _check(path, out, page, most, coverage)
@@ -201,8 +204,14 @@ def fill_file(
     }  # fmt: skip
     if page is not None:
         say(f"Drawing {page}")
-        entries = _entries(cells, as_cells(filled).values, as_cells(std).values, duplicates, seed)
-        write_bytes(page, _page(path.name, entries, imputer, report, most).encode())
+        ends = ends or imputer.interval(gapped.table, COVERAGE)
+        seen = cells.observed(duplicates)
+        entries = traces(
+            cells, [as_cells(part).values for part in (filled, *ends)], odd_of_table(cells, seen),
+            _noise(cells, seen, seed),
+        )  # fmt: skip
+        html = _page(path.name, entries, imputer, report, most, coverage or COVERAGE)
+        write_bytes(page, html.encode())
         report["page"] = str(page)
     return report | {"seconds": clock.perf_counter() - started}
 
@@ -263,7 +272,6 @@ def _check(
             raise SettingError(f"There is no folder {file.resolve().parent} to write to.")
     if page is not None:
         check_most(most)
-        require_matplotlib()
 
 
 def _noise(
@@ -285,31 +293,13 @@ def _noise(
     return dict(zip(zip(*ids, strict=True), zip(*columns, strict=True), strict=True))
 
 
-def _entries(
-    cells: LabelledArray, filled: Floats, std: Floats, duplicates: Duplicates, seed: int
-) -> list[Trace]:
-    """Take a table apart into its series."""
-    noise = _noise(cells, cells.observed(duplicates), seed)
-    whole = cells.cells(np.arange(cells.values.size))
-    keys, which = np.unique(np.column_stack(whole.codes[:-1]), axis=0, return_inverse=True)
-    when = whole.ids[-1].labels[whole.codes[-1]].astype(np.float64)
-    order = np.lexsort([when, which.ravel()])
-    starts = np.searchsorted(which.ravel()[order], np.arange(1, len(keys)))
-    found = []
-    for key, rows in zip(keys, np.split(order, starts), strict=True):
-        ids = tuple(mode.ids.labels[k] for mode, k in zip(cells.modes, key, strict=False))
-        value = cells.values.ravel()[rows]
-        hole = np.isnan(value)
-        mean, spread = (np.where(hole, part.ravel()[rows], np.nan) for part in (filled, std))
-        name, is_dated = " ".join(map(str, ids)), are_dates(cells.clock)
-        sensor = "readings" if cells.sensor is None else str(ids[cells.sensor])
-        known = noise.get(ids, ())
-        found.append(Trace(name, when[rows], value, mean, spread, is_dated, sensor, *known))
-    return found
-
-
 def _page(
-    name: str, entries: Sequence[Trace], imputer: DeviationImputer, report: Any, most: int
+    name: str,
+    entries: Sequence[Trace],
+    imputer: DeviationImputer,
+    report: Any,
+    most: int,
+    coverage: float,
 ) -> str:
     left = f" {report['left']:,} could not be filled." if report["left"] else ""
     lead = (
@@ -318,6 +308,7 @@ def _page(
     )
     return series_page(
         f"{name}, filled", entries, lead=lead, method=_method(imputer.model_), most=most,
+        coverage=coverage,
         foot=f"Made by noisewise from {name} with seed {imputer.random_state}.",
     )  # fmt: skip
 
@@ -335,4 +326,4 @@ def _method(model: Factorizer) -> list[str | Table]:
         "Root of the mean squared error on readings that were hidden as the gaps of the table are, "
         "in units of the std of each series. The lowest is the best."
     )
-    return [Table(head, rows, words)]
+    return [str(model), Table(head, rows, words)]

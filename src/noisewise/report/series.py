@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from noisewise.calibration import normal_half_width
-from noisewise.errors import DataError, SettingError, progress
+from noisewise.anomalies.find import KINDS
+from noisewise.errors import DataError, SettingError
+from noisewise.report.charts import BAR, Trace, script_of
 from noisewise.report.figures import BLUE, INK, ORANGE, Drawing, short
-from noisewise.report.page import Picture, Section, Table, page
+from noisewise.report.page import Link, Section, Table, page, resource
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -23,7 +24,9 @@ COVERAGE = 0.9
 LONGEST_NAME = 40  # characters of a title
 LONGEST_LABEL = 24  # and of a label on an axis
 DAY = 86_400.0
-BARS = 15  # of the noisiest series
+MOST_SERIES = 200  # on a page
+MOST_ROWS = 30  # of a table
+LONGEST_GAPS = 10
 MOST_SENSORS = 12  # sensors with a row of their own; more are summed up
 TWO_WAYS = (
     "A sensor can be bad in two ways. White noise: a reading is off, and the next one is off by "
@@ -34,34 +37,6 @@ TWO_WAYS = (
 )
 
 Floats = NDArray[np.float64]
-
-
-@dataclass(frozen=True, eq=False)
-class Trace:
-    """One series: when it should have been read, what was, and what was put into its gaps."""
-
-    name: str
-    time: Floats  # in order: numbers, or seconds since 1970 if `dates`
-    value: Floats  # NaN in gaps
-    mean: Floats  # what was filled in, and its std; NaN where there was a reading
-    std: Floats
-    dates: bool = False
-    sensor: str = "readings"  # what it measures, and so the unit that it is in
-    noise: float = np.nan  # by ``noisewise.noisy_series``; NaN if it was never read
-    white: float = np.nan
-    drift: float = np.nan
-    white_std: float = np.nan  # in units of the readings, as is the next
-    drift_std: float = np.nan
-
-    @property
-    def filled(self) -> NDArray[np.bool_]:
-        """Which of its cells were gaps."""
-        return ~np.isnan(self.mean)
-
-    @property
-    def counts(self) -> tuple[int, int]:
-        """How many readings it has, and how many gaps were filled."""
-        return int((~np.isnan(self.value)).sum()), int(self.filled.sum())
 
 
 class Steps(NamedTuple):
@@ -75,24 +50,19 @@ class Steps(NamedTuple):
     high: Floats
 
 
-def in_columns(trace: Trace, columns: int = COLUMNS, coverage: float = COVERAGE) -> Steps:
+def in_columns(trace: Trace, columns: int = COLUMNS) -> Steps:
     """Sum up a series column by column, no more of them than are asked for.
 
     Readings are summed up by the lowest and the highest, so that no outlier gets lost; what was
     filled in by its mean, and the lowest and the highest end of its intervals.
     """
     time = trace.time
-    if not len(time) or len({len(part) for part in (time, trace.value, trace.mean, trace.std)}) > 1:
-        raise DataError(
-            f"Series {trace.name!r} needs one value, mean and std for each of its times."
-        )
     n = min(columns, len(time))
     span = float(time[-1] - time[0]) or 1.0
     half = 0.5 * span / max(n - 1, 1)  # so that columns of a regular series hold one time each
     edges = np.linspace(time[0] - half, time[-1] + half, n + 1)
     column = np.clip(np.searchsorted(edges, time, side="right") - 1, 0, n - 1)
     present, starts = np.unique(column, return_index=True)
-    reach = normal_half_width(coverage) * trace.std
 
     def summed(parts: Floats, by: np.ufunc) -> Floats:
         out = np.full(n, np.nan)
@@ -103,40 +73,37 @@ def in_columns(trace: Trace, columns: int = COLUMNS, coverage: float = COVERAGE)
     total = summed(np.where(trace.filled, trace.mean, 0.0), np.add)
     mean = np.divide(total, many, out=np.full(n, np.nan), where=many > 0)
     read = summed(trace.value, np.fmin), summed(trace.value, np.fmax)
-    band = summed(trace.mean - reach, np.fmin), summed(trace.mean + reach, np.fmax)
-    return Steps(edges, *read, mean, *band)
+    return Steps(edges, *read, mean, summed(trace.low, np.fmin), summed(trace.high, np.fmax))
 
 
-def filled_series(trace: Trace, *, coverage: float = COVERAGE) -> Drawing:
-    """Draw one series: readings, and in its gaps what was filled in with the band that holds it."""
-    steps = in_columns(trace, coverage=coverage)
-    gaps = trace.counts[1]
-
-    def draw(figure: FigureBase) -> None:
-        axes = figure.subplots()
-        edges = steps.edges / DAY if trace.dates else steps.edges
-        middle = 0.5 * (edges[1:] + edges[:-1])
-        if gaps:
-            axes.stairs(
-                steps.high, edges, baseline=steps.low, fill=True, color=BLUE, alpha=0.25,
-                linewidth=0, label=f"holds {100 * coverage:g} %",
-            )  # fmt: skip
-            axes.stairs(steps.mean, edges, baseline=None, color=BLUE, linewidth=1.4, label="filled")
-        several = steps.highest > steps.lowest
-        ends = steps.lowest[several], steps.highest[several]
-        axes.vlines(middle[several], *ends, color=INK, linewidth=0.9)
-        centre = 0.5 * (steps.lowest + steps.highest)
-        axes.plot(middle, centre, ".", color=INK, markersize=2.4, label="read")
-        axes.set_title(short(trace.name, LONGEST_NAME))
-        axes.margins(x=0.01, y=0.06)
-        if trace.dates:
-            _by_date(axes)
-        figure.legend(
-            loc="outside lower center", ncols=3, fontsize=8.5, handlelength=1.4, reverse=True
-        )
-
-    share = f"{len(trace.time) - gaps:,} of {len(trace.time):,} were read, {gaps:,} filled in"
-    return Drawing(draw, f"{trace.name}: {share}.", 2.5)
+def draw_series(axes: Axes, trace: Trace, *, coverage: float = COVERAGE) -> None:
+    """Draw readings, what was filled in with the band that holds it, and what is odd."""
+    steps = in_columns(trace)
+    unit = DAY if trace.dates else 1.0
+    edges = steps.edges / unit
+    middle = 0.5 * (edges[1:] + edges[:-1])
+    if trace.counts[1]:
+        axes.stairs(
+            steps.high, edges, baseline=steps.low, fill=True, color=BLUE, alpha=0.25,
+            linewidth=0, label=f"holds {100 * coverage:g} %",
+        )  # fmt: skip
+        axes.stairs(steps.mean, edges, baseline=None, color=BLUE, linewidth=1.4, label="filled")
+    several = steps.highest > steps.lowest
+    ends = steps.lowest[several], steps.highest[several]
+    axes.vlines(middle[several], *ends, color=INK, linewidth=0.9)
+    centre = 0.5 * (steps.lowest + steps.highest)
+    axes.plot(middle, centre, ".", color=INK, markersize=2.4, label="read")
+    spikes = [odd for odd in trace.odd if odd.kind == "spike"]
+    if spikes:
+        places = [odd.start / unit for odd in spikes], [odd.value for odd in spikes]
+        axes.plot(*places, "o", color=ORANGE, fillstyle="none", markersize=7, label="spike")
+    for odd in trace.odd:
+        if odd.kind != "spike":
+            axes.axvspan(odd.start / unit, odd.end / unit, color=ORANGE, alpha=0.15, label=odd.kind)
+    axes.set_title(short(trace.name, LONGEST_NAME))
+    axes.margins(x=0.01, y=0.06)
+    if trace.dates:
+        _by_date(axes)
 
 
 def noise_parts(table: Mapping[str, Any]) -> Drawing:
@@ -169,35 +136,87 @@ def series_page(
     *,
     lead: str = "",
     method: Sequence[str | Table] = (),
-    most: int = 24,
+    most: int = MOST_SERIES,
+    coverage: float = COVERAGE,
     foot: str = "",
 ) -> str:
-    """Return a page of series, the noisiest first; ``method`` says how gaps were filled.
+    """Return a page of series, the longest gaps first; ``method`` says how gaps were filled.
 
     At most so many series are drawn, and the page says how many it leaves out.
     """
     check_most(most)
-    ranked = sorted(series, key=lambda one: (np.isnan(one.noise), -one.noise))
+    ranked = sorted(series, key=lambda one: -_longest(one))
     drawn, left_out = ranked[:most], len(ranked) - most
-    limited = f" {left_out:,} less noisy series are left out." if left_out > 0 else ""
-    pictures = []
-    for one in progress(drawn, desc="draw", unit="series"):
-        picture = filled_series(one)
-        pictures.append(Picture(picture.svg(), picture.alt, _in_words(one)))
-    known = [one for one in ranked if not np.isnan(one.noise)][:BARS]
-    parts = {part: [getattr(one, part) for one in known] for part in ("white", "drift")}
-    bars = noise_parts({"series": [one.name for one in known], **parts})
-    readings = (
-        f"Dots are readings. Gaps are filled with the line; {100 * COVERAGE:g} % of the readings "
+    limited = f" {left_out:,} series with shorter gaps are left out." if left_out > 0 else ""
+    words = (
+        "All charts show the same time. Drag to zoom, or pinch; double-click to see the whole "
+        f"again. In gaps, the line is what was filled in; {100 * coverage:g} % of the readings "
         f"that are missing should lie in the band.{limited}"
     )
-    picture_of_bars = Picture(bars.svg(), bars.alt)
+    noisy = sorted(ranked, key=lambda one: (np.isnan(one.noise), -one.noise))
     sections = [
-        Section("What was filled", [_by_sensor(ranked), *method]),
-        Section("Which sensors are noisy", [TWO_WAYS, picture_of_bars, _noisiest(drawn, limited)]),
-        Section("Series, the noisiest first", [readings, *pictures]),
+        Section("What was filled", [_by_sensor(ranked, coverage)]),
+        Section("What is odd", _oddities(drawn)),
+        Section("The longest gaps", [_gaps(drawn)]),
+        Section("Series", [words, BAR]),
+        *([Section("How it was chosen", method)] if method else []),
+        Section("Which sensors are noisy", [TWO_WAYS, _noisiest(noisy[:most])]),
     ]
-    return page(title, sections, lead=lead, foot=foot)
+    script = script_of(drawn, [_in_words(one) for one in drawn], coverage)
+    return page(title, sections, lead=lead, foot=foot, style=resource("series.css"), script=script)
+
+
+def _longest(one: Trace) -> float:
+    return float(one.lasts(*one.gaps()).max(initial=0.0))
+
+
+def _oddities(drawn: Sequence[Trace]) -> list[str | Table]:
+    """List what is odd in the series that are drawn, what lasts first."""
+    found = [(number, odd) for number, one in enumerate(drawn) for odd in one.odd]
+    if not found:
+        return ["Nothing is odd: no spikes, no sensor that is stuck, dead or drifts."]
+    found.sort(key=lambda pair: (KINDS.index(pair[1].kind), pair[0], pair[1].start))
+    counts = Counter(odd.kind for _, odd in found)
+    shown = [pair for pair in found if pair[1].kind != "spike"][:MOST_ROWS]
+    shown += [pair for pair in found if pair[1].kind == "spike"][: max(MOST_ROWS - len(shown), 5)]
+    rows: list[list[str]] = [
+        [Link(short(drawn[number].name, LONGEST_NAME), f"series-{number}", odd.start, odd.end),
+         odd.kind, odd.words]
+        for number, odd in shown
+    ]  # fmt: skip
+    told = ", ".join(f"{counts[kind]:,} {kind}" for kind in KINDS if counts[kind])
+    more = (
+        f" {len(found) - len(shown):,} more are marked in the charts."
+        if found[len(shown) :]
+        else ""
+    )
+    return [f"Found: {told}.{more}", Table(["series", "kind", "what"], rows, words=True)]
+
+
+def _gaps(drawn: Sequence[Trace]) -> str | Table:
+    """List the longest gaps of all series."""
+    found = []
+    for number, one in enumerate(drawn):
+        first, last = one.gaps()
+        for begin, end, lasts in zip(first, last, one.lasts(first, last), strict=True):
+            found.append((float(lasts), number, int(begin), int(end)))
+    rows: list[list[str]] = []
+    for lasts, number, begin, end in sorted(found, reverse=True)[:LONGEST_GAPS]:
+        one = drawn[number]
+        start, stop = float(one.time[begin]), float(one.time[end])
+        link = Link(short(one.name, LONGEST_NAME), f"series-{number}", start, stop)
+        told = [_moment(start, one.dates), _moment(stop, one.dates)]
+        length = f"{lasts / DAY:,.2f} d" if one.dates else f"{lasts:,g}"
+        rows.append([link, *told, f"{end - begin + 1:,}", length])
+    head = ["series", "from", "to", "readings missing", "from reading to reading"]
+    return Table(head, rows) if rows else "There are no gaps."
+
+
+def _moment(time: float, dated: bool) -> str:
+    if not dated:
+        return f"{time:g}"
+    text = str(np.datetime64(round(time), "s"))
+    return text.replace("T", " ").removesuffix(":00")
 
 
 def check_most(most: int) -> None:
@@ -215,24 +234,39 @@ def _by_date(axes: Axes) -> None:
     axes.xaxis.set_major_formatter(formatter)
 
 
-def _by_sensor(series: Sequence[Trace]) -> Table:
-    sensors: dict[str, list[tuple[int, int]]] = {}
+def _by_sensor(series: Sequence[Trace], coverage: float) -> Table:
+    sensors: dict[str, list[Trace]] = {}
     for one in series:
-        sensors.setdefault(one.sensor, []).append(one.counts)
+        sensors.setdefault(one.sensor, []).append(one)
     if len(sensors) > MOST_SENSORS:
         sensors = {}
     if len(sensors) != 1:
-        sensors["all"] = [one.counts for one in series]
+        sensors["all"] = list(series)
     rows = []
-    for sensor, counts in sensors.items():
-        read, filled = map(sum, zip(*counts, strict=True))
-        numbers = f"{len(counts):,}", f"{read:,}", f"{filled:,}"
+    for sensor, own in sensors.items():
+        read, filled = map(sum, zip(*(one.counts for one in own), strict=True))
+        numbers = f"{len(own):,}", f"{read:,}", f"{filled:,}"
         share = filled / max(filled + read, 1)
-        rows.append([short(sensor, LONGEST_NAME), *numbers, f"{100 * share:.1f} %"])
-    return Table(["sensor", "series", "readings", "gaps filled", "share filled"], rows)
+        rows.append([short(sensor, LONGEST_NAME), *numbers, f"{100 * share:.1f} %", _sure(own)])
+    words = (
+        f"How sure: half of an interval that holds {100 * coverage:g} %, in the middle of all "
+        "gaps, over how far the readings of the series swing (a standard deviation). Near 0 a "
+        "value is known, at 1.6 it is a guess."
+    )
+    return Table(["sensor", "series", "readings", "gaps filled", "share", "how sure"], rows, words)
 
 
-def _noisiest(series: Sequence[Trace], limited: str) -> Table:
+def _sure(series: Sequence[Trace]) -> str:
+    """Tell how wide intervals are beside the swing of their series, in the middle."""
+    found = []
+    for one in series:
+        swing = float(np.nanstd(one.value)) if one.counts[0] else 0.0
+        if swing > 0.0 and one.counts[1]:
+            found.append(0.5 * (one.high - one.low)[one.filled] / swing)
+    return f"± {np.nanmedian(np.concatenate(found)):.2f}" if found else _told(np.nan, "")
+
+
+def _noisiest(series: Sequence[Trace]) -> Table:
     rows = [
         [
             short(one.name, LONGEST_NAME),
@@ -243,16 +277,18 @@ def _noisiest(series: Sequence[Trace], limited: str) -> Table:
     ]
     head = ["series", "noise", "white", "drift", "white, in its unit", "drift, in its unit"]
     words = "Noise is the root of the sum of the squares of white noise and drift, if above 0."
-    return Table(head, rows, words + limited)
+    return Table(head, rows[:MOST_ROWS], words)
 
 
 def _in_words(one: Trace) -> str:
     read, gaps = one.counts
     words = f"{read:,} readings, {gaps:,} gaps filled."
-    if np.isnan(one.noise):
-        return words
-    parts = f"white noise {one.white_std:.3g}, drift {one.drift_std:.3g}"
-    return f"{words} Noise {one.noise:.1f}: {parts}."
+    if not np.isnan(one.noise):
+        parts = f"white noise {one.white_std:.3g}, drift {one.drift_std:.3g}"
+        words += f" Noise {one.noise:.1f}: {parts}."
+    counts = Counter(odd.kind for odd in one.odd)
+    odd = ", ".join(f"{counts[kind]:,} {kind}" for kind in KINDS if counts[kind])
+    return f"{words} Odd: {odd}." if odd else words
 
 
 def _told(number: float, form: str) -> str:
