@@ -16,13 +16,13 @@ from noisewise.calibration import check_coverage
 from noisewise.cli import options
 from noisewise.cli.options import Layout, check_file, option, parsed, say, tell
 from noisewise.data import Observations
-from noisewise.data.gapped import kind_of, read_gapped
+from noisewise.data.gapped import Gapped, kind_of, read_gapped
 from noisewise.data.ids import check_values
 from noisewise.data.labelled import labelled
 from noisewise.data.observations import Duplicates
 from noisewise.data.tables import find_ids
 from noisewise.data.tables_with_holes import LabelledArray, Roles
-from noisewise.data.timestamps import Units, are_dates
+from noisewise.data.timestamps import Floats, Units, are_dates
 from noisewise.errors import DataError, SettingError, listed
 from noisewise.imputer import DeviationImputer, methods
 from noisewise.models.auto import LIKE, AutoFactorizer
@@ -173,10 +173,7 @@ def fill_file(
     path, out = Path(path), Path(out)
     _check(path, out, page, most, coverage)
     started = clock.perf_counter()
-    say(f"Reading {path}")
-    gapped = read_gapped(path, **layout)
-    if gapped.left:
-        say(f"Left alone: {listed(gapped.left)}")
+    gapped = _read(path, say, layout)
     as_cells = partial(labelled, roles=Roles(**gapped.options, duplicates=duplicates))
     cells = as_cells(gapped.table)
     holes = np.isnan(cells.values)
@@ -204,16 +201,20 @@ def fill_file(
     }  # fmt: skip
     if page is not None:
         say(f"Drawing {page}")
-        ends = ends or imputer.interval(gapped.table, COVERAGE)
-        seen = cells.observed(duplicates)
-        entries = traces(
-            cells, [as_cells(part).values for part in (filled, *ends)], odd_of_table(cells, seen),
-            _noise(cells, seen, seed),
-        )  # fmt: skip
+        parts = (filled, *(ends or imputer.interval(gapped.table, COVERAGE)))
+        entries = _entries(cells, [as_cells(part).values for part in parts], duplicates, seed)
         html = _page(path.name, entries, imputer, report, most, coverage or COVERAGE)
         write_bytes(page, html.encode())
         report["page"] = str(page)
     return report | {"seconds": clock.perf_counter() - started}
+
+
+def _read(path: Path, say: Callable[[str], object], layout: dict[str, Any]) -> Gapped:
+    say(f"Reading {path}")
+    gapped = read_gapped(path, **layout)
+    if gapped.left:
+        say(f"Left alone: {listed(gapped.left)}")
+    return gapped
 
 
 def _choice(model: Factorizer) -> dict[str, Any]:
@@ -291,6 +292,14 @@ def _noise(
     columns = [table[name] for name in ("noise", "white", "drift")]
     columns += [own * table[name] for name in ("white_std", "drift_std")]
     return dict(zip(zip(*ids, strict=True), zip(*columns, strict=True), strict=True))
+
+
+def _entries(
+    cells: LabelledArray, parts: Sequence[Floats], duplicates: Duplicates, seed: int
+) -> list[Trace]:
+    """Take a table apart into its series, with their noise and what is odd in them."""
+    seen = cells.observed(duplicates)
+    return traces(cells, parts, odd_of_table(cells, seen), _noise(cells, seen, seed))
 
 
 def _page(
