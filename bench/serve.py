@@ -30,7 +30,7 @@ from noisewise import BayesianFactorizer, DeviationFactorizer, load, read
 from noisewise.evaluation.records import where_and_when
 
 QUESTIONS = 400  # different ones, half of each kind
-LONGEST = 900.0  # seconds that one run of requests may take
+LONGEST = 1500.0  # seconds that one run of requests may take
 MOST_OFF = 1e-5
 
 

@@ -177,6 +177,19 @@ def test_imputers_fitted_to_arrays_and_to_frames_with_an_index_are_asked_alike(s
     )["error"]  # fmt: skip
 
 
+def test_the_rows_that_come_next_are_forecast(service, files):
+    client, table = service(files["imputer"]), readings()
+    columns = {n: [None if v != v else v for v in column] for n, column in table.items()}
+    found = ask(client, "forecast", columns=columns, steps=3, coverage=0.8)
+    assert found["columns"]["time"][0].startswith("2026-01-05T00:00")
+    want = imputer().forecast(3, frame(table), 0.8)
+    np.testing.assert_allclose(found["columns"]["attic"], want.mean["attic"].to_numpy(), rtol=1e-6)
+    np.testing.assert_allclose(found["low"]["attic"], want.low["attic"].to_numpy(), rtol=1e-6)
+    assert set(found["std"]) == {"hall", "attic"}
+    assert "one of columns, rows or csv" in ask(client, "forecast", 422, steps=3)["error"]
+    assert "predict" in ask(service(files["dmf"]), "forecast", 409, steps=3)["error"]
+
+
 def test_odd_readings_of_a_table_are_found(service, files):
     client, table = service(files["imputer"]), readings()
     columns = {n: [None if v != v else v for v in column] for n, column in table.items()}

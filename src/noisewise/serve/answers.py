@@ -27,7 +27,7 @@ RATINGS, SENSORS, IMPUTER = "ratings", "sensors", "imputer"
 OF_KIND = {
     RATINGS: ("predict", "interval", "recommend", "fold_in", "explain", "noise"),
     SENSORS: ("predict", "interval", "noise"),
-    IMPUTER: ("impute", "anomalies", "noise"),
+    IMPUTER: ("impute", "forecast", "anomalies", "noise"),
 }
 
 

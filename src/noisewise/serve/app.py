@@ -63,6 +63,7 @@ ROUTES = (
     Route("explain", schemas.Cell, schemas.Explained, answers.explain),
     Route("noise", schemas.Noisy, schemas.Table, answers.noisy, is_long=True),
     Route("impute", schemas.Holes, schemas.Filled, readings.impute, is_long=True),
+    Route("forecast", schemas.Ahead, schemas.Forecast, readings.forecast, is_long=True),
     Route("anomalies", schemas.Odd, schemas.Table, readings.anomalies, is_long=True),
 )
 

@@ -88,6 +88,27 @@ def impute(served: Served, asked: schemas.Holes) -> dict[str, Any]:
     }
 
 
+def forecast(served: Served, asked: schemas.Ahead) -> dict[str, Any]:
+    """Tell what to expect of the rows after those that are given, with intervals."""
+    given = read(served, asked)
+    columns = getattr(given.X, "shape", (0, len(served.ids[0])))[-1]
+    _few(served, asked.steps, columns)
+    with _in_words():
+        found = served.model.forecast(asked.steps, given.X, asked.coverage)
+    mean, *others = map(given.columns, found)
+    drawn = [name for name, column in mean.items() if np.asarray(column).dtype.kind == "f"]
+    if given.index is None and served.model.time in drawn:
+        drawn.remove(served.model.time)  # times that are numbers
+    return {
+        "columns": {name: plain(column) for name, column in mean.items()},
+        **{
+            what: {name: plain(part[name]) for name in drawn}
+            for what, part in zip(("std", "low", "high"), others, strict=True)
+        },
+        "coverage": asked.coverage,
+    }
+
+
 def anomalies(served: Served, asked: schemas.Odd) -> dict[str, Any]:
     """Find spikes, sensors that are stuck or dead, other units, shifts and drifts."""
     imputer = served.model

@@ -23,6 +23,7 @@ from pathlib import Path
 from typing import Any
 
 from noisewise.errors import MissingExtraError, SettingError
+from noisewise.serve.allocator import give_large_pieces_back
 from noisewise.serve.limits import Bearer, Buckets, Limits, token_for
 from noisewise.serve.logs import log, set_up
 
@@ -69,6 +70,7 @@ def serve(settings: Settings, started: Callable[[str], None] | None = None) -> N
     """
     bearer = Bearer(token_for(settings.host))
     set_up(settings.log)
+    give_large_pieces_back()
     with tempfile.TemporaryDirectory(prefix="noisewise-serve-") as folder:
         room = Path(folder)
         for name in ("versions", "counts"):

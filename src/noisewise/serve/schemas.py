@@ -155,6 +155,18 @@ class Holes(Readings):
     )
 
 
+class Ahead(Readings):
+    """The last rows of a table, and how many rows to expect after them."""
+
+    steps: Annotated[
+        int, Field(ge=1, le=10_000, description="Rows, at the usual distance of the table.")
+    ]
+    coverage: Coverage = 0.9
+    model_config = ConfigDict(
+        extra="forbid", json_schema_extra={"examples": [TABLE | {"steps": 24}]}
+    )
+
+
 class Odd(Readings):
     """A table to look for odd readings in; without one, those that were learned from."""
 
@@ -260,6 +272,16 @@ class Filled(Answer):
     low: dict[str, list[float | None]]
     high: dict[str, list[float | None]]
     holes: dict[str, list[int]]
+    coverage: float
+
+
+class Forecast(Answer):
+    """The rows that come next, by their columns: what to expect, its std, and intervals."""
+
+    columns: dict[str, list[Any]]
+    std: dict[str, list[float | None]]
+    low: dict[str, list[float | None]]
+    high: dict[str, list[float | None]]
     coverage: float
 
 

@@ -13,6 +13,7 @@ from typing import Any
 
 from noisewise.errors import NoisewiseError, heard
 from noisewise.serve import answers, schemas
+from noisewise.serve.allocator import give_all_back
 from noisewise.serve.answers import Refused, Served
 from noisewise.serve.limits import Limits
 from noisewise.serve.logs import log
@@ -95,6 +96,7 @@ class State:
         self.meters.stale.set(0)
         self.meters.loaded.set(self.since)
         log("reloaded", model=loaded.digest, changed=changed)
+        give_all_back()
         return changed
 
     def _check(self, loaded: Loaded) -> None:
