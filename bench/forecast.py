@@ -64,6 +64,20 @@ def slot_mean(past: Any, periods: tuple[int, ...]) -> Any:
     return found
 
 
+def rhythm(past: Any, periods: tuple[int, ...]) -> bool:
+    """Tell whether what repeats explains much of the rows before the first origin."""
+    left = []
+    for period in periods:
+        if len(past) >= 2 * period:
+            slots = np.arange(len(past)) % period
+            overall = np.nanmean(past, axis=0)
+            means = np.array([_mean(past[slots == slot], overall) for slot in range(period)])
+            many = len(past) / period  # of which a reading itself is one
+            squared = np.nanmean((past - means[slots]) ** 2) / np.nanmean((past - overall) ** 2)
+            left.append(float(squared) * (many / (many - 1)) ** 2)
+    return bool(left) and min(left) < RHYTHM**2
+
+
 def _mean(rows: Any, otherwise: Any) -> Any:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
@@ -121,7 +135,7 @@ def summary(values: Any, found: dict[str, Any], periods: tuple[int, ...]) -> dic
     out["inside_by_step"] = (inside & known).sum(axis=(0, 2)).tolist()
     out["cells_by_step"] = counts.tolist()
     out["coverage_by_step"] = ((inside & known).sum(axis=(0, 2)) / counts).round(3).tolist()
-    out["rhythm"] = bool(periods) and out["slot"]["rmse"] < RHYTHM
+    out["rhythm"] = rhythm(past, periods)
     out["over_last"] = out["noisewise"]["rmse"] / out["last"]["rmse"]
     out["over_slot"] = out["noisewise"]["rmse"] / out["slot"]["rmse"]
     out["seconds_a_forecast"] = found["seconds"]

@@ -11,11 +11,12 @@ from noisewise import DeviationImputer, TemporalFactorizer
 from noisewise.engine.gibbs.series import online
 from noisewise.engine.gibbs.series.online import DRAWS, NOTHING, Online, Timed
 from noisewise.engine.gibbs.series.posterior import Asked
-from noisewise.errors import DataError
+from noisewise.errors import DataError, ModelFileError
 from noisewise.models.auto import AutoFactorizer
 from noisewise.models.grid import TableModel
 from noisewise.models.residual import ResidualFactorizer
 from noisewise.models.series import OUSmoother
+from noisewise.since import filters
 
 KINDS = ("ou", "matern32")
 N = 4
@@ -295,3 +296,21 @@ def test_rows_without_times_count_on_from_the_last_update():
     assert model._standardised.since.when.tolist() == np.repeat(np.arange(100.0, 120), 4).tolist()
     longer = np.vstack([rows[:120], np.full((1, 4), np.nan)])
     np.testing.assert_allclose(model.transform(longer)[-1], rows[119])
+
+
+def test_a_file_whose_filters_are_elsewhere_is_refused(fitted_imputers, tmp_path):
+    going = copy(fitted_imputers["bayes"]).update(holed(table())[120:122])
+    (model,) = filters(going._standardised.now)
+    later = model.later_
+    for field, value in (
+        ("when", later.state.when + 1.0),
+        ("means", later.state.means[:, :-1]),
+        ("covariances", later.state.covariances[:2]),
+    ):
+        model.later_ = replace(later, state=replace(later.state, **{field: value}))
+        going.save(tmp_path / "bad.nw")
+        with pytest.raises(ModelFileError, match=r"bad\.nw"):
+            DeviationImputer.load(tmp_path / "bad.nw")
+    model.later_ = later
+    going.save(tmp_path / "good.nw")
+    assert DeviationImputer.load(tmp_path / "good.nw").set_params(n_jobs=1) is not None

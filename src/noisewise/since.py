@@ -223,7 +223,7 @@ def with_readings(model: Any, new: Observations, places: Iterator[Place] | None 
         again.parts_ = tuple(with_readings(part, new, places) for part in parts)
         return again
     if isinstance(model, TemporalFactorizer) and places is not None:
-        return model.with_readings(new, next(places))
+        return model.with_readings(new, next(places, None))
     return model.with_readings(new)
 
 

@@ -52,6 +52,7 @@ from noisewise.models.sensors import InTime, Typed, index_of, units_schema, wide
 from noisewise.models.series_file import restored_series, series_schema
 from noisewise.schema import Entry, Found, Schema, record
 from noisewise.settings import Rule, either, learned, number, one_of, setting, settings, whole
+from noisewise.storage import Damaged
 
 SHORTEST, LONGEST, MOST_STEPS = 0.3, 2.0, 4_000.0  # timescales: in steps, in spans, in steps
 MERGED = 1 / 16  # times closer than this share of a step are one
@@ -256,6 +257,8 @@ class TemporalFactorizer(Sampled, InTime, Typed):
         if place is None:
             again.later_ = later.given(cells, self._threads())
         else:
+            if not later.leads_to(cells, place):
+                raise Damaged("its filters are not where its readings lead")
             again.later_ = later.at_place(cells, place)
         return cast(Self, again)
 

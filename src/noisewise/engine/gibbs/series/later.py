@@ -80,6 +80,12 @@ class Later:
         """Where the filters are."""
         return Place(self.state.when, self.state.means, self.state.covariances)
 
+    def leads_to(self, new: Timed, place: Place) -> bool:
+        """Tell whether a place is one that readings can lead to."""
+        fits = place.means.shape == self.start.means.shape
+        fits &= place.covariances.shape == self.start.covariances.shape
+        return fits and place.when == max(self.start.when, float(new.when.max(initial=-np.inf)))
+
     def at_place(self, new: Timed, place: Place) -> Later:
         """Take readings in that led to a place, without going there again."""
         early = new.when <= self.posterior.stamps[-1]
