@@ -29,7 +29,6 @@ import numpy as np
 from noisewise import BayesianFactorizer, DeviationFactorizer, load, read
 from noisewise.evaluation.records import where_and_when
 
-QUESTIONS = 400  # different ones, half of each kind
 LONGEST = 1500.0  # seconds that one run of requests may take
 MOST_OFF = 1e-5
 
@@ -81,12 +80,12 @@ def serving(path: Path, workers: int, *more: str) -> Any:
         process.stderr.close()
 
 
-def questions(path: Path) -> list[tuple[str, bytes]]:
-    """Return requests, lists and predictions in turns."""
+def questions(path: Path, many: int) -> list[tuple[str, bytes]]:
+    """Return different requests, lists and predictions in turns."""
     users, items = load(path).ids_
     rng = np.random.default_rng(0)
     found = []
-    for k in range(QUESTIONS):
+    for k in range(many):
         user = users.labels[rng.integers(len(users))].item()
         item = items.labels[rng.integers(len(items))].item()
         asked = {"ids": [user], "n": 10} if k % 2 == 0 else {"cells": [[user, item]]}
@@ -247,7 +246,9 @@ def proportional(process: Any) -> float:
     return found / 1024
 
 
-def memory(path: Path, versions: list[Path], asked: list[Any], right: Any) -> dict[str, Any]:
+def memory(
+    path: Path, versions: list[Path], asked: list[Any], right: Any, many: int
+) -> dict[str, Any]:
     """Measure one worker and four, that have answered, and again after a reload."""
     found: dict[str, Any] = {}
     for workers in (1, 4):
@@ -258,7 +259,7 @@ def memory(path: Path, versions: list[Path], asked: list[Any], right: Any) -> di
                 if when == "after_a_reload":
                     asyncio.run(reloads(port, path, versions, 1, workers))
                 load_ = Load(port, asked, right)
-                asyncio.run(load_.run(400, 16))
+                asyncio.run(load_.run(many, 16))
                 own[when] = proportional(process)
             found[f"{workers}_workers_mb"] = own
     found["ratio"] = {
@@ -268,15 +269,34 @@ def memory(path: Path, versions: list[Path], asked: list[Any], right: Any) -> di
     return found
 
 
+def under_load(
+    name: str, path: Path, versions: list[Path], given: list[Any], right: Any, asked: Any
+) -> dict[str, Any]:
+    """Send requests, and again with reloads in the middle."""
+    found: dict[str, Any] = {}
+    with serving(path, asked.workers, "--every", "0.2") as (_, port):
+        asyncio.run(Load(port, given, right).run(16, 8))  # to warm up
+        load_ = Load(port, given, right)
+        found["load"] = load_.report(asyncio.run(load_.run(asked.requests, asked.at_once)))
+        print(name, json.dumps(found["load"]), flush=True)
+        load_ = Load(port, given, right)
+        given_to = (load_, asked, port, path, versions, asked.workers)
+        found["load_with_reloads"] = asyncio.run(under_reloads(*given_to))
+        print(name, json.dumps(found["load_with_reloads"]), flush=True)
+    return found
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("ratings", type=Path)
     parser.add_argument("--models", type=Path, required=True)
     parser.add_argument("--only", choices=("dmf", "bayes"))
-    parser.add_argument("--requests", type=int, default=10_000)
+    parser.add_argument("--requests", type=int, default=10_000, help="0 for memory alone")
     parser.add_argument("--at-once", type=int, default=32)
     parser.add_argument("--reloads", type=int, default=20)
     parser.add_argument("--workers", type=int, default=2)
+    parser.add_argument("--memory-requests", type=int, default=400)
+    parser.add_argument("--questions", type=int, default=400, help="different requests")
     parser.add_argument("--json", type=Path)
     asked = parser.parse_args()
     asked.models.mkdir(exist_ok=True)
@@ -286,22 +306,15 @@ def main() -> None:
     for name, versions in fitted(asked.ratings, asked.models, asked.only).items():
         path = asked.models / "served.nw"
         path.write_bytes(versions[0].read_bytes())
-        given = questions(versions[0])
+        given = questions(versions[0], asked.questions)
         right = truth(versions, given)
         found: dict[str, Any] = {"file_mb": versions[0].stat().st_size / 2**20}
-        with serving(path, asked.workers, "--every", "0.2") as (_, port):
-            asyncio.run(Load(port, given, right).run(200, 8))  # to warm up
-            load_ = Load(port, given, right)
-            found["load"] = load_.report(asyncio.run(load_.run(asked.requests, asked.at_once)))
-            print(name, json.dumps(found["load"]), flush=True)
-            load_ = Load(port, given, right)
-            given_to = (load_, asked, port, path, versions, asked.workers)
-            found["load_with_reloads"] = asyncio.run(under_reloads(*given_to))
-            print(name, json.dumps(found["load_with_reloads"]), flush=True)
-        found["memory"] = memory(path, versions, given, right)
+        if asked.requests:
+            found |= under_load(name, path, versions, given, right, asked)
+        found["memory"] = memory(path, versions, given, right, asked.memory_requests)
         print(name, json.dumps(found["memory"]), flush=True)
         found["load_average_of_the_machine"] = os.getloadavg()
-        report[name] = found | where_and_when()
+        report[name] = report.get(name, {}) | found | where_and_when()
         if asked.json is not None:
             asked.json.write_text(json.dumps(report, indent=1) + "\n")
 

@@ -13,13 +13,16 @@ import os
 import stat
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, NamedTuple
+
+import numpy as np
 
 from noisewise import storage
 from noisewise.any_file import load_any
 from noisewise.engine.rounding import all_decoded
+from noisewise.engine.sgd.factors import Factors
 from noisewise.errors import ModelFileError
 
 try:
@@ -100,6 +103,7 @@ class Spool:
         copy = self.folder / f"{digest}.safetensors"
         with storage.mapped(), _named(copy, self.path):
             model = load_any(copy)
+        _share_rows(model, copy)
         return Loaded(_of_one_thread(model), digest, version)
 
     def _copied(self, version: Version) -> str:
@@ -131,7 +135,8 @@ class Spool:
         """Remove copies of long ago; whoever maps one still has it."""
         copies = sorted(self.folder.glob("*.safetensors"), key=lambda copy: copy.stat().st_mtime)
         for copy in copies[:-KEPT]:
-            copy.unlink(missing_ok=True)
+            for file in self.folder.glob(f"{copy.stem}.*"):
+                file.unlink(missing_ok=True)
 
     @property
     def _note(self) -> Path:
@@ -153,6 +158,21 @@ def _named(copy: Path, path: Path) -> Iterator[None]:
         yield
     except ModelFileError as error:
         raise ModelFileError(str(error).replace(str(copy), str(path))) from error
+
+
+def _share_rows(model: Any, copy: Path) -> None:
+    """Map the rows of a model that puts them together when it is loaded, in place of its own."""
+    factors = getattr(model, "factors_", None)
+    if not isinstance(factors, Factors):
+        return
+    mapped = []
+    for mode, rows in enumerate(factors.state.rows):
+        beside = copy.with_suffix(f".{mode}.npy")
+        if not beside.exists():
+            with storage.writing(beside) as file:
+                np.save(file, rows)
+        mapped.append(np.asarray(np.load(beside, mmap_mode="c")))
+    model.factors_ = replace(factors, state=replace(factors.state, rows=tuple(mapped)))
 
 
 def _copy(path: Path, to: Path) -> str:
