@@ -39,7 +39,7 @@ class Showing:
         >>> heat[50, 1] = -40.0
         >>> found = DeviationImputer("linear").fit(heat).anomalies()
         >>> found["words"].tolist()
-        ['1 read -40 at 50, where about 20.45 was expected.']
+        ['1 read -40 at 50, where about 20.5 was expected.']
         """
         check_is_fitted(self)
         own: Any = self
