@@ -29,6 +29,7 @@ WORK = 2_000_000  # readings times sweeps of a sampler that is judged
 FEW_READINGS, MANY_READINGS = 15_000_000, 80_000_000  # times sweeps of the last fit
 SHORTEST, LONGEST = 80, 600  # sweeps of the last fit
 CHAINS, MOST_OF_CHAINS = 2, 2_000_000  # of a sampler that is taken alone; readings at most
+ALL_TOGETHER = 1.5  # times the sweeps of one that all have together
 THREE, TWO = 300_000, 2_000_000  # readings that so many samplers may learn from, at most
 TRIALS, MOST_TRIALS = 3, 8  # parts of the readings that are hidden, one after another
 ENOUGH = 300  # hidden cells
@@ -175,12 +176,12 @@ def shortened(model: Any, n: int) -> Any:
 def lengthened(model: Any, n: int, together: int) -> Any:
     """Return an unfitted copy to learn from n readings: few take longer to settle, in less time.
 
-    It may be shorter where more than two are taken together.
+    It may be shorter where several are taken together: their mean settles sooner.
     """
     if not isinstance(model, TemporalFactorizer):
         return clone_with(model)
     least, most = min(FEW_READINGS // n, LONGEST), max(MANY_READINGS // n, SHORTEST)
-    sweeps = min(max(model.sweeps, least), most) * CHAINS // max(together, CHAINS)
+    sweeps = int(min(max(model.sweeps, least), most) * ALL_TOGETHER / max(together, CHAINS))
     return clone_with(model, sweeps=max(sweeps, 3 * model.burn_in))
 
 
