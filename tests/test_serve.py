@@ -14,7 +14,8 @@ pytest.importorskip("prometheus_client", reason="serving needs the extra serve")
 from serve_models import imputer, readings, save_all
 from starlette.testclient import TestClient
 
-from noisewise import BayesianFactorizer, DeviationFactorizer, SettingError, load
+from noisewise import BayesianFactorizer, DeviationFactorizer, SettingError, load, storage
+from noisewise.errors import ModelFileError
 from noisewise.noise import noisy_ids
 from noisewise.serve.app import create_app
 from noisewise.serve.limits import Bearer, Buckets, Limits, token_for
@@ -457,3 +458,24 @@ def test_every_endpoint_has_an_example_that_fits_its_schema(service, files):
         (example,) = spec["components"]["schemas"][route.asked.__name__]["examples"]
         route.asked(**example)
         assert f"/v1/{route.name}" in spec["paths"]
+
+
+def test_a_file_whose_entries_make_no_sense_is_refused_and_stray_tensors_are_passed_over(
+    files, tmp_path
+):
+    header = storage.read_header(files["bayes"], None)
+    kind = header.pop("kind")
+    header.pop("version")
+    tensors = storage.read(files["bayes"], kind)[1]
+    path, folder = tmp_path / "odd.nw", tmp_path / "copies"
+    folder.mkdir()
+    stray = {"x.multiples": np.zeros((3, 4), np.uint8), "x.powers": np.zeros(7, np.uint8)}
+    storage.write(path, kind, header, tensors | stray)
+    loaded = Spool(path, folder).load().model
+    cells = [(loaded.ids_[0].labels[0], loaded.ids_[1].labels[0])]
+    same = load(files["bayes"]).predict(cells, return_std=True)
+    np.testing.assert_array_equal(loaded.predict(cells, return_std=True), same)
+    assert loaded.factors_.draws["factors"].dtype == np.float32
+    storage.write(path, kind, header | {"posterior": [1]}, tensors)
+    with pytest.raises(ModelFileError, match=r"odd\.nw is damaged"):
+        Spool(path, folder).load()

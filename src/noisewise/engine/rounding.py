@@ -59,10 +59,11 @@ def all_decoded(tensors: dict[str, npt.NDArray[Any]]) -> dict[str, npt.NDArray[A
     [[0.5, -1.0]]
     """
     plain = dict(tensors)
-    for name in tensors:
+    for name, multiples in tensors.items():
         stem = name.removesuffix(".multiples")
-        if stem != name and f"{stem}.powers" in tensors:
-            found = decoded(tensors[name], tensors[f"{stem}.powers"])
+        powers = tensors.get(f"{stem}.powers")
+        if stem != name and powers is not None and powers.shape == multiples.shape[:-1]:
+            found = decoded(multiples, powers)
             if found is not None:
                 del plain[name], plain[f"{stem}.powers"]
                 plain[stem] = found

@@ -114,10 +114,11 @@ class Spool:
             if Version.of(self.path) != version:
                 raise Changing
             with _named(raw, self.path):
+                load_any(raw)  # which refuses what makes no sense
                 header = storage.read_header(raw, None)
                 kind = header.pop("kind")
                 header.pop("version")
-                tensors = all_decoded(storage.read(raw, kind)[1])
+                tensors = _widened(header, all_decoded(storage.read(raw, kind)[1]))
             storage.write(self.folder / f"{digest}.safetensors", kind, header, tensors)
         finally:
             raw.unlink(missing_ok=True)
@@ -158,6 +159,21 @@ def _named(copy: Path, path: Path) -> Iterator[None]:
         yield
     except ModelFileError as error:
         raise ModelFileError(str(error).replace(str(copy), str(path))) from error
+
+
+def _widened(header: dict[str, Any], tensors: storage.Tensors) -> storage.Tensors:
+    """Return draws in single precision, which they are computed with: answers are the same.
+
+    Else every request would convert them; and all workers share what is in the copy.
+    """
+    posterior = header.get("posterior", {})
+    if not posterior.get("half", False):
+        return tensors
+    posterior["half"] = False
+    return {
+        name: tensor.astype(np.float32) if tensor.dtype == np.float16 else tensor
+        for name, tensor in tensors.items()
+    }
 
 
 def _share_rows(model: Any, copy: Path) -> None:
