@@ -2,7 +2,7 @@
 
 All figures come from one run, with the card, its copy bandwidth and the date. Rank 64; Netflix's
 shape is 480,189 x 17,770 with 100 million ratings. ``--only splits_of_cpu --seeds 0`` fits a split
-on the CPU, which takes minutes; ``--cpu`` names what such runs wrote.
+on the CPU, which takes minutes and needs no GPU; ``--cpu`` names what such runs wrote.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from run import all_but, header, observations, timed
+from run import all_but, header, machine, observations, timed
 from world import World, make
 
 from noisewise import BayesianFactorizer, read
@@ -58,15 +58,15 @@ def main() -> None:
     parser.add_argument("--json", type=Path, help="file to write")
     parser.add_argument("--only", nargs="*", help="some of the parts", choices=list(PARTS))
     chosen = parser.parse_args()
-    device = devices.chosen("cuda")
-    assert device is not None
-    report = header(device) | {"bounds": BOUNDS}
+    device = None if chosen.only == ["splits_of_cpu"] else devices.chosen("cuda")
+    report = (machine() if device is None else header(device)) | {"bounds": BOUNDS}
     for name in chosen.only or [name for name in PARTS if name != "splits_of_cpu"]:
         started = time.perf_counter()
         report[name] = PARTS[name](device, chosen)
         report["seconds"][name] = round(time.perf_counter() - started, 1)
         print(f"{name}: {json.dumps(report[name])}", flush=True)
-        device.release()
+        if device is not None:
+            device.release()
         if chosen.json is not None:
             chosen.json.write_text(json.dumps(report, indent=1) + "\n")
 

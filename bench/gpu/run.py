@@ -87,20 +87,26 @@ def header(device: Any) -> dict[str, Any]:
     cupy = device.xp
     card = cupy.cuda.runtime.getDeviceProperties(device.number)
     seconds = [_copied(device) for _ in range(5)]
-    report = {
-        "date": datetime.now(UTC).isoformat(timespec="seconds"),
-        "cores": os.cpu_count(),
+    report = machine() | {
         "card": card["name"].decode(),
         "copy_gb_per_s": round(2 * 4 * 2**29 / statistics.median(seconds) / 1e9),
         "cuda": cupy.cuda.runtime.runtimeGetVersion(),
-        "python": sys.version.split()[0],
-        "versions": {"cupy": cupy.__version__}
-        | {name: version(name) for name in ("noisewise", "numpy", "numba")},
         "bounds": BOUNDS,
-        "seconds": {},
     }
+    report["versions"] |= {"cupy": cupy.__version__}
     print(json.dumps(report), flush=True)
     return report
+
+
+def machine() -> dict[str, Any]:
+    """What is true of any machine."""
+    return {
+        "date": datetime.now(UTC).isoformat(timespec="seconds"),
+        "cores": os.cpu_count(),
+        "python": sys.version.split()[0],
+        "versions": {name: version(name) for name in ("noisewise", "numpy", "numba")},
+        "seconds": {},
+    }
 
 
 def _copied(device: Any) -> float:
