@@ -32,8 +32,8 @@ test-portable: $(VENV)/ready
 	NOISEWISE_VECTORS=narrow $(PYTEST) tests/test_engine.py tests/test_tensor.py tests/test_deviation.py
 
 lint: $(VENV)/ready
-	$(BIN)/ruff check src reproduction tests bench fuzz conftest.py
-	$(BIN)/ruff format --check src reproduction tests bench fuzz conftest.py
+	$(BIN)/ruff check src reproduction tests bench fuzz examples conftest.py
+	$(BIN)/ruff format --check src reproduction tests bench fuzz examples conftest.py
 	$(BIN)/mypy
 
 # Hostile files, as many as N says; findings go to fuzz/corpus, which the tests replay.

@@ -515,3 +515,22 @@ def test_files_keep_dates_and_names(frame, tmp_path):
     assert again.get_feature_names_out().tolist() == ["hall", "attic", "cellar"]
     with pytest.raises(ValueError, match="feature names"):
         again.transform(frame.rename(columns={"hall": "porch"}))
+
+
+def test_seasons_may_be_named_where_times_are_dates():
+    hours = pd.date_range("2024-05-01", periods=120, freq="h")
+    cycle = 5 * np.sin(2 * np.pi * np.arange(120) / 24)
+    rng = np.random.default_rng(0)
+    frame = pd.DataFrame({k: k + cycle + rng.normal(0, 0.1, 120) for k in range(3)}, index=hours)
+    dark = (hours >= "2024-05-03") & (hours < "2024-05-04")
+    quick = {"rank": 1, "sweeps": 40, "tolerance": None}
+    errors = {}
+    for name, seasons in {"none": None, "named": ["day"], "seconds": [86_400.0]}.items():
+        own = quick | {"seasons": seasons}
+        imputer = DeviationImputer("bayes", settings=own, random_state=0, n_jobs=1)
+        filled = imputer.fit_transform(frame.mask(np.tile(dark[:, None], 3)))
+        errors[name] = np.abs((filled - frame)[dark].to_numpy()).mean()
+    assert errors["named"] == errors["seconds"] < 0.5 * errors["none"]
+    numbers = frame.reset_index(drop=True)
+    with pytest.raises(SettingError, match="the times are numbers"):
+        DeviationImputer("bayes", settings=quick | {"seasons": ["day"]}).fit(numbers)

@@ -19,8 +19,9 @@ from noisewise.calibration import check_coverage
 from noisewise.data import Observations, tables_with_holes
 from noisewise.data.next_rows import last_rows
 from noisewise.data.tables_with_holes import Fitted, LabelledArray, Roles
-from noisewise.data.timestamps import Floats, same_clock
+from noisewise.data.timestamps import Floats, are_dates, same_clock
 from noisewise.drift import warn_of
+from noisewise.engine.gibbs.series.seasons import periods_in_seconds
 from noisewise.errors import DataError
 from noisewise.imputer_ahead import Ahead
 from noisewise.imputer_tables import read_table
@@ -209,8 +210,11 @@ class DeviationImputer(
             raise DataError(
                 f"X needs 2 readings to learn from; got {len(seen)} in {table.values.size} cells."
             )
+        own = dict(self.settings or {})
+        if "seasons" in own and are_dates(table.clock):  # models get times as numbers, in seconds
+            own["seasons"] = periods_in_seconds(own["seasons"])
         model = registry.build(
-            "sensors", self.method, self.settings, time=-1, sensor=table.sensor,
+            "sensors", self.method, own, time=-1, sensor=table.sensor,
             random_state=self.random_state, n_jobs=self.n_jobs, verbose=self.verbose,
             **({"like": self.like} if isinstance(self.like, str) else {}),
         )  # fmt: skip

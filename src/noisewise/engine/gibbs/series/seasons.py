@@ -7,6 +7,7 @@ agree with those of the even ones.
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import numpy as np
 
@@ -20,6 +21,13 @@ BELIEVED = 0.03  # share of the variance that a cycle must explain, of what it w
 RANK = 8  # calendar factors of a season, at most
 LEAST_PEAK = 0.2  # autocorrelation that a cycle must have to be looked at
 MOST_TIMES = 50_000  # rows of time that are searched
+
+
+def periods_in_seconds(seasons: Any) -> Any:
+    """Return a list of seasons with those that the calendar knows as seconds; all else as it is."""
+    if not isinstance(seasons, list | tuple):
+        return seasons
+    return [CALENDAR.get(one, one) if isinstance(one, str) else one for one in seasons]
 
 
 def season(period: float, stamps: Array, step: float, rank: int) -> Season:
