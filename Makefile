@@ -8,7 +8,7 @@ N := 20000
 # Two processes, each with half of the tests; who is done takes from the other.
 PYTEST = $(BIN)/python -m pytest -n 2 --dist worksteal
 
-.PHONY: demo test test-portable lint fuzz bench bench-bayes bench-peers bench-imputation clean
+.PHONY: demo docs test test-portable lint fuzz bench bench-bayes bench-peers bench-imputation clean
 
 demo: $(VENV)/ready
 	$(BIN)/noisewise demo --out demo
@@ -36,6 +36,11 @@ lint: $(VENV)/ready
 	$(BIN)/ruff format --check src reproduction tests bench fuzz examples conftest.py
 	$(BIN)/mypy
 
+# The site, in docs/_build/html. A warning is an error; nothing is fetched but packages.
+docs: $(VENV)/docs
+	$(BIN)/python -m sphinx -W -n --keep-going -q -b html docs docs/_build/html
+	@echo "Look at docs/_build/html/index.html"
+
 # Hostile files, as many as N says; findings go to fuzz/corpus, which the tests replay.
 fuzz: $(VENV)/ready
 	$(BIN)/python -m fuzz.run --n $(N) --json fuzz/results.json
@@ -62,10 +67,15 @@ $(VENV)/ready: pyproject.toml reproduction/pyproject.toml constraints.txt
 	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[dev]' --editable './reproduction[neural]'
 	touch $@
 
+$(VENV)/docs: pyproject.toml constraints.txt
+	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[docs]'
+	touch $@
+
 $(BENCH)/ready: pyproject.toml constraints.txt bench/requirements.txt
 	$(PYTHON) -m venv $(BENCH)
 	$(BENCH)/bin/python -m pip install --quiet --constraint constraints.txt --requirement bench/requirements.txt --editable .
 	touch $@
 
 clean:
-	rm -rf $(VENV) $(BENCH) .numba-portable demo
+	rm -rf $(VENV) $(BENCH) .numba-portable demo docs/_build docs/auto_examples docs/reference/api

@@ -20,7 +20,7 @@ from noisewise_reproduction.page.evidence import read_artefacts
 
 ROOT = Path(__file__).parents[1]
 RESULTS = ROOT / "reproduction" / "results"
-PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 NAMES = {
     "biased-mf": "Biased MF (`deviation_rank=0`)",
     "dmf-paper": "DMF, the paper's likelihood (`beta=0`)",

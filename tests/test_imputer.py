@@ -2,9 +2,6 @@
 
 import json
 import pickle
-import re
-import warnings
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -14,7 +11,6 @@ from sklearn.exceptions import NotFittedError
 from noisewise import DataError, DeviationImputer, ModelFileError, OUSmoother, SettingError, storage
 from noisewise.imputer import methods
 
-GUIDE = Path(__file__).parents[1] / "docs" / "imputing.md"
 QUICK = {"random_state": 0, "n_jobs": 1}
 
 
@@ -423,14 +419,3 @@ def test_a_file_holds_plain_json_and_numbers(fitted, tmp_path):
     fitted.save(tmp_path / "imputer")
     header = storage.read_header(tmp_path / "imputer", "imputer")
     assert json.loads(json.dumps(header)) == header
-
-
-def test_the_guide_runs(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    blocks = re.findall(r"```python\n(.*?)```", GUIDE.read_text(), re.DOTALL)
-    assert len(blocks) > 5
-    names = {}
-    with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", "Predictions have not settled")
-        for block in blocks:
-            exec(compile(block, str(GUIDE), "exec"), names)

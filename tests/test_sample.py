@@ -11,7 +11,7 @@ from typer.testing import CliRunner
 from noisewise import DeviationImputer, SettingError, TemporalFactorizer
 from noisewise.cli import app
 
-GUIDE = Path(__file__).parents[1] / "docs" / "multiple.md"
+GUIDE = Path(__file__).parents[1] / "docs" / "guides" / "multiple-imputation.md"
 SHORT = {"rank": 2, "sweeps": 40, "burn_in": 10, "tolerance": None}
 
 

@@ -25,6 +25,7 @@ ROOT = Path(__file__).parents[2]
 PAGES = [
     ROOT / "README.md",
     ROOT / "reproduction" / "README.md",
+    *sorted((ROOT / "docs").glob("[!_]*/*.md")),
     *sorted((ROOT / "docs").glob("*.md")),
 ]
 BLOCK = re.compile(

@@ -29,6 +29,7 @@ from noisewise.cli.serve import serve
 from noisewise.cli.update import update
 from noisewise.cli.why import why
 from noisewise.data import fetch as fetching
+from noisewise.data.samples import write_samples
 from noisewise.errors import NoisewiseError, SettingError
 
 
@@ -127,6 +128,20 @@ def listed(report: Path | None = options.JSON) -> None:
     lines = zip(aligned(table).splitlines(), what, strict=True)
     text = "\n".join(f"{start}  {end}" for start, end in lines)
     tell(text, [asdict(source) for source in known], report)
+
+
+@data.command()
+def sample(
+    to: Path = option("Folder to put them in.", default=Path(), check=check_folder),
+    report: Path | None = options.JSON,
+) -> None:
+    """Write small files of made-up ratings and readings, to try things with.
+
+    Example: `noisewise data sample --to sample`
+    """
+    to.mkdir(parents=True, exist_ok=True)
+    paths = [str(path) for path in write_samples(to)]
+    tell("\n".join(paths), paths, report)
 
 
 @data.command()
