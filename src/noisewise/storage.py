@@ -26,9 +26,9 @@ from typing import Any, BinaryIO, NoReturn
 import numpy as np
 import numpy.typing as npt
 from safetensors import SafetensorError, safe_open
-from safetensors.numpy import save
 
 from noisewise.errors import DataError, ModelFileError, NoisewiseError
+from noisewise.tensor_file import about, in_blocks, write_tensors
 
 FORMAT_VERSION = 2
 MAX_HEADER_BYTES = 16 * 2**20  # of JSON; ids are tensors, so an honest header is far smaller
@@ -51,13 +51,17 @@ BROKEN = (
 )  # fmt: skip
 
 
-def write(path: str | Path, kind: str, header: Mapping[str, Any], tensors: Tensors) -> None:
-    """Write ``tensors`` and a JSON ``header`` to ``path``, wholly or not at all."""
+def write(
+    path: str | Path, kind: str, header: Mapping[str, Any], tensors: Mapping[str, Any]
+) -> None:
+    """Write ``tensors`` and a JSON ``header`` to ``path``, wholly or not at all.
+
+    A tensor that has ``pieces()`` is written one after the other, and never here as a whole.
+    """
     document = json.dumps({"version": FORMAT_VERSION, "kind": kind, **header}, allow_nan=False)
     _check_size(path, document)
-    contiguous = {name: np.ascontiguousarray(tensor) for name, tensor in tensors.items()}
-    checksum = _checksum(document, contiguous)
-    write_bytes(path, save(contiguous, metadata={"noisewise": document, "checksum": checksum}))
+    with writing(path) as file:
+        write_tensors(file, document, tensors)
 
 
 def write_bytes(path: str | Path, content: bytes) -> None:
@@ -84,7 +88,7 @@ def writing(path: str | Path) -> Iterator[BinaryIO]:
         error.filename = str(path)  # and not that of the file beside it, which nobody knows
         raise
     try:
-        with os.fdopen(handle, "wb") as file:
+        with os.fdopen(handle, "w+b") as file:
             if old is not None:
                 _take_after(old, beside)
             yield file
@@ -122,7 +126,7 @@ def read(path: str | Path, kind: str) -> tuple[dict[str, Any], Tensors]:
     """Read the header and the tensors of a file that holds a ``kind``."""
     header, tensors = _open(path, kind, with_tensors=True)
     for name, tensor in tensors.items():
-        if tensor.dtype.kind == "f" and not np.isfinite(tensor).all():
+        if tensor.dtype.kind == "f" and not all(np.isfinite(p).all() for p in in_blocks(tensor)):
             raise ModelFileError(f"{path} is damaged: {name} holds numbers that are not finite.")
     return header, tensors
 
@@ -144,6 +148,12 @@ def mapped() -> Iterator[None]:
         yield
     finally:
         _mapping.reset(before)
+
+
+def maps(path: str | Path, kind: str) -> tuple[dict[str, Any], Tensors]:
+    """Map a file that ``read`` has found sound before: nothing but the header is looked at."""
+    with mapped():
+        return _open(path, kind, with_tensors=True, whole=False)
 
 
 def finite(value: Any) -> Any:
@@ -189,7 +199,7 @@ def reading(path: str | Path) -> Iterator[None]:
 
 
 def _open(
-    path: str | Path, kind: str | None, *, with_tensors: bool
+    path: str | Path, kind: str | None, *, with_tensors: bool, whole: bool = True
 ) -> tuple[dict[str, Any], Tensors]:
     if not Path(path).is_file():
         raise ModelFileError(f"There is no file {path}.")
@@ -212,7 +222,7 @@ def _open(
         raise ModelFileError(
             f"{path} is not a noisewise file, or it is cut short or damaged ({error})."
         ) from error
-    if metadata.get("checksum") != _checksum(metadata["noisewise"], tensors):
+    if whole and metadata.get("checksum") != _checksum(metadata["noisewise"], tensors):
         raise ModelFileError(f"{path} is damaged: its content does not match its checksum.")
     return header, tensors
 
@@ -249,7 +259,7 @@ def _checksum(document: str, tensors: Tensors) -> str:
     """CRC of header and tensors: it finds a file that has decayed, not one that was forged."""
     crc = zlib.crc32(document.encode())
     for name, tensor in sorted(tensors.items()):
-        crc = zlib.crc32(f"{name} {tensor.dtype.str} {tensor.shape}".encode(), crc)
+        crc = zlib.crc32(about(name, tensor), crc)
         crc = zlib.crc32(tensor.reshape(-1).view(np.uint8).data, crc)
     return f"{crc:08x}"
 
@@ -307,7 +317,7 @@ def _refuse(text: str) -> NoReturn:
     raise ValueError(f"{text} is not a finite number")
 
 
-_NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_BINARY", 0)
+_NEW = os.O_RDWR | os.O_CREAT | os.O_EXCL | getattr(os, "O_BINARY", 0)
 
 
 def _beside(target: Path) -> Path:

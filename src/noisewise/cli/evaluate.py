@@ -203,7 +203,7 @@ def evaluate(
                    share=over.share, outage=over.outage)  # fmt: skip
             name, own = chosen("ratings", model, "dmf", settings, tuned, device)
             usual = "timestamp" if over.protocol in ratings.TIMED else options.time_of(own)
-            place = workers.place(registry.build("ratings", name, own))
+            place = stack.enter_context(workers.measuring(registry.build("ratings", name, own)))
             reading = spread.reading(place, data, columns, columns.time or usual)
             observations = lists.filtered(stack.enter_context(reading))
             record = _record(name, observations, report)

@@ -71,7 +71,7 @@ class CheckpointOptions:
 
 def fit(
     data: Path = options.DATA,
-    out: Path = option("The file to write the model to.", default=..., check=check_file),
+    out: Path = spread.OUT,
     model: str | None = option(
         f"One of {options.RATING_NAMES}.", choices=options.RATING_MODELS, show_default="bayes"
     ),
@@ -99,11 +99,12 @@ def fit(
 
     Example: `noisewise fit ratings/ --model dmf --cluster ray://10.0.0.7:10001 --out large.nw`
 
-    Example: `noisewise fit ratings/ --cluster auto --resume /shared/kept --out large.nw`
+    Example: `noisewise fit ratings/ --cluster auto --resume /shared/kept --out /shared/large/`
     """
     name, own = chosen("ratings", model, "bayes", settings, tuned, device)
     fitted = registry.build("ratings", name, own, random_state=seed)
-    given, checkpoint, place = kept.given(), kept.path, workers.place(fitted)
+    given, checkpoint = kept.given(), kept.path
+    place = spread.sharded(workers.place(fitted), out, fitted)
     if place is not None and spread.is_parquet(data):
         spread.refuse_features(features)
         spread.fit(name, fitted, data, columns, place, given, out, report)

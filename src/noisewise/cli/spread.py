@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
+import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
 
-from noisewise.cli.options import Columns, Stopped, option, refuse, tell
+from noisewise.cli.options import Columns, Stopped, check_file, option, refuse, tell
 from noisewise.data import Observations
 from noisewise.engine.workers import Cluster, connected
 from noisewise.errors import SettingError
 from noisewise.models.lead import fit_to_file
 from noisewise.spread_reader import read_spread, source_of
+from noisewise.storage import destination
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -26,6 +28,10 @@ class ClusterOptions:
         "reads a folder of Parquet itself. No bit changes."
     )
     workers: int | None = option("How many workers; else one for every machine of the cluster.")
+    shards: Path | None = option(
+        "A folder that all machines reach. Workers write the draws of a Bayesian model there while "
+        "it is measured, and predictions read them there: no machine has all of them."
+    )
 
     def refuse(self) -> None:
         """Raise where there is no work for a cluster."""
@@ -33,6 +39,24 @@ class ClusterOptions:
 
     def place(self, model: Any = None) -> Cluster | None:
         """Return where to work, or to fit a model; None if here."""
+        refuse("is for evaluate; of fit, --out may be a folder", shards=self.shards)
+        return self._place(model)
+
+    @contextmanager
+    def measuring(self, model: Any) -> Iterator[Cluster | None]:
+        """Return where to fit models that are measured, one after another; None if here."""
+        place = self._place(model)
+        if self.shards is None:
+            yield place
+            return
+        if place is None:
+            raise SettingError("--shards is for --cluster.")
+        if not self.shards.is_dir():
+            raise SettingError(f"--shards must be a folder that is there; got {self.shards}.")
+        with tempfile.TemporaryDirectory(prefix="noisewise-", dir=self.shards.absolute()) as own:
+            yield Cluster.wanted(replace(place, shards=own), model)
+
+    def _place(self, model: Any) -> Cluster | None:
         if self.cluster is None:
             if self.workers is not None:
                 raise SettingError("--workers is for --cluster.")
@@ -56,6 +80,28 @@ def reading(
     with connected(place):
         source = source_of(data.absolute(), columns.id, columns.value, time)
         yield read_spread(source, columns.duplicates)
+
+
+def check_model(path: Path) -> None:
+    """Raise if no model can be written to a path; a folder is for a cluster (see ``sharded``)."""
+    if not path.is_dir():
+        check_file(path)
+
+
+OUT = option(
+    "The file to write the model to. With --cluster also a folder that is there, and that all "
+    "machines reach: every worker writes the draws of its rows there.",
+    default=...,
+    check=check_model,
+)
+
+
+def sharded(place: Cluster | None, out: Path, model: Any) -> Cluster | None:
+    """Return where to fit a model: where it is written to a folder, workers write shards there."""
+    if place is None:
+        destination(out)  # which is no folder
+        return None
+    return Cluster.wanted(replace(place, shards=out.absolute()), model) if out.is_dir() else place
 
 
 def refuse_features(features: Any) -> None:

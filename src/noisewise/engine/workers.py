@@ -46,17 +46,20 @@ class Cluster:
 
     ``address`` is "local" (this machine alone), "auto" (the cluster that this machine is part of),
     or where a cluster is: "ray://host:10001", or "host:6379". Without a number, every machine has
-    one worker, and a worker has its share of the cores.
+    one worker, and a worker has its share of the cores. ``shards`` is a folder that all machines
+    reach: every worker writes the kept draws of its rows there, and the model reads them there as
+    it needs them; without it, draws are brought together.
 
     Examples
     --------
     >>> Cluster("ray://10.0.0.7:10001", workers=8)
-    Cluster(address='ray://10.0.0.7:10001', workers=8, threads=None)
+    Cluster(address='ray://10.0.0.7:10001', workers=8, threads=None, shards=None)
     """
 
     address: str = "auto"
     workers: int | None = None
     threads: int | None = None
+    shards: str | os.PathLike[str] | None = None
 
     @classmethod
     def wanted(cls, cluster: Any, model: Any) -> Cluster | None:
@@ -66,7 +69,15 @@ class Cluster:
         if not model._on_clusters:
             name = type(model).__name__
             raise SettingError(f"cluster must be left out: a {name} is fitted on one machine.")
-        return cls.of(cluster, model)
+        place = cls.of(cluster, model)
+        if place.shards is not None:
+            if getattr(model, "chains", None) != 1:
+                raise SettingError(
+                    "shards are of the draws of a BayesianFactorizer with chains=1; leave them out."
+                )
+            if not os.path.isdir(place.shards):
+                raise SettingError(f"shards must be a folder that is there; got {place.shards}.")
+        return place
 
     @classmethod
     def of(cls, wanted: Any, model: Any = None) -> Cluster:

@@ -7,14 +7,16 @@ from pathlib import Path
 from noisewise import storage
 from noisewise.models.base import Factorizer
 from noisewise.models.model_file import model_class
+from noisewise.models.shelf import head_of
 
 
 def load(path: str | Path) -> Factorizer:
     """Read a model of any kind that ``save`` wrote, if an installed package has it.
 
-    A broken or foreign file is a ``ModelFileError``.
+    The path may be that of a folder with shards (see ``Cluster``). A broken or foreign file is a
+    ``ModelFileError``.
     """
     with storage.reading(path):
-        kind = model_class(storage.read_header(path, "model").get("model"))
+        kind = model_class(storage.read_header(head_of(path), "model").get("model"))
     model: Factorizer = kind.load(path)
     return model

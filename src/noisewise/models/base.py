@@ -20,13 +20,12 @@ from joblib import effective_n_jobs
 from sklearn.base import BaseEstimator, RegressorMixin, clone
 from sklearn.utils.validation import check_is_fitted
 
-from noisewise import storage
 from noisewise.calibration import Calibration, level_chances, normal_half_width
 from noisewise.data import Ids, Observations, observe, warn_of_unknown
 from noisewise.data.tables import has_names
 from noisewise.engine.arrays import Floats, Moments
 from noisewise.errors import DivergedError, FitInterrupted, warn
-from noisewise.models import model_file
+from noisewise.models import model_file, shelf
 from noisewise.models.levels import smallest_sets, with_sets
 from noisewise.schema import Found, Schema
 from noisewise.settings import (
@@ -278,14 +277,17 @@ class Factorizer(RegressorMixin, BaseEstimator, ABC):  # type: ignore[misc]
 
     @at_one_moment
     def save(self, path: str | Path) -> None:
-        """Write the model to one safetensors file, wholly or not at all; nothing in it can run."""
+        """Write the model to one safetensors file, wholly or not at all; nothing in it can run.
+
+        To the folder with the shards of a model, it writes what these lack.
+        """
         check_is_fitted(self)
-        storage.write(path, "model", *model_file.pack(self))
+        shelf.write_model(path, self)
 
     @classmethod
     def load(cls, path: str | Path) -> Self:
         """Read a model that ``save`` wrote; a broken or foreign file is a ``ModelFileError``."""
-        model: Self = model_file.unpack(path, *storage.read(path, "model"), cls)
+        model: Self = model_file.unpack(path, *shelf.read_model(path), cls)
         return model
 
     @at_one_moment

@@ -285,6 +285,8 @@ class BayesianFactorizer(Sampled, Featured, KeptRows, on_gpu.OnDevice):
             runs.append(self._run(sampler, kept, callbacks, label=label, fewest=FEWEST_DRAWS))
             if runs[-1].interrupted:
                 break
+            if chain + 1 < self.chains:
+                on_cluster.release(sampler, runs[-1].state)
         self.factors_ = sampler.posterior(self._chains(seen, sampler, runs))
         self.value_range_, self.calibration_ = value_range, None
         self._note_levels(seen.values)

@@ -24,6 +24,7 @@ from noisewise.engine.versions import check_versions, versions
 from noisewise.engine.workers import Cluster
 from noisewise.errors import FitInterrupted, SettingError, training_bar, warn
 from noisewise.models.learner import RULES, Checkpoint, Given, How
+from noisewise.models.shelf import head_of
 from noisewise.spread_reader import Source, is_spread, read_spread, source_of
 
 PIECE = 8 * 2**20  # bytes of a model's file that travel at a time
@@ -101,6 +102,10 @@ class Lead:
         self.path = Path(name)
         self.model.save(self.path)
         return self.path.stat().st_size
+
+    def save_to(self, folder: Path) -> None:
+        """Write what the shards in a folder lack."""
+        self.model.save(folder)
 
     def piece(self, start: int) -> bytes:
         """Return a piece of the file."""
@@ -196,9 +201,15 @@ def fit_at(
 def fit_to_file(
     model: Any, source: Callable[[], Source], cluster: Cluster, kept: dict[str, Any], out: Path
 ) -> Any:
-    """Fit a model by a lead, and write its file, of which no more than a piece is ever here."""
+    """Fit a model by a lead, and write its file, of which no more than a piece is ever here.
+
+    Where ``out`` is a folder, workers write shards there, and the lead the rest.
+    """
 
     def take(lead: Any, team: workers.Team) -> dict[str, Any]:
+        if cluster.shards is not None:
+            team.get(lead.save_to.remote(out))
+            return storage.read_header(head_of(out), "model")
         size = team.get(lead.save.remote())
         with storage.writing(out) as file:
             for start in range(0, size, PIECE):

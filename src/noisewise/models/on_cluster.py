@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from noisewise import storage
 from noisewise.data import Observations
 from noisewise.engine.arrays import Floats, Values
 from noisewise.engine.data import Scale, Spec
@@ -23,6 +24,7 @@ from noisewise.engine.training import BestEpoch, EpochInfo, Training, mean_in_un
 from noisewise.engine.workers import Team
 from noisewise.models.iterative import Fit, Plan, judged
 from noisewise.models.learner import Checkpoint, count_rows, mean_and_std
+from noisewise.models.shelf import Shelf
 from noisewise.spread import SpreadObservations
 
 
@@ -79,7 +81,10 @@ def sampler(
     encode: Callable[[Values], Floats] = partial(_standardised, units=(scale.location, scale.scale))
     if spec.ordinal:
         encode = partial(_numbers, levels=scale.levels)
-    return SpreadSampler(team, seen.chunks, encode, spec, scale, counts, schedule, held_out)
+    shards = team.cluster.shards
+    shelf = None if shards is None else partial(Shelf.new, shards)
+    given = spec, scale, counts, schedule, held_out
+    return SpreadSampler(team, seen.chunks, encode, *given, shelf)
 
 
 def _numbers(values: Values, levels: Floats) -> Floats:
@@ -97,7 +102,7 @@ class SpreadCheckpoint:
         self, state: Any, epochs: int, watched: bool, best: BestEpoch | None
     ) -> Training[Any] | None:
         """Return what a training had come to, and bring workers there; None if there is no file."""
-        training = self._read(state, epochs, watched, best)
+        training = self.sampler.surely(lambda: self._read(state, epochs, watched, best))
         if training is not None:
             self.sampler.resume(training.state)
         # A chain that is mended starts from what the file has by then.
@@ -119,7 +124,8 @@ class SpreadCheckpoint:
             and (name != "latent" or self.sampler.spec.ordinal)
         }
         empty = replace(state, draw=replace(state.draw, **room))
-        return self.file.resumed(empty, epochs, watched, best)
+        with storage.mapped():
+            return self.file.resumed(empty, epochs, watched, best)
 
     def is_due(self, epoch: int, waited: float) -> bool:
         """Whether to write after this sweep, so many seconds after the last time."""
@@ -127,7 +133,16 @@ class SpreadCheckpoint:
 
     def keep(self, training: Training[Any]) -> None:
         """Write what a training has come to."""
-        self.file.keep(replace(training, state=self.sampler.whole(training.state)))
+        chain = training.state
+        self.sampler.surely(
+            lambda: self.file.keep(replace(training, state=self.sampler.whole(chain))), chain
+        )
+
+
+def release(sampler: Any, chain: Chain[Any]) -> None:
+    """Take the draws of a chain from the workers, if they have them, before another begins."""
+    if isinstance(sampler, SpreadSampler):
+        sampler.release(chain)
 
 
 def kept_by(sampler: Any, file: Checkpoint | None) -> Any:

@@ -19,6 +19,7 @@ from noisewise.engine.gibbs.sampler import Chain
 from noisewise.engine.gibbs.schedule import Schedule
 from noisewise.engine.gibbs.sweep import EFFECTS, convergence
 from noisewise.engine.rounding import coded, decoded
+from noisewise.engine.sharded import Sharded
 from noisewise.engine.training import Callback, EpochInfo, Training, one_blas_thread, train
 from noisewise.engine.workers import Cluster
 from noisewise.errors import FitInterrupted, SettingError, training_bar, warn
@@ -47,7 +48,7 @@ class Coded(NamedTuple):
 
     def write(self, value: Any, header: dict[str, Any], tensors: Any) -> None:
         """Put it among the tensors."""
-        both = coded(value)
+        both = value.coded() if isinstance(value, Sharded) else coded(value)
         if both is None:
             tensors[self.name] = value
         else:

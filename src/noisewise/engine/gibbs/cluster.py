@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -27,6 +27,8 @@ from noisewise.engine.gibbs.cluster_steps import (
     SpreadWorkspace,
     rating_steps,
 )
+from noisewise.engine.gibbs.kept import Shelf, SpreadDraws, give, shares
+from noisewise.engine.gibbs.posterior import RatingPosterior
 from noisewise.engine.gibbs.sampler import Chain, RatingSampler
 from noisewise.engine.gibbs.schedule import Schedule
 from noisewise.engine.gibbs.shards import Shards
@@ -34,8 +36,11 @@ from noisewise.engine.gibbs.snapshots import rating_snapshot
 from noisewise.engine.gibbs.steps import regression
 from noisewise.engine.gibbs.sweep import RatingDraw, Snapshot, Sweep
 from noisewise.engine.gibbs.views import Layout
+from noisewise.engine.sharded import Sharded
 from noisewise.engine.training import EpochInfo
 from noisewise.engine.workers import Team, cut_evenly, persistently, put
+
+T = TypeVar("T")
 
 OF_OBSERVATIONS = ("fitted", "temporal", "latent")
 
@@ -57,8 +62,9 @@ class SpreadSampler(RatingSampler):
         counts: tuple[Counts, ...],
         schedule: Schedule,
         held_out: Any,
+        shelf: Callable[[int], Shelf] | None = None,
     ) -> None:
-        self.team, self.chunks, self.encode = team, chunks, encode
+        self.team, self.chunks, self.encode, self.shelf = team, chunks, encode, shelf
         self.reload: Callable[[], Chain[RatingDraw] | None] = lambda: None  # what was kept last
         data = SpreadData.of(counts)
         team.start()
@@ -70,6 +76,13 @@ class SpreadSampler(RatingSampler):
             super(SpreadSampler, self).__init__(*given)
 
         persistently(begin, team.restart)
+
+    def surely(self, work: Callable[[], T], chain: Chain[RatingDraw] | None = None) -> T:
+        """Do something on workers; where some are lost, bring others to where a chain is.
+
+        Without a chain they only get their observations.
+        """
+        return persistently(work, self._rebuild if chain is None else partial(self._mend, chain))
 
     def _build(self, spec: Spec, data: Data, scale: Scale) -> None:
         """Give workers their observations."""
@@ -109,7 +122,7 @@ class SpreadSampler(RatingSampler):
 
     def start(self) -> Chain[RatingDraw]:
         """Return a chain before its first sweep."""
-        return persistently(self._start, self._rebuild)
+        return self.surely(self._start)
 
     def _start(self) -> Chain[RatingDraw]:
         chain = super().start()
@@ -136,7 +149,7 @@ class SpreadSampler(RatingSampler):
 
     def whole(self, chain: Chain[RatingDraw]) -> Chain[RatingDraw]:
         """Return a chain as one machine has it, with what is drawn for observations."""
-        parts = persistently(lambda: self.team.all("observed"), partial(self._mend, chain))
+        parts = self.surely(lambda: self.team.all("observed"), chain)
         found: dict[str, Any] = {
             n: np.concatenate([p[n] for p in parts], axis=-1) for n in OF_OBSERVATIONS
         }
@@ -144,7 +157,7 @@ class SpreadSampler(RatingSampler):
 
     def resume(self, chain: Chain[RatingDraw]) -> None:
         """Set workers to a chain that ``whole`` returned; it loses its observations."""
-        persistently(partial(self._bring, chain), self._rebuild)
+        self.surely(partial(self._bring, chain))
 
     def step(self, chain: Chain[RatingDraw]) -> EpochInfo:
         """Sweep once, and note what came of it; the report is in units of the values."""
@@ -162,6 +175,50 @@ class SpreadSampler(RatingSampler):
         while again.epoch < done:
             super().step(again)
         vars(chain).update(vars(again))
+
+    def _room(self, one: Snapshot) -> Snapshot:
+        """Return room with the lead for what is small; rows are kept by workers."""
+        rows = {name: a for name, a in one.items() if shares(name, self.layout) is not None}
+        small = super()._room({name: array for name, array in one.items() if name not in rows})
+        given = self.team, lambda: self.layout, self.schedule.room
+        spread = {name: SpreadDraws.room(name, *given, array) for name, array in rows.items()}
+        return {name: small.get(name, spread.get(name)) for name in one}
+
+    def _keep(self, chain: Chain[RatingDraw], one: Snapshot) -> None:
+        rows = {n: a[None] for n, a in one.items() if isinstance(chain.kept[n], SpreadDraws)}
+        give(self.team, self.layout, [chain.n_kept], rows)
+        super()._keep(chain, {name: array for name, array in one.items() if name not in rows})
+
+    def release(self, chain: Chain[RatingDraw]) -> None:
+        """Bring the draws of a chain here, before another begins."""
+        chain.kept = self.surely(
+            lambda: {n: np.asarray(a[: chain.n_kept]) for n, a in chain.kept.items()}, chain
+        )
+
+    def posterior(self, chains: list[Chain[RatingDraw]]) -> RatingPosterior:
+        """Return the draws that chains have kept: here, or as shards that workers write."""
+        last = chains[-1]
+        places = self._stay(last).tolist()
+        if self.shelf is None or not places:
+            return self.surely(lambda: super(SpreadSampler, self).posterior(chains), last)
+        return self.as_posterior(self.surely(lambda: self._written(last.kept, places), last))
+
+    def _written(self, kept: Snapshot, places: list[int]) -> Snapshot:
+        """Let every worker write its rows of some draws; return these draws, wherever they are."""
+        assert self.shelf is not None
+        shelf = self.shelf(len(self.team))
+        each = [(shelf, number, places) for number in range(len(self.team))]
+        try:
+            rounded = [set(own) for own in self.team.all("write_kept", each=each)]
+        except BaseException:
+            shelf.discard()
+            raise
+        found = {}
+        for name, array in kept.items():
+            keys = {share.key for share in shares(name, self.layout) or ()}
+            bytewise = all(keys <= own for own in rounded)
+            found[name] = Sharded(partial(shelf.open, name), bytewise) if keys else array[places]
+        return found
 
     def _roots(self) -> tuple[float, float]:
         n = len(self.data)

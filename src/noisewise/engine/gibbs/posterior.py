@@ -85,9 +85,12 @@ class Posterior:
     @cached_property
     def average_noise(self) -> Floats:
         """Factors of the noise in every draw and mode, averaged over observations."""
-        parts = np.split(self.draws["noise"], np.cumsum(self.shape)[:-1], axis=1)
         shares = [(count / max(count.sum(), 1)).astype(np.float32) for count in self.counts]
-        return np.stack([one @ part for one, part in zip(shares, parts, strict=True)], axis=1)
+        found = np.empty((len(self), len(shares), self.spec.noise_rank), dtype=np.float32)
+        for draw, own in enumerate(found):
+            parts = np.split(np.asarray(self.draws["noise"][draw]), np.cumsum(self.shape)[:-1])
+            own[:] = [one @ part for one, part in zip(shares, parts, strict=True)]
+        return found
 
     def known_codes(self, mode: int, codes: Codes) -> Codes:
         """Send ids never trained on (-1, or without observations) to the last row."""
@@ -300,8 +303,8 @@ class RatingPosterior(Posterior):
         """Cosine of a row's factors with all rows of its mode, averaged over draws."""
         part = slice(sum(self.shape[:mode]), sum(self.shape[: mode + 1]))
         total = np.zeros(self.shape[mode], dtype=np.float32)
-        for factors in self.draws["factors"][:, part]:
-            own = factors.astype(np.float32)
+        for draw in range(len(self)):
+            own = self.draws["factors"][draw][part].astype(np.float32)
             length = np.sqrt(np.einsum("ij,ij->i", own, own))
             total += own @ own[code] / np.maximum(length * length[code], np.float32(1e-12))
         return total / np.float32(len(self))

@@ -79,7 +79,7 @@ class Chain(Generic[D]):
             raise source.damaged("it holds more sweeps than were asked for")
         if getattr(source.tensors.get("kept.factors"), "dtype", None) == np.float32:
             new.kept = {
-                name: np.asarray(a, np.float32) if a.dtype == np.float16 else a
+                name: a.astype(np.float32) if a.dtype == np.float16 else a
                 for name, a in new.kept.items()
             }
         for name, array in new._filled().items():
@@ -107,7 +107,7 @@ class Sampler(Generic[D]):
         sweeps, self.names = self.schedule.sweeps, list(self.summaries(draw))
         return Chain(
             draw,
-            room_for(self._snapshot(draw), self.schedule.room),
+            self._room(self._snapshot(draw)),
             0,
             np.zeros((sweeps, PROBES), dtype=np.float32),
             np.zeros((sweeps, len(self.names))),
@@ -134,6 +134,11 @@ class Sampler(Generic[D]):
         """Keep the current draw, if it is to be kept."""
         if keep:
             self._keep(chain, self._snapshot(chain.draw))
+
+    def _room(self, one: Snapshot) -> Snapshot:
+        """Return room for all snapshots that will be kept, which are like this one."""
+        many = self.schedule.room
+        return {name: np.zeros((many, *array.shape), array.dtype) for name, array in one.items()}
 
     def _keep(self, chain: Chain[D], one: Snapshot) -> None:
         for name, array in one.items():
@@ -165,11 +170,6 @@ class Sampler(Generic[D]):
     def _share_of_std(self, chain: Chain[D], seen: Array, apart: Array) -> float:
         """Return differences between predictions of probes as a share of a std."""
         raise NotImplementedError
-
-
-def room_for(one: Snapshot, many: int) -> Snapshot:
-    """Return room for so many snapshots like this one."""
-    return {name: np.zeros((many, *array.shape), array.dtype) for name, array in one.items()}
 
 
 def rating_steps(work: Workspace, anchor: int = 1) -> list[Step[Any]]:
@@ -266,17 +266,13 @@ class RatingSampler(Sampler[RatingDraw]):
 
     def posterior(self, chains: list[Chain[RatingDraw]]) -> RatingPosterior:
         """Return the draws that chains have kept; of chains cut short, their last ones."""
-        counted = map(self._counted, chains)
-        stay = [
-            (chain.kept, own[self.schedule.chosen(len(own))])
-            for chain, own in zip(chains, counted, strict=True)
-        ]
-        names = chains[0].kept
-        kept = {name: np.concatenate([array[name][s] for array, s in stay]) for name in names}
-        if not len(kept["level"]):
+        stay, names = [(chain.kept, self._stay(chain)) for chain in chains], chains[0].kept
+        if not any(len(own) for _, own in stay):
             parts = [self._kept(chain.draw) for chain in chains]
-            kept = {name: np.stack([part[name] for part in parts]) for name in names}
-        return self.as_posterior(kept)
+            return self.as_posterior({n: np.stack([part[n] for part in parts]) for n in names})
+        if len(stay) == 1:
+            return self.as_posterior({n: np.asarray(a[stay[0][1]]) for n, a in stay[0][0].items()})
+        return self.as_posterior({n: np.concatenate([a[n][s] for a, s in stay]) for n in names})
 
     def left_out(self, chains: list[Chain[RatingDraw]]) -> tuple[Array, Array, Array] | None:
         """Values of some observations; mean and std as if they had not been seen, in units.
@@ -331,8 +327,8 @@ class RatingSampler(Sampler[RatingDraw]):
         parts = self.spec, shape, self.counts, draws, self.scale, timeline
         return RatingPosterior(*parts, self.cold)
 
-    def _counted(self, chain: Chain[RatingDraw]) -> Ints:
-        """Return which of the kept draws count: not those that took far more for noise.
+    def _stay(self, chain: Chain[RatingDraw]) -> Ints:
+        """Return which of the kept draws stay in the end: none that took far more for noise.
 
         Noise that is hardly there takes longer than any ``burn_in`` to be found.
         """
@@ -341,7 +337,8 @@ class RatingSampler(Sampler[RatingDraw]):
         kept = np.array(self.schedule.kept_by(chain.epoch), dtype=np.int64) - 1
         noise = chain.trace[: chain.epoch, 0]
         later = noise[(self.schedule.burn_in + chain.epoch) // 2 :]
-        return np.flatnonzero(noise[kept] <= np.median(later) + MOST_NOISE)
+        counted = np.flatnonzero(noise[kept] <= np.median(later) + MOST_NOISE)
+        return counted[self.schedule.chosen(len(counted))]
 
     def _note(self, chain: Chain[RatingDraw], *, keep: bool) -> None:
         """Keep the current draw, if it is to be kept, and watch held-out cells."""
@@ -350,7 +347,7 @@ class RatingSampler(Sampler[RatingDraw]):
             return
         one = self._kept(chain.draw, self._precision(chain))
         if keep and not chain.n_kept:
-            chain.kept = room_for(one, self.schedule.room)
+            chain.kept = self._room(one)
         if keep:
             self._keep(chain, one)
         if watched is not None:

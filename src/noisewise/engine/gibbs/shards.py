@@ -18,6 +18,7 @@ import numpy.typing as npt
 from noisewise.engine.arrays import Array, Codes, Floats, Ints, Values
 from noisewise.engine.data import Data, visiting_order
 from noisewise.engine.gibbs import sweep
+from noisewise.engine.gibbs.kept import KeptHere
 from noisewise.engine.gibbs.steps import regression, temporal
 from noisewise.engine.gibbs.sweep import first_draw
 from noisewise.engine.gibbs.views import (
@@ -33,7 +34,7 @@ from noisewise.engine.gibbs.views import (
 from noisewise.engine.workers import take
 
 
-class Shards:
+class Shards(KeptHere):
     """Everything that a worker has."""
 
     def __init__(
@@ -44,6 +45,7 @@ class Shards:
         chunks: Sequence[Any],
         encode: Callable[[Values], Floats],
     ) -> None:
+        super().__init__()
         self.layout, self.number = layout, number
         spec, shape = layout.spec, layout.shape
         nobody = Data(shape, np.empty((len(shape), 0), np.int32), np.empty(0, np.float32), (), ())
