@@ -112,7 +112,7 @@ def _serve(
         host, port = listening.getsockname()[:2]
         address = f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
         log(
-            "serving", model=state.served.loaded.digest, path=settings.model, address=address,
+            "serving", model=state.first, path=settings.model, address=address,
             workers=settings.workers, token=bearer.token is not None,
         )  # fmt: skip
         if started is not None:

@@ -93,11 +93,13 @@ class Spool:
                 self._forget()
             return loaded
 
-    def latest(self, but: str) -> Loaded | None:
-        """Load the last version that could be read, unless it is the one that is known."""
+    def latest(self) -> Loaded:
+        """Load the last version that could be read."""
         with self._alone():
             noted = self._noted()
-            return None if noted is None or noted[1] == but else self._mapped(*noted)
+            if noted is None:
+                raise ModelFileError(f"No version of {self.path} has been read.")
+            return self._mapped(*noted)
 
     def _mapped(self, version: Version, digest: str) -> Loaded:
         copy = self.folder / f"{digest}.safetensors"

@@ -35,22 +35,22 @@ class State:
     ) -> None:
         self.spool, self.limits, self.meters = spool, limits, meters
         self.every, self._threads = every, threads
-        first = spool.load(self._check)
-        self.served = Served(first, limits)
+        self.served: Served
+        self.first = spool.load(self._check).digest
         self.since = time.time()
         self.reload_error: str | None = None
-        self._tried: Version | None = first.version
+        self._tried: Version | None = None
         self._jobs = 0
         self._stop = threading.Event()
 
     def start(self) -> None:
-        """Start the threads; in the worker, as no thread lives on in a process that is forked.
+        """Map the last version that could be read, and start the threads.
 
-        A worker that takes the place of another begins with the last version that could be read.
+        Both in the worker: no thread lives on in a process that is forked, and the one that only
+        starts workers would keep its first version mapped for as long as it lives.
         """
-        latest = self.spool.latest(but=self.served.loaded.digest)
-        if latest is not None:
-            self.served, self._tried = Served(latest, self.limits), latest.version
+        latest = self.spool.latest()
+        self.served, self._tried = Served(latest, self.limits), latest.version
         self._quick = ThreadPoolExecutor(self._threads, "quick")
         self._long = ThreadPoolExecutor(1, "long")
         self._stop.clear()
