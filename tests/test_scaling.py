@@ -49,6 +49,18 @@ def test_what_comes_back_is_the_mean_and_not_the_median(transform):
     assert mean[0] > scale.ends(np.array([0.3]), sensors[:1])[0]
 
 
+def test_a_wider_interval_moves_no_fill(counts):
+    # A mote whose light jumped once in the logarithm needs wide intervals, and was filled with ten
+    # times what anybody had read.
+    imputer = DeviationImputer("auto", scale="log", random_state=0).fit(counts)
+    hole = np.isnan(counts)
+    before, ends = imputer.transform(counts), imputer.interval(counts)
+    imputer.model_.local_.series[:] *= 7.0
+    np.testing.assert_allclose(imputer.transform(counts), before)
+    wider = imputer.interval(counts)
+    assert (wider[1] - wider[0])[hole].mean() > 2.0 * (ends[1] - ends[0])[hole].mean()
+
+
 def test_a_root_of_what_is_negative_is_refused():
     with pytest.raises(DataError, match="needs readings of 0 or more; got -2"):
         scale_of(np.array([1.0, -2.0, 3.0]), "sqrt")

@@ -85,21 +85,35 @@ class Scale:
             value[changed] = self.origin[at] + back
         return np.asarray(np.clip(value, self.low[sensors], self.high[sensors]))
 
-    def own(self, mean: Any, std: Any, sensors: Ints) -> tuple[Floats, Floats]:
-        """Return mean and std of readings whose z-scores have this mean and std."""
+    def own(
+        self, mean: Any, std: Any, sensors: Ints, judged: Any = None
+    ) -> tuple[Floats, Floats]:
+        """Return mean and std of readings whose z-scores have this mean and std.
+
+        A std that reaches as far as the worst outages of a series is right for intervals, but the
+        mean of a logarithm with such a std is far above what anybody read. ``judged`` is the std
+        that the mean is taken with, if it is another.
+        """
         mean, std = np.asarray(mean, np.float64), np.asarray(std, np.float64)
         value = self.ends(mean, sensors)
         spread = np.sqrt(self.units.variance[sensors]) * std
         changed = np.flatnonzero(self.transformed[sensors])
         if len(changed):
-            at, top = sensors[changed], self.top[sensors[changed]] + BEYOND
-            nodes = np.array([
-                self.ends(np.minimum(mean[changed] + std[changed] * node, top), at)
-                for node in _NODES
-            ])  # fmt: skip
-            value[changed] = _WEIGHTS @ nodes
-            spread[changed] = np.sqrt(np.maximum(_WEIGHTS @ (nodes - value[changed]) ** 2, 0.0))
+            value[changed], spread[changed] = self._by_quadrature(mean, std, sensors, changed)
+            if judged is not None:
+                value[changed] = self._by_quadrature(mean, judged, sensors, changed)[0]
         return value, spread
+
+    def _by_quadrature(
+        self, mean: Floats, std: Any, sensors: Ints, some: Ints
+    ) -> tuple[Floats, Floats]:
+        at, std = sensors[some], np.asarray(std, np.float64)
+        top = self.top[at] + BEYOND
+        nodes = np.array([
+            self.ends(np.minimum(mean[some] + std[some] * node, top), at) for node in _NODES
+        ])  # fmt: skip
+        value = _WEIGHTS @ nodes
+        return value, np.sqrt(np.maximum(_WEIGHTS @ (nodes - value) ** 2, 0.0))
 
     def _forward(self, values: Floats, sensors: Ints) -> Floats:
         return transformed(self.transform, values, sensors, self)

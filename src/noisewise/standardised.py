@@ -121,8 +121,12 @@ class StandardisedModel:
         known, sensors = self._sensors(cells)
         mean, std = np.full(len(cells), np.nan), np.full(len(cells), np.nan)
         for rows, model in self._answering(cells, known):
-            z, spread = model.predict(cells.take(rows), return_std=True)
-            mean[rows], std[rows] = self.scale.own(z, spread, sensors[rows])
+            part = cells.take(rows)
+            z, spread = model.predict(part, return_std=True)
+            judged = None
+            if isinstance(model, AutoFactorizer) and self.scale.transformed.any():
+                judged = model.model_.predict(part, return_std=True)[1]
+            mean[rows], std[rows] = self.scale.own(z, spread, sensors[rows], judged)
         return mean, std
 
     def interval(self, cells: Observations, coverage: float) -> tuple[Floats, Floats]:
