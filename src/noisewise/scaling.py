@@ -85,9 +85,7 @@ class Scale:
             value[changed] = self.origin[at] + back
         return np.asarray(np.clip(value, self.low[sensors], self.high[sensors]))
 
-    def own(
-        self, mean: Any, std: Any, sensors: Ints, judged: Any = None
-    ) -> tuple[Floats, Floats]:
+    def own(self, mean: Any, std: Any, sensors: Ints, judged: Any = None) -> tuple[Floats, Floats]:
         """Return mean and std of readings whose z-scores have this mean and std.
 
         A std that reaches as far as the worst outages of a series is right for intervals, but the
