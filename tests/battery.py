@@ -641,7 +641,7 @@ SKIPPED = {"check_array_api_input"}  # by scikit-learn itself, where no other li
 
 
 def scikit_learn_checks(
-    any_modes: Iterable[Any],
+    any_modes: Iterable[Any] = (),
     two_modes: Iterable[Any] = (),
     in_levels: Iterable[Any] = (),
     failing: Mapping[tuple[type, str], str] = MappingProxyType({}),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from inspect import signature
@@ -114,6 +115,7 @@ def fit(
     if not given.keys() <= signature(fitted.fit).parameters.keys():
         raise SettingError(f"checkpoint must be left out: the model {name!r} does not keep any.")
     known = features_for(fitted, features.tables(observations.ids, data))
+    began = time.perf_counter()
     try:
         fitted.fit(observations, **given, **known)
     except FitInterrupted as stop:
@@ -122,9 +124,10 @@ def fit(
     except KeyboardInterrupt:
         words = f"Stopped before there was a model to keep: {out} was not written."
         raise Stopped(f"{words}{_goes_on(checkpoint)}") from None
+    seconds = getattr(fitted, "seconds_", time.perf_counter() - began)
     fitted.save(out)
     record = {
-        "epochs": getattr(fitted, "n_epochs_", 1), "seconds": fitted.seconds_,
+        "epochs": getattr(fitted, "n_epochs_", 1), "seconds": seconds,
         "learning_curve": getattr(fitted, "learning_curve_", {}),
     }  # fmt: skip
     spread.describe(name, out, observations, record, report)

@@ -178,7 +178,8 @@ def score(model: Any, test: Observations, levels: Any = None) -> dict[str, float
         measured["log_loss"] = float(-np.mean(np.log(np.maximum(right, 1e-12))))
     elif levels is not None:
         measured["log_loss"] = metrics.rating_log_loss(test.values, mean, std, levels)
-    measured["seconds"] = model.seconds_
+    if hasattr(model, "seconds_"):  # which models of other packages need not tell
+        measured["seconds"] = model.seconds_
     if hasattr(model, "learning_curve_"):
         measured["epochs"] = model.n_epochs_
         measured["seconds_per_epoch"] = statistics.median(model.learning_curve_["seconds"])
