@@ -3,12 +3,13 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 BENCH := .venv-bench
+RELEASE := .venv-release
 
 N := 20000
 # Two processes, each with half of the tests; who is done takes from the other.
 PYTEST = $(BIN)/python -m pytest -n 2 --dist worksteal
 
-.PHONY: demo docs test test-portable lint fuzz bench bench-bayes bench-peers bench-imputation clean
+.PHONY: demo docs test test-portable lint package types fuzz bench bench-bayes bench-peers bench-imputation clean
 
 demo: $(VENV)/ready
 	$(BIN)/noisewise demo --out demo
@@ -40,6 +41,16 @@ lint: $(VENV)/ready
 docs: $(VENV)/docs
 	$(BIN)/python -m sphinx -W -n --keep-going -q -b html docs docs/_build/html
 	@echo "Look at docs/_build/html/index.html"
+
+# Wheel and sdist in dist/, checked; the wheel is tried in an empty environment of every Python that
+# is found: python3.11 to python3.14, or PYTHONS="python3.12 /opt/python3.14/bin/python".
+package: $(RELEASE)/ready
+	$(RELEASE)/bin/cffconvert --validate
+	$(RELEASE)/bin/python bench/package.py --pythons "$(PYTHONS)" --json bench/results/package.json
+
+# The share of public names whose types are known to those who use them.
+types: $(RELEASE)/ready
+	$(RELEASE)/bin/python bench/types_complete.py --json bench/results/types.json
 
 # Hostile files, as many as N says; findings go to fuzz/corpus, which the tests replay.
 fuzz: $(VENV)/ready
@@ -77,5 +88,10 @@ $(BENCH)/ready: pyproject.toml constraints.txt bench/requirements.txt
 	$(BENCH)/bin/python -m pip install --quiet --constraint constraints.txt --requirement bench/requirements.txt --editable .
 	touch $@
 
+$(RELEASE)/ready: bench/requirements-release.txt pyproject.toml
+	$(PYTHON) -m venv $(RELEASE)
+	$(RELEASE)/bin/python -m pip install --quiet --requirement bench/requirements-release.txt
+	touch $@
+
 clean:
-	rm -rf $(VENV) $(BENCH) .numba-portable demo docs/_build docs/auto_examples docs/reference/api
+	rm -rf $(VENV) $(BENCH) $(RELEASE) dist .numba-portable demo docs/_build docs/auto_examples docs/reference/api

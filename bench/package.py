@@ -136,7 +136,8 @@ def main() -> None:
     record["not_tried"] = [v for v in VERSIONS if v not in record["pythons"]]
     for python, why in lacking.items():
         print(f"{python} {why}.")
-    print(f"{wheel.name}: {wheel.stat().st_size:,} bytes; tried with {', '.join(record['pythons'])}.")
+    size, known = wheel.stat().st_size, ", ".join(record["pythons"])
+    print(f"{wheel.name}: {size:,} bytes; tried with {known}.")
     if not pythons:
         raise SystemExit("No Python was found to try the wheel with: name some by PYTHONS=.")
     if options.json:

@@ -1,4 +1,4 @@
-"""What must work wherever noisewise is installed: run by ``bench/package.py``, with noisewise alone.
+"""What must work wherever noisewise is installed; ``bench/package.py`` runs it.
 
 ``python smoke.py core`` needs the library and nothing else, ``python smoke.py cli`` also the extra
 ``cli``. What it prints is a line of JSON with the versions that it ran with.

@@ -9,7 +9,8 @@ from test_cli import run
 
 from noisewise import OUSmoother, load, registry, storage
 from noisewise.data.files import read
-from noisewise.errors import ModelFileError, PluginError, SettingError
+from noisewise.errors import DataError, ModelFileError, PluginError, SettingError
+from noisewise.models.simple import Popularity
 
 GOOD = """
 from noisewise.registry import Datasets, Format, Model, Models, Tensor
@@ -203,6 +204,30 @@ def test_a_format_of_a_package_is_read_as_it_comes(extra, tmp_path):
     seen = read(tmp_path / "ratings.txt")
     assert seen.shape == (2, 2)
     assert "pipes" in registry.formats("ratings")
+    (tmp_path / "ratings.pipes").write_text("|ann|Alien|5|\n|bob|Alien|3|\n|bob|Brazil|4|\n")
+    assert read(tmp_path / "ratings.pipes").shape == (2, 2)
+    (tmp_path / "ratings.pipes").write_text("ann|Alien|5\n")
+    with pytest.raises(DataError, match="does not tell the format"):
+        read(tmp_path / "ratings.pipes")
+
+
+def test_a_model_of_a_package_need_not_tell_its_time(tmp_path, monkeypatch, capsys):
+    class Untimed(Popularity):
+        def fit(self, X, y=None):
+            super().fit(X, y)
+            del self.seconds_
+            return self
+
+        def save(self, path):
+            path.write_text("a model")
+
+    data = tmp_path / "ratings.csv"
+    rows = [f"{user},{item},{1 + (user + item) % 5}" for user in range(9) for item in range(5)]
+    data.write_text("\n".join(["user,item,rating", *rows]))
+    monkeypatch.setattr(registry, "build", lambda *_, **__: Untimed())
+    assert run("fit", data, "--model", "dmf", "--out", tmp_path / "model.nw") == 0
+    assert run("evaluate", data, "--model", "dmf", "--splits", "1") == 0
+    assert "rmse" in capsys.readouterr().out
 
 
 def test_an_unknown_name_is_told_what_there_is(extra):

@@ -20,6 +20,7 @@ import typer
 
 from noisewise import BayesianFactorizer, observe
 from noisewise.cli import app
+from noisewise.data.samples import write_samples
 
 ROOT = Path(__file__).parents[2]
 PAGES = [
@@ -65,7 +66,6 @@ def people():
 
 # What a page takes for granted beside ratings.csv: what you have.
 GIVEN = {
-    "README.md": lambda: {"frame": sensors(), "films": films()},
     "bayesian.md": lambda: {
         "films": films("a new film"),
         "later_films": films("a later film"),
@@ -124,6 +124,7 @@ def ratings():
     ids=lambda page: page.name,
 )  # fmt: skip
 def test_the_python_of_a_page_runs(page, ratings, tmp_path, monkeypatch):
+    write_samples(tmp_path)
     (tmp_path / "ratings.csv").write_text(ratings)
     monkeypatch.chdir(tmp_path)
     for name, quick in {"sweeps": 60, "burn_in": 20}.items():

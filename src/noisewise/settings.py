@@ -150,7 +150,9 @@ def _documented(kind: Any) -> str:
 
 def _entry(field: dataclasses.Field[Any]) -> str:
     """Return what a docstring says of a field, as numpydoc has it."""
-    words = _type_words(ast.parse(str(field.type), mode="eval").body)
+    kind: Any = field.type  # text, where a file has postponed annotations
+    text = kind if isinstance(kind, str) else inspect.formatannotation(kind)
+    words = _type_words(ast.parse(text, mode="eval").body)
     told = " or ".join(filter(None, [", ".join(words[:-1]), words[-1]]))
     default = f", default {field.default!r}" if field.init else ""
     doc = textwrap.indent(textwrap.fill(field.metadata["doc"], 92), "    ")
@@ -167,10 +169,12 @@ def _type_words(node: ast.expr) -> list[str]:
     outer = ast.unparse(node.value)
     inner = node.slice.elts if isinstance(node.slice, ast.Tuple) else [node.slice]
     words = [" or ".join(_type_words(one)) for one in inner]
+    if outer in ("Optional", "Union"):  # what ``|`` of types becomes
+        return [*words, "None"] if outer == "Optional" else words
     if outer == "Literal":
         choices = [one.replace("'", '"') for one in map(ast.unparse, inner)]
         return choices if len(choices) == 1 else [f"{{{', '.join(choices)}}}"]
     if outer == "tuple":
         many = isinstance(inner[-1], ast.Constant) and inner[-1].value is ...
         return [f"tuple of {words[0]}" if many else f"({', '.join(words)})"]
-    return ["ndarray" if "NDArray" in outer else outer]
+    return ["ndarray" if "ndarray" in outer.lower() else outer]

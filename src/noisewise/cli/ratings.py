@@ -114,10 +114,9 @@ def fit(
     given |= {} if place is None else {"cluster": place}
     if not given.keys() <= signature(fitted.fit).parameters.keys():
         raise SettingError(f"checkpoint must be left out: the model {name!r} does not keep any.")
-    known = features_for(fitted, features.tables(observations.ids, data))
-    began = time.perf_counter()
+    began, tables = time.perf_counter(), features.tables(observations.ids, data)
     try:
-        fitted.fit(observations, **given, **known)
+        fitted.fit(observations, **given, **features_for(fitted, tables))
     except FitInterrupted as stop:
         fitted.save(out)
         raise Stopped(f"{stop} It is in {out}.{_goes_on(checkpoint)}") from None

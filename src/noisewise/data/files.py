@@ -90,11 +90,10 @@ def read(
     check_repeats(duplicates)
     path = Path(path)
     columns: dict[str, Any] = {"ids": ids, "value": value, "time": time, "weight": weight}
-    if path.is_dir() or (format is None and reader.suffix_of(path) not in FORMATS):
-        if (published := _published(path, columns, duplicates)) is not None:
-            return published()
-    if path.is_dir():
-        path = _find_movielens(path)
+    untold = path.is_dir() or (format is None and reader.suffix_of(path) not in FORMATS)
+    if untold and (published := _published(path, columns, duplicates)) is not None:
+        return published()
+    path = _find_movielens(path) if path.is_dir() else path
     format = _format_of(path, format)
     with reader.named_errors(path):
         reader.check_content(path, format)
