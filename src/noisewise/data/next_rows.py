@@ -158,7 +158,7 @@ def next_index(index: Any, step: float, steps: int) -> Any:
         return type(index)(next_stamps(index.tolist(), step, steps), name=index.name)
     pd: Any = sys.modules["pandas"]  # which made the index
     known = index.unique().sort_values()
-    freq = index.freq or (pd.infer_freq(known) if len(known) > 2 else None)
+    freq = index.freq or (type(known)(known, freq="infer").freq if len(known) > 2 else None)
     if freq is not None:
         found = pd.date_range(known[-1], periods=steps + 1, freq=freq)[1:]
     elif index.tz is None:
