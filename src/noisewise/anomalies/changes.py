@@ -36,7 +36,7 @@ DRIFT_GAIN, DRIFT_LEAST = 15.0, 4.0  # or: times that less is unexplained; and t
 FLAT = 0.1  # of its usual spread: a series that moves less until the end is dead
 FLAT_TAIL = 0.05  # share of its bins that must be flat
 
-CONVERSIONS = {
+CONVERSIONS: dict[str, tuple[float, float]] = {
     "from °C to °F": (1.8, 32.0),
     "from °F to °C": (1 / 1.8, -32 / 1.8),
     "from °C to K": (1.0, 273.15),

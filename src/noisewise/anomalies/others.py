@@ -96,6 +96,11 @@ class Relation:
     Without others (x is 0 throughout), it is a level and a spread.
     """
 
+    slope: float
+    at: Floats
+    level: Floats
+    spread: Floats
+
     PARTS = 12
     FEWEST = 25  # bins of a part
     LEAST = 0.1  # of the spread of all parts, in each

@@ -63,7 +63,7 @@ def _command_of_package(name: str) -> Callable[..., None]:
         return broken
 
 
-app = typer.Typer(
+app: typer.Typer = typer.Typer(
     cls=_Commands,
     help="Noise-aware matrix factorization: a prediction, and how far off it may be.",
     no_args_is_help=True,
@@ -74,7 +74,7 @@ of_ratings = (demo, fit, update, predict, recommend, why)
 of_sensors = (impute, forecast, gaps, noise, anomalies)
 for command in (*of_ratings, *of_sensors, serve, export, card, evaluate, compare, tune):
     app.command()(grouped(command))
-data = typer.Typer(
+data: typer.Typer = typer.Typer(
     help="Public datasets: what there is, on what terms, and how to get it.",
     no_args_is_help=True,
     rich_markup_mode="markdown",

@@ -63,7 +63,7 @@ ALL_MODELS = tuple(dict.fromkeys((*RATING_MODELS, *SENSOR_MODELS)))
 RATING_NAMES, SENSOR_NAMES = ", ".join(RATING_MODELS), ", ".join(SENSOR_MODELS)
 TENSORS = tuple(registry.tensors())
 FORMATS = tuple(dict.fromkeys(files.FORMATS.values()))
-WORDS = {"none": None, "null": None, "true": True, "false": False}  # of settings
+WORDS: dict[str, bool | None] = {"none": None, "null": None, "true": True, "false": False}
 
 
 class Stopped(KeyboardInterrupt):

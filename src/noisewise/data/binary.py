@@ -46,6 +46,8 @@ _FAULTS = (
 class Archive:
     """An npz file that is open; ``files`` has the names of its arrays."""
 
+    files: list[str]
+
     def __init__(self, packed: zipfile.ZipFile, most: int) -> None:
         self._packed = packed
         self._members = {info.filename.removesuffix(_SUFFIX): info for info in packed.infolist()}

@@ -25,6 +25,14 @@ class OtherDecimal(Exception):
 class Column:
     """What a column holds, told from all of its entries."""
 
+    name: str
+    numerals: Numerals
+    n_rows: int
+    n_known: int
+    n_odd: int
+    was_date: bool
+    unit: str
+
     def __init__(self, name: str, numerals: Numerals, *, is_id: bool, is_open: bool):
         self.name, self.numerals = name, numerals
         self.kind: str | None = None  # "number", "date" or "text"; None if nothing is in it

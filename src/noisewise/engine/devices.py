@@ -81,6 +81,10 @@ class Device(Protocol):
 class Cuda:
     """A GPU of NVIDIA, through CuPy."""
 
+    xp: Any
+    number: int
+    name: str
+
     def __init__(self, cupy: Any, number: int) -> None:
         self.xp, self.number = cupy, number
         self.name = f"cuda:{number}"

@@ -16,6 +16,9 @@ R = TypeVar("R")
 class Mapper:
     """What a worker has: the function, which is told how many threads there are."""
 
+    function: Any
+    threads: int
+
     def __init__(self, function: Sequence[Any], threads: int) -> None:
         (self.function,), self.threads = take(function), threads
 

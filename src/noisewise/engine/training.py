@@ -110,6 +110,9 @@ class CtrlC:
     the first Ctrl-C, Python's own handler is back. ``words`` are said on stderr when it is pressed.
     """
 
+    words: str
+    pressed: bool
+
     def __init__(self, words: str) -> None:
         self.words, self.pressed = words, False
 

@@ -203,6 +203,8 @@ class Peers:
 class Team:
     """All workers of a training."""
 
+    threads: int
+
     def __init__(self, cluster: Cluster) -> None:
         self.cluster = cluster
         self.hosts: list[Any] = []

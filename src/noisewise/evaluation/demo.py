@@ -27,7 +27,7 @@ from noisewise.storage import write_bytes
 
 BIASED_MF, DMF, BAYES, TRUTH = "Biased MF", "DMF", "Bayesian", "the truth"
 # The ranks of the data are small, and so is the noise of careful users.
-ONE_BY_ONE = {"rank": 8, "deviation_learning_rate": 0.03, "delta": 0.15}
+ONE_BY_ONE: dict[str, Any] = {"rank": 8, "deviation_learning_rate": 0.03, "delta": 0.15}
 SETTINGS: dict[str, dict[str, Any]] = {
     BIASED_MF: ONE_BY_ONE | {"deviation_rank": 0},
     DMF: ONE_BY_ONE | {"deviation_rank": 4},

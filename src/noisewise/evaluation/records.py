@@ -137,6 +137,8 @@ class Record:
     ``about`` is what all have in common, such as model and data; a file of others is refused.
     """
 
+    path: Path | None
+
     def __init__(self, about: dict[str, Any], path: str | Path | None = None) -> None:
         self.path = None if path is None else Path(path)
         self.results: list[Result] = []

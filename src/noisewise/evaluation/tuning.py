@@ -79,6 +79,9 @@ class Search:
 class Tuned:
     """All trials so far by model, and what they have in common; in a file if there is one."""
 
+    head: dict[str, Any]
+    path: Path | None
+
     def __init__(self, head: dict[str, Any], path: str | Path | None = None) -> None:
         self.head = records.plain({"tuning": FORMAT, **head})
         self.path = None if path is None else Path(path)

@@ -62,6 +62,12 @@ def to_onnx(model: Any, path: str | Path, *, mode: int | str | None = None) -> N
 class Graph:
     """An ONNX graph that grows node by node; a name stands for what a node gives."""
 
+    onnx: Any
+    nodes: list[Any]
+    tables: list[Any]
+    inputs: list[Any]
+    outputs: list[Any]
+
     def __init__(self) -> None:
         try:
             import onnx

@@ -76,7 +76,7 @@ CANDIDATES: dict[str, Factorizer] = {
 LIKE = ("table", "cells", "blocks", "blackout", "end")
 JOIN = " + "  # between the names of those that are taken together
 
-log = logging.getLogger("noisewise")
+log: logging.Logger = logging.getLogger("noisewise")
 
 
 @settings

@@ -24,7 +24,7 @@ from noisewise.serve.limits import Limits
 from noisewise.serve.spool import Loaded
 
 RATINGS, SENSORS, IMPUTER = "ratings", "sensors", "imputer"
-OF_KIND = {
+OF_KIND: dict[str, tuple[str, ...]] = {
     RATINGS: ("predict", "interval", "recommend", "fold_in", "explain", "noise"),
     SENSORS: ("predict", "interval", "noise"),
     IMPUTER: ("impute", "forecast", "anomalies", "noise"),
@@ -33,6 +33,9 @@ OF_KIND = {
 
 class Refused(NoisewiseError):
     """A request that cannot be answered, with the status of HTTP that says so."""
+
+    status: int
+    headers: dict[str, str]
 
     def __init__(self, status: int, message: str, headers: dict[str, str] | None = None) -> None:
         super().__init__(message)

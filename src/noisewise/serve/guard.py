@@ -37,6 +37,13 @@ HEADERS = [
 class Guard:
     """An ASGI application around another one."""
 
+    app: Any
+    limits: Limits
+    bearer: Bearer
+    buckets: Buckets
+    meters: Meters
+    inside: int
+
     def __init__(
         self, app: Any, *, limits: Limits, bearer: Bearer, buckets: Buckets, meters: Meters
     ) -> None:
@@ -62,6 +69,14 @@ class Guard:
 
 class Visit:
     """One request on its way."""
+
+    guard: Guard
+    scope: Message
+    send_on: Send
+    started: float
+    status: int
+    size: int
+    number: str
 
     def __init__(self, guard: Guard, scope: Message, receive: Receive, send: Send) -> None:
         self.guard, self.scope, self.send_on = guard, scope, send

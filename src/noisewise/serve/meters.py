@@ -18,6 +18,14 @@ SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 10
 class Meters:
     """Counters of a server; with a folder, they are sums over all processes that count there."""
 
+    registry: CollectorRegistry
+    requests: Counter
+    seconds: Histogram
+    model_seconds: Histogram
+    reloads: Counter
+    stale: Gauge
+    loaded: Gauge
+
     def __init__(self, folder: Path | None = None) -> None:
         self.registry = registry = CollectorRegistry()
         self.requests = Counter(

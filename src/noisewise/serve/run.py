@@ -146,6 +146,12 @@ def _until_told(server: Any, listening: socket.socket) -> None:
 class Workers:
     """Processes that answer on one socket; who dies is replaced, until a signal ends all."""
 
+    config: Any
+    listening: socket.socket
+    many: int
+    counts: Path
+    stopping: bool
+
     def __init__(self, config: Any, listening: socket.socket, many: int, counts: Path) -> None:
         self.config, self.listening, self.many, self.counts = config, listening, many, counts
         self.alive: set[int] = set()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, StrictFloat, StrictInt, StrictStr
 
@@ -26,7 +26,7 @@ Many = Annotated[int, Field(ge=1, le=1000)]
 class Question(BaseModel):
     """A request; a field that is not known is refused, as it would do nothing."""
 
-    model_config = ConfigDict(extra="forbid")
+    model_config: ClassVar[ConfigDict] = ConfigDict(extra="forbid")
 
 
 class Cells(Question):
@@ -36,7 +36,7 @@ class Cells(Question):
         list[Annotated[list[Id], Field(min_length=2, max_length=16)]],
         Field(min_length=1, description="One id for each mode: a user and an item, say."),
     ]
-    model_config = ConfigDict(
+    model_config: ClassVar[ConfigDict] = ConfigDict(
         extra="forbid",
         json_schema_extra={"examples": [{"cells": [["ann", "Alien"], ["bob", "Brazil"]]}]},
     )
@@ -46,7 +46,7 @@ class CellsWithin(Cells):
     """Cells to predict intervals of."""
 
     coverage: Coverage = 0.9
-    model_config = ConfigDict(
+    model_config: ClassVar[ConfigDict] = ConfigDict(
         extra="forbid",
         json_schema_extra={"examples": [{"cells": [["ann", "Alien"]], "coverage": 0.8}]},
     )
@@ -77,7 +77,7 @@ class Lists(Wishes):
     """Whom to recommend to."""
 
     ids: Annotated[list[Id], Field(min_length=1)]
-    model_config = ConfigDict(
+    model_config: ClassVar[ConfigDict] = ConfigDict(
         extra="forbid", json_schema_extra={"examples": [{"ids": ["ann"], "n": 5}]}
     )
 
@@ -90,7 +90,7 @@ class NewRow(Wishes):
     predict: Annotated[
         list[Id] | None, Field(min_length=1, description="Also predict the value with these.")
     ] = None
-    model_config = ConfigDict(
+    model_config: ClassVar[ConfigDict] = ConfigDict(
         extra="forbid",
         json_schema_extra={"examples": [{"others": ["Alien", "Brazil"], "values": [5, 2], "n": 3}]},
     )
@@ -102,7 +102,7 @@ class Cell(Question):
     user: Id
     item: Id
     n: Annotated[Many, Field(description="How many of the user's values to list.")] = 10
-    model_config = ConfigDict(
+    model_config: ClassVar[ConfigDict] = ConfigDict(
         extra="forbid",
         json_schema_extra={"examples": [{"user": "ann", "item": "Brazil", "n": 3}]},
     )
@@ -116,7 +116,7 @@ class Noisy(Question):
     fewest: Annotated[
         int, Field(ge=1, le=2**53, description="Leave out what has fewer observations.")
     ] = 5
-    model_config = ConfigDict(
+    model_config: ClassVar[ConfigDict] = ConfigDict(
         extra="forbid", json_schema_extra={"examples": [{"mode": 0, "n": 10}]}
     )
 
@@ -150,7 +150,7 @@ class Holes(Readings):
     """A table whose holes are to be filled."""
 
     coverage: Coverage = 0.9
-    model_config = ConfigDict(
+    model_config: ClassVar[ConfigDict] = ConfigDict(
         extra="forbid", json_schema_extra={"examples": [TABLE | {"coverage": 0.8}]}
     )
 
@@ -162,7 +162,7 @@ class Ahead(Readings):
         int, Field(ge=1, le=10_000, description="Rows, at the usual distance of the table.")
     ]
     coverage: Coverage = 0.9
-    model_config = ConfigDict(
+    model_config: ClassVar[ConfigDict] = ConfigDict(
         extra="forbid", json_schema_extra={"examples": [TABLE | {"steps": 24}]}
     )
 
@@ -173,7 +173,7 @@ class Odd(Readings):
     probability: Annotated[
         float, Field(gt=0.0, le=1.0, description="From which on a single reading is listed.")
     ] = 0.5
-    model_config = ConfigDict(
+    model_config: ClassVar[ConfigDict] = ConfigDict(
         extra="forbid", json_schema_extra={"examples": [TABLE | {"probability": 0.9}]}
     )
 

@@ -24,6 +24,13 @@ from noisewise.serve.spool import Changing, Loaded, Spool, Version
 class State:
     """What a worker has: one version of the model at a time, and threads that ask it."""
 
+    spool: Spool
+    limits: Limits
+    meters: Meters
+    every: float
+    served: Served
+    since: float
+
     def __init__(
         self,
         spool: Spool,

@@ -19,6 +19,16 @@ _U = np.uintp
 class Block:
     """Sums over draws for cells of rows with columns: of the mean, and if full, of its spread."""
 
+    total: Floats
+    first: Floats
+    centre: Floats
+    square: Floats
+    noise: Floats
+    product: Floats
+    ends: tuple[np.float32, np.float32]
+    n: int
+    full: bool
+
     def __init__(self, rows: int, columns: int, low: float, high: float, *, full: bool) -> None:
         self.total = np.zeros((rows, columns), dtype=np.float32)
         spread = np.zeros((4, *(self.total.shape if full else (0, 0))), dtype=np.float32)

@@ -52,6 +52,12 @@ class SpreadSampler(RatingSampler):
     standardises values.
     """
 
+    team: Team
+    chunks: Sequence[Any]
+    encode: Callable[[Values], Floats]
+    layout: Layout
+    work: SpreadWorkspace
+
     def __init__(
         self,
         team: Team,

@@ -42,6 +42,10 @@ class SpreadData(Data):
 class SpreadWorkspace(Workspace):
     """The workspace of the lead: workers are asked for what concerns observations."""
 
+    team: Team
+    layout: Layout
+    largest: float
+
     def __init__(self, team: Team, layout: Layout, data: Data, burn_in: int) -> None:
         super().__init__(layout.spec, data, 1, burn_in)
         self.team, self.layout, self.largest = team, layout, 0.0

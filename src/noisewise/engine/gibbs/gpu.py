@@ -95,6 +95,15 @@ def _order(xp: Any, codes: list[Any], shape: tuple[int, ...], mode: int, time: A
 class GpuData:
     """Observations on a GPU, in the orders in which modes visit them."""
 
+    places: Any
+    values: Any
+    index: list[Any]
+    starts: list[Any]
+    order: list[Any]
+    others: list[Any]
+    members: list[Any]
+    shares: list[Any]
+
     def __init__(self, device: Device, spec: Spec, data: Data) -> None:
         xp = device.xp
         self.places, self.values = device.on_device(data.places), device.on_device(data.values)
@@ -121,6 +130,13 @@ class GpuData:
 
 class GpuWorkspace(Workspace):
     """The workspace of steps on a GPU: its arrays are there, and so are kernels."""
+
+    device: Device
+    xp: Any
+    here: GpuData
+    target: Any
+    residual: Any
+    warps: int
 
     def __init__(self, device: Device, spec: Spec, data: Data, burn_in: int = 0) -> None:
         check(device, spec, data.shape, len(data))

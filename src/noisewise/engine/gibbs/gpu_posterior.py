@@ -47,6 +47,11 @@ class Sought(NamedTuple):
 class GpuPosterior:
     """A posterior of two modes whose draws go to a GPU."""
 
+    device: Device
+    posterior: RatingPosterior
+    xp: Any
+    warps: int
+
     def __init__(self, device: Device, posterior: RatingPosterior) -> None:
         self.device, self.posterior, self.xp = device, posterior, device.xp
         self.kernels = kernels_of(device, posterior.spec, 2)

@@ -22,6 +22,10 @@ SMALL = ("centres", "precisions", "width_centre", "temporal_settings")
 class GpuSampler(RatingSampler):
     """A sampler of ratings on a GPU; what it keeps of draws is numpy's."""
 
+    looked_here: Any
+    probes_here: Any
+    seen: list[Any]
+
     work: GpuWorkspace
 
     def __init__(

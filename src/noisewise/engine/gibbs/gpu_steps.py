@@ -110,6 +110,9 @@ class GpuImplicit(GpuStep):
     and go from feature to feature.
     """
 
+    features: int
+    squares: Any
+
     joins = Implicit.joins
 
     def __init__(self, work: GpuWorkspace, mode: int) -> None:

@@ -49,6 +49,9 @@ class Sums:
     as clipping a prediction must not change its std; noise; and the number of draws.
     """
 
+    totals: Array
+    probabilities: Array
+
     def __init__(self, totals: Array, n_levels: int = 0) -> None:
         self.totals, self.probabilities = totals, np.zeros((totals.shape[1], n_levels))
 

@@ -37,6 +37,11 @@ from noisewise.engine.workers import take
 class Shards(KeptHere):
     """Everything that a worker has."""
 
+    layout: Layout
+    number: int
+    levels: ShardLevels
+    effects: list[ShardEffect]
+
     def __init__(
         self,
         layout: Layout,

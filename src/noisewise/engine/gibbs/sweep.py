@@ -92,7 +92,9 @@ class State:
 class Draw(State):
     """Rows and their noise, in standardised units: what every model draws."""
 
-    positive = ("noise", "level", "strengths", "cold_strengths", "width_spread", "proposals")
+    positive: ClassVar[tuple[str, ...]] = (
+        "noise", "level", "strengths", "cold_strengths", "width_spread", "proposals",
+    )  # fmt: skip
 
     factors: Floats  # rows of all modes, one after another, padded with zeros to whole vectors
     biases: Floats
@@ -186,6 +188,9 @@ D = TypeVar("D", bound=State)
 class Streams:
     """Random streams of a sweep's steps, and threads, which change no bit."""
 
+    spec: Any
+    n_jobs: int
+
     def __init__(self, spec: Any, n_jobs: int) -> None:
         self.spec, self.n_jobs = spec, n_jobs
         self.run: Run = partial(in_threads, n_jobs=n_jobs)
@@ -205,6 +210,12 @@ class Streams:
 
 class Workspace(Streams):
     """Data and model of a sweep, and arrays that its steps hand on."""
+
+    data: Data
+    burn_in: int
+    root: Floats
+    target: Floats
+    residual: Floats
 
     spec: Spec
 
@@ -245,6 +256,11 @@ class Workspace(Streams):
 class Step(Generic[D]):
     """A conditional: some unknowns are drawn, given all others."""
 
+    work: Any
+    spec: Any
+    data: Any
+    mode: int
+
     joins: int = 0  # the first sweep that it is part of, from 0: what explains most goes first
 
     def __init__(self, work: Any, mode: int = 0) -> None:
@@ -261,6 +277,9 @@ class Step(Generic[D]):
 
 class Sweep(Generic[D]):
     """One sweep over all steps that have joined in, in their order."""
+
+    work: Any
+    steps: Sequence[Step[D]]
 
     def __init__(self, work: Any, steps: Sequence[Step[D]]) -> None:
         self.work, self.steps = work, steps

@@ -66,7 +66,7 @@ class Shard(Data):
 class ShardWorkspace(Workspace):
     """The workspace of a view, whose arrays are in its order."""
 
-    largest = 0.0
+    largest: float = 0.0
 
     def visited(self, mode: int, array: Floats) -> Floats:
         """Return an array as it is."""
@@ -112,6 +112,14 @@ class ShardNoise(variances.LowRankNoise):
 
 class View:
     """Observations of one mode, what is drawn for them, and the steps that do."""
+
+    shard: Shard
+    work: ShardWorkspace
+    draw: RatingDraw
+    precisions: variances.Precisions
+    target: rows.Target
+    rows: rows.Rows
+    noise: ShardNoise
 
     def __init__(self, shard: Shard, work: ShardWorkspace, draw: RatingDraw) -> None:
         n, effects = len(shard), len(draw.temporal)

@@ -25,6 +25,11 @@ from noisewise.engine.workers import Team, persistently, put
 class SpreadState:
     """A state whose rows the workers have: what training carries on."""
 
+    spread: Spread
+    epoch: int
+    variance: float
+    kept: bool
+
     def __init__(self, spread: Spread, epoch: int, variance: float, *, kept: bool = False) -> None:
         self.spread, self.epoch, self.variance, self.kept = spread, epoch, variance, kept
 
@@ -57,6 +62,17 @@ class SpreadState:
 
 class Spread:
     """The ratings of a training on workers, and what all of them do together."""
+
+    team: Team
+    params: Params
+    counts: tuple[Counts, ...]
+    encode: Encode
+    observed: Sequence[Any]
+    watched: Sequence[Any]
+    n: int
+    state: SpreadState
+    plan: Plan
+    places: list[Any]
 
     def __init__(
         self,

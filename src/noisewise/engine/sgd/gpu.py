@@ -67,6 +67,16 @@ class Ratings:
         Observations of every row, per mode.
     """
 
+    device: Device
+    params: Params
+    shape: tuple[int, ...]
+    n: int
+    is_ring: bool
+    kernels: Kernels
+    resident: bool
+    location: float
+    scale: float
+
     def __init__(
         self,
         device: Device,
@@ -207,6 +217,12 @@ def _reported(
 class Kernels:
     """The kernels of ``kernels.cu`` for a layout of rows."""
 
+    device: Device
+    params: Params
+    half: bool
+    resident: int
+    workers: int
+
     def __init__(
         self, device: Device, params: Params, n_modes: int, is_ring: bool, half: bool = False
     ) -> None:
@@ -296,6 +312,12 @@ class Kernels:
 
 class HeldOut:
     """Cells that were held out, on a GPU, and how well a state predicts them."""
+
+    ratings: Ratings
+    value_range: Any
+    codes: tuple[Any, ...]
+    truth: Any
+    least: float
 
     def __init__(
         self, ratings: Ratings, codes: tuple[Codes, ...], values: Values, value_range: Any

@@ -147,6 +147,13 @@ class OnGpu:
         Where, and what was learned; of two modes.
     """
 
+    device: Device
+    factors: Factors
+    state: GpuState
+    kernels: Kernels
+    spread: tuple[Any, ...]
+    shrink: tuple[Any, ...]
+
     def __init__(self, device: Device, factors: Factors) -> None:
         self.device, self.factors = device, factors
         self.state = sent(device, factors.state)

@@ -54,6 +54,27 @@ class Group(NamedTuple):
 class Part:
     """What one worker has: ratings and rows of its stripes, and the stripes that come by."""
 
+    plan: Plan
+    number: int
+    threads: int
+    peers: Peers
+    holders: Values
+    arrival: Condition
+    arrived: set[tuple[int, int, Stripe]]
+    starts: Ints
+    values: Floats
+    n: int
+    codes: tuple[Codes, ...]
+    sizes: list[int]
+    first: Ints
+    together: Floats
+    views: tuple[Floats, ...]
+    shares: bool
+    sums: Array
+    truth: Floats
+    places: Ints
+    cells: tuple[Codes, ...]
+
     def __init__(
         self, plan: Plan, number: int, threads: int, observed: Sequence[Any],
         watched: Sequence[Any], encode: Encode, peers: Peers,

@@ -72,5 +72,9 @@ STEP: int = _chosen.STEP
 # numba's cache does not know which of the two a loop was compiled with.
 CACHE = "NOISEWISE_VECTORS" not in os.environ
 
-inverse_root, load, positive = _chosen.inverse_root, _chosen.load, _chosen.positive
-store, total, zeros = _chosen.store, _chosen.total, _chosen.zeros
+inverse_root: Any = _chosen.inverse_root
+load: Any = _chosen.load
+positive: Any = _chosen.positive
+store: Any = _chosen.store
+total: Any = _chosen.total
+zeros: Any = _chosen.zeros

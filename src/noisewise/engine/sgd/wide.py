@@ -142,7 +142,7 @@ def _rough_inverse_root(_, x):
     return _VECTOR(_VECTOR), build
 
 
-def check():
+def check() -> None:
     """Run every function once; raise if one fails or gives wrong numbers."""
     x = np.linspace(-3, 3, 4 * LANES, dtype=np.float32).reshape(2, 2 * LANES)
     out, expected, a = np.zeros_like(x), np.zeros_like(x), x[1, LANES:]

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import NamedTuple
+from typing import ClassVar, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -84,7 +84,7 @@ class SeriesSpec(Spec):
 class SeriesDraw(State):
     """All unknowns of series, in standardised units."""
 
-    positive = (
+    positive: ClassVar[tuple[str, ...]] = (
         "precisions", "row_precisions", "factor_timescales", "calendar_settings", "timescales",
         "amplitudes", "variances", "slot_noise", "weights", "freedom",
     )  # fmt: skip
@@ -111,6 +111,19 @@ class SeriesDraw(State):
 
 class SeriesWorkspace(Streams):
     """Data and model of a sweep, and arrays that its steps hand on."""
+
+    data: SeriesData
+    values: Array
+    which: Ints
+    gaps: Array
+    at_time: Ints
+    slots: Ints
+    precision: Array
+    root: Array
+    residual: Array
+    grams: Array
+    pulls: Array
+    chunks: list[tuple[int, int]]
 
     spec: SeriesSpec
 

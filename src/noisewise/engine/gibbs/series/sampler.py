@@ -40,6 +40,11 @@ def series_steps(work: SeriesWorkspace, timescales: Timescales) -> list[Step[Any
 class SeriesSampler(Sampler[SeriesDraw]):
     """A sampler of series, whose paths may forget between ``timescales``."""
 
+    work: SeriesWorkspace
+    timescales: Timescales
+    n_jobs: int
+    probes: tuple[Ints, Ints]
+
     fewest = 30
     data: SeriesData
     spec: SeriesSpec

@@ -39,6 +39,13 @@ class Timescales(NamedTuple):
 class TimeFactors(SeriesStep):
     """Draw all factors of time, one after the other."""
 
+    timescales: Timescales
+    starts: Ints
+    evidence: Array
+    room: tuple[Array, Array, Array]
+    left: Array
+    weights: Array
+
     def __init__(self, work: SeriesWorkspace, timescales: Timescales) -> None:
         super().__init__(work)
         self.timescales = timescales

@@ -43,6 +43,9 @@ Look = Callable[[float], Any]  # value, slope and curvature at a log scale
 class Levels(sweep.Step[sweep.RatingDraw]):
     """Draw cut-points, of which ``anchor`` is 0, their prior, and hidden values of levels."""
 
+    anchor: int
+    levels: Any
+
     def __init__(self, work: sweep.Workspace, anchor: int) -> None:
         super().__init__(work)
         self.anchor, self.levels = anchor, self.data.values.astype(np.int32)
@@ -96,6 +99,9 @@ class Levels(sweep.Step[sweep.RatingDraw]):
 
 class Rescaling(sweep.Step[sweep.RatingDraw]):
     """Move along the two directions in which everything drags everything else along."""
+
+    levels: Levels
+    precisions: Precisions
 
     joins = sweep.ALL_FROM
 

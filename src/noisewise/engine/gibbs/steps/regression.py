@@ -104,6 +104,10 @@ class SideFeatures(Regression):
 class Newcomers(Step[RatingDraw]):
     """Draw the regression of rows, and of logs of their noise, on side features alone."""
 
+    place: Place
+    weights: Array
+    columns: Columns
+
     def __init__(self, work: Workspace, mode: int) -> None:
         super().__init__(work, mode)
         design = work.data.designs[mode]

@@ -45,6 +45,9 @@ _U = np.uintp
 class NormalWishart(Step[Any]):
     """Draw mean and precision of the rows of a mode; scales are drawn from some sweep on."""
 
+    freedom: float
+    scales_from: float
+
     def __init__(self, work: Workspace, mode: int, freedom: float, scales_from: float) -> None:
         super().__init__(work, mode)
         self.freedom, self.scales_from = freedom, scales_from
