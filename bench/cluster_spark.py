@@ -17,12 +17,17 @@ from typing import Any
 import numpy as np
 from data import ratings, sized
 
-RANK, SHORT, LONG = 32, 2, 6
+RANK, SHORT, LONG = 32, 2, 10
 PENALTY = 0.05  # times the number of ratings that a row has
 
 
 def main() -> None:
     print(json.dumps(measured(int(sys.argv[1]))))
+
+
+def held_out(n: int) -> Any:
+    """Return which of n ratings are not trained on."""
+    return np.random.default_rng(1).random(n) < 0.1
 
 
 def measured(n: int) -> dict[str, Any]:
@@ -33,9 +38,9 @@ def measured(n: int) -> dict[str, Any]:
     from pyspark.sql import SparkSession
 
     drawn = ratings(sized(n), seed=0)
-    held_out = np.random.default_rng(1).random(len(drawn.values)) < 0.1
+    unseen = held_out(len(drawn.values))
     with tempfile.TemporaryDirectory() as folder:
-        for name, some in (("train", ~held_out), ("test", held_out)):
+        for name, some in (("train", ~unseen), ("test", unseen)):
             users, items = drawn.cells[some].T
             table = pa.table({"user": users, "item": items, "rating": drawn.values[some]})
             parquet.write_table(table, f"{folder}/{name}.parquet")

@@ -137,7 +137,8 @@ def test_commands_write_shards_and_read_them(port, tmp_path, monkeypatch):
     out.mkdir()
     (out / "shard-01234567-00000.safetensors").touch()  # of a fit before
     where = ["--cluster", "local", "--workers", "2"]
-    app(["fit", str(tmp_path / "ratings"), "--out", str(out), *where, *SETTINGS],
+    monkeypatch.chdir(tmp_path)  # which is not where workers are
+    app(["fit", "ratings", "--out", "large", *where, *SETTINGS],
         standalone_mode=False)  # fmt: skip
     assert len(list(out.glob("shard-*"))) == 2
     one = BAYES().fit(nw.read(joined(tmp_path)))

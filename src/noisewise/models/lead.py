@@ -208,8 +208,8 @@ def fit_to_file(
 
     def take(lead: Any, team: workers.Team) -> dict[str, Any]:
         if cluster.shards is not None:
-            team.get(lead.save_to.remote(out))
-            return storage.read_header(head_of(out), "model")
+            team.get(lead.save_to.remote(Path(cluster.shards)))
+            return storage.read_header(head_of(cluster.shards), "model")
         size = team.get(lead.save.remote())
         with storage.writing(out) as file:
             for start in range(0, size, PIECE):

@@ -88,7 +88,7 @@ class Shelf:
                     path.unlink()
 
 
-def head_of(path: str | Path) -> Path:
+def head_of(path: str | os.PathLike[str]) -> Path:
     """Return the file that has a model's header: itself, or that of its folder."""
     return Path(path, HEAD) if Path(path).is_dir() else Path(path)
 
