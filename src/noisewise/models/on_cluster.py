@@ -17,6 +17,7 @@ from noisewise.engine.data import Scale, Spec
 from noisewise.engine.gibbs.cluster import OF_OBSERVATIONS, SpreadSampler
 from noisewise.engine.gibbs.sampler import Chain
 from noisewise.engine.gibbs.schedule import Schedule
+from noisewise.engine.gibbs.views import level_numbers
 from noisewise.engine.sgd.cluster import Spread, SpreadState
 from noisewise.engine.sgd.factors import Factors
 from noisewise.engine.sgd.layout import Params
@@ -40,7 +41,8 @@ def fit_factors(
     units, counts = mean_and_std(observations.values), count_rows(observations)
     seen = SpreadObservations.of(observations)
     watched = [] if held_out is None else SpreadObservations.of(held_out).chunks
-    spread = Spread(team, params, counts, seen.chunks, watched, partial(_standardised, units=units))
+    encode = partial(standardised, location=units[0], scale=units[1])
+    spread = Spread(team, params, counts, seen.chunks, watched, encode)
 
     def step(state: SpreadState) -> EpochInfo:
         info = spread.epoch(state)
@@ -64,10 +66,6 @@ def fit_factors(
     return Fit(factors, chosen.epoch, training.curve, training.interrupted)
 
 
-def _standardised(values: Values, units: tuple[float, float]) -> Floats:
-    return standardised(values, *units)
-
-
 def sampler(
     team: Team,
     spec: Spec,
@@ -78,17 +76,16 @@ def sampler(
 ) -> SpreadSampler:
     """Spread observations for a chain."""
     seen, counts = SpreadObservations.of(observations), count_rows(observations)
-    encode: Callable[[Values], Floats] = partial(_standardised, units=(scale.location, scale.scale))
+    # Workers import what encodes: the engine has it, which is there sooner than models are.
+    encode: Callable[[Values], Floats] = partial(
+        standardised, location=scale.location, scale=scale.scale
+    )
     if spec.ordinal:
-        encode = partial(_numbers, levels=scale.levels)
+        encode = partial(level_numbers, levels=scale.levels)
     shards = team.cluster.shards
     shelf = None if shards is None else partial(Shelf.new, shards)
     given = spec, scale, counts, schedule, held_out
     return SpreadSampler(team, seen.chunks, encode, *given, shelf)
-
-
-def _numbers(values: Values, levels: Floats) -> Floats:
-    return np.searchsorted(levels, values).astype(np.float32)
 
 
 @dataclass(frozen=True)

@@ -133,6 +133,17 @@ class View:
         self.rows, self.noise = rows.Rows(work, shard.mode), ShardNoise(work, 0)
 
 
+def level_numbers(values: Values, levels: Floats) -> Floats:
+    """Return the numbers of the levels that values are.
+
+    Examples
+    --------
+    >>> level_numbers(np.array([3.0, 1.0]), np.array([1.0, 2.0, 3.0])).tolist()
+    [2.0, 0.0]
+    """
+    return np.searchsorted(levels, values).astype(np.float32)
+
+
 def sum_of(name: str, part: Floats) -> float:
     """Sum squares, logs or numbers of at most ``BUFFER`` observations."""
     if name == "square":
