@@ -93,12 +93,30 @@ def card(model: Any, X: Any = None, y: Any = None, *, title: str = "Model card")
 
 
 def html(sections: Sequence[Section], title: str = "Model card") -> str:
-    """Return a self-contained page."""
+    """Return a self-contained page.
+
+    Examples
+    --------
+    >>> from noisewise import DeviationFactorizer
+    >>> ratings = [("ann", "Alien", 5), ("ann", "Brazil", 4), ("bob", "Brazil", 1)]
+    >>> model = DeviationFactorizer(rank=1, patience=None, random_state=0).fit(ratings)
+    >>> html(card(model), "Films").startswith("<!DOCTYPE html>")
+    True
+    """
     return page(title, sections, foot=f"Made by noisewise {version('noisewise')}.")
 
 
 def markdown(sections: Sequence[Section], title: str = "Model card") -> str:
-    """Return a document in Markdown; pictures are in it as SVG."""
+    """Return a document in Markdown; pictures are in it as SVG.
+
+    Examples
+    --------
+    >>> from noisewise import DeviationFactorizer
+    >>> ratings = [("ann", "Alien", 5), ("ann", "Brazil", 4), ("bob", "Brazil", 1)]
+    >>> model = DeviationFactorizer(rank=1, patience=None, random_state=0).fit(ratings)
+    >>> markdown(card(model), "Films").splitlines()[0]
+    '# Films'
+    """
     lines = [f"# {_plain(title)}", ""]
     for section in sections:
         lines += [f"## {_plain(section.title)}", ""]

@@ -48,37 +48,92 @@ _heard: ContextVar[list[str] | None] = ContextVar("heard", default=None)
 
 
 class NoisewiseError(Exception):
-    """Anything noisewise raises on purpose; its message is shown as text that is safe to print."""
+    """Anything noisewise raises on purpose; its message is shown as text that is safe to print.
+
+    Examples
+    --------
+    >>> import noisewise
+    >>> try:
+    ...     noisewise.observe([("ann", "Alien", float("nan"))])
+    ... except noisewise.NoisewiseError as error:
+    ...     print(type(error).__name__)
+    DataError
+    """
 
     def __str__(self) -> str:
         return printable(super().__str__())
 
 
 class DataError(NoisewiseError, ValueError):
-    """The table, array or file that was given cannot be used as it is."""
+    """The table, array or file that was given cannot be used as it is.
+
+    Examples
+    --------
+    >>> import noisewise
+    >>> noisewise.observe([("ann", "Alien", float("nan"))])
+    Traceback (most recent call last):
+    ...
+    noisewise.errors.DataError: ...
+    """
 
 
 class SettingError(NoisewiseError, ValueError):
-    """A parameter of a model or a function is not what it must be."""
+    """A parameter of a model or a function is not what it must be.
+
+    Examples
+    --------
+    >>> import noisewise
+    >>> noisewise.DeviationFactorizer(rank=-1).fit([("ann", "Alien", 5)])
+    Traceback (most recent call last):
+    ...
+    noisewise.errors.SettingError: rank must be ...
+    """
 
 
 class ModelFileError(NoisewiseError, ValueError):
-    """A saved model or checkpoint cannot be read: broken, foreign, or newer than this version."""
+    """A saved model or checkpoint cannot be read: broken, foreign, or newer than this version.
+
+    Examples
+    --------
+    >>> import noisewise
+    >>> noisewise.load(__file__)
+    Traceback (most recent call last):
+    ...
+    noisewise.errors.ModelFileError: ...
+    """
 
 
 class DivergedError(NoisewiseError, ArithmeticError):
-    """Training produced numbers that are not finite."""
+    """Training produced numbers that are not finite.
+
+    Examples
+    --------
+    >>> issubclass(DivergedError, ArithmeticError)
+    True
+    """
 
 
 class MissingExtraError(NoisewiseError, ImportError):
-    """An optional library is needed for what was asked."""
+    """An optional library is needed for what was asked.
+
+    Examples
+    --------
+    >>> print(MissingExtraError("The command line", "cli"))
+    The command line needs an optional library: pip install 'noisewise[cli]'.
+    """
 
     def __init__(self, purpose: str, extra: str, package: str = "noisewise") -> None:
         super().__init__(f"{purpose} needs an optional library: pip install '{package}[{extra}]'.")
 
 
 class PluginError(NoisewiseError, ImportError):
-    """An installed package that adds to noisewise is broken."""
+    """An installed package that adds to noisewise is broken.
+
+    Examples
+    --------
+    >>> print(PluginError("mine", "mine.models:MODELS", AttributeError("no MODELS")))
+    The package mine adds to noisewise, but mine.models:MODELS cannot be used: ...
+    """
 
     def __init__(self, package: str, place: str, error: Exception) -> None:
         super().__init__(
@@ -100,6 +155,14 @@ class FitInterrupted(KeyboardInterrupt):
 
     ``model`` is the one that was fitted, with what it had learned. A ``KeyboardInterrupt`` that is
     none of these has left the model as it was before the fit.
+
+    Examples
+    --------
+    >>> try:
+    ...     raise FitInterrupted("after epoch 12 of 100")  # as Ctrl-C makes a fit do
+    ... except KeyboardInterrupt as stopped:
+    ...     print(stopped)
+    after epoch 12 of 100
     """
 
     def __init__(self, message: str, model: Any = None) -> None:

@@ -26,7 +26,15 @@ SLACK = 1.5  # steps from one time to the next; where there are more, rows are l
 
 @dataclass(frozen=True, eq=False)
 class GapReport:
-    """What a table lacks; times are dates of numpy, or numbers as in the table."""
+    """What a table lacks; times are dates of numpy, or numbers as in the table.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> report = gap_report(np.array([[1.0, 2.0], [np.nan, 3.0], [np.nan, 4.0]]))
+    >>> round(report.share, 3), report.n_readings
+    (0.333, 4)
+    """
 
     n_times: int  # distinct ones
     n_series: int

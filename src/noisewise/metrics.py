@@ -7,7 +7,6 @@ without meaning is nan: one constant std ranks no errors, for instance.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Hashable, Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -18,38 +17,90 @@ from scipy.special import log_ndtr, ndtr
 
 from noisewise.calibration import check_coverage, normal_half_width
 from noisewise.errors import DataError
+from noisewise.list_metrics import (
+    catalogue_coverage,
+    hit_at,
+    ndcg_at,
+    novelty,
+    rank_metrics,
+    recall_at,
+    reciprocal_rank_at,
+)
+
+__all__ = [
+    "ause", "calibration_curve", "catalogue_coverage", "constant_nll", "coverage", "crps",
+    "ence", "error_auc", "evaluate", "hit_at", "interval_score", "mae", "miscalibration_area",
+    "mse", "ndcg_at", "nll", "novelty", "rank_metrics", "rating_log_loss", "recall_at",
+    "reciprocal_rank_at", "rmse", "rpi", "sharpness", "spearman", "width",
+]  # fmt: skip
 
 Floats = NDArray[np.float64]
 
 
 def rmse(truth: ArrayLike, mean: ArrayLike) -> float:
-    """Root of the mean squared error."""
+    """Root of the mean squared error.
+
+    Examples
+    --------
+    >>> rmse([1, 2], [1, 4])
+    1.4142135623730951
+    """
     return float(sklearn.metrics.root_mean_squared_error(*columns(truth=truth, mean=mean)))
 
 
 def mse(truth: ArrayLike, mean: ArrayLike) -> float:
-    """Mean squared error."""
+    """Mean squared error.
+
+    Examples
+    --------
+    >>> mse([1, 2], [1, 4])
+    2.0
+    """
     return float(sklearn.metrics.mean_squared_error(*columns(truth=truth, mean=mean)))
 
 
 def mae(truth: ArrayLike, mean: ArrayLike) -> float:
-    """Mean absolute error."""
+    """Mean absolute error.
+
+    Examples
+    --------
+    >>> mae([1, 2], [1, 4])
+    1.0
+    """
     return float(sklearn.metrics.mean_absolute_error(*columns(truth=truth, mean=mean)))
 
 
 def nll(truth: ArrayLike, mean: ArrayLike, std: ArrayLike) -> float:
-    """Mean of ``-ln N(truth | mean, std^2)``, with its ``ln(2 pi) / 2``; lower is better."""
+    """Mean of ``-ln N(truth | mean, std^2)``, with its ``ln(2 pi) / 2``; lower is better.
+
+    Examples
+    --------
+    >>> round(nll([1, 2], [1, 4], [0.5, 2.0]), 3), round(nll([1, 2], [1, 4], [0.5, 0.5]), 3)
+    (1.169, 4.226)
+    """
     return float(-stats.norm.logpdf(*columns(truth=truth, mean=mean, std=std)).mean())
 
 
 def constant_nll(truth: ArrayLike, mean: ArrayLike, residuals: ArrayLike) -> float:
-    """NLL of the mean with one std for all, the root mean square of `residuals` of validation."""
+    """NLL of the mean with one std for all, the root mean square of `residuals` of validation.
+
+    Examples
+    --------
+    >>> round(constant_nll([1, 2], [1, 4], residuals=[1.0, -1.0]), 3)
+    1.919
+    """
     (residuals,) = columns(residuals=residuals)
     return nll(truth, mean, np.full(np.shape(mean), np.sqrt(np.mean(residuals**2))))
 
 
 def crps(truth: ArrayLike, mean: ArrayLike, std: ArrayLike) -> float:
-    """Continuous ranked probability score of the Gaussian: the MAE as std goes to 0."""
+    """Continuous ranked probability score of the Gaussian: the MAE as std goes to 0.
+
+    Examples
+    --------
+    >>> round(crps([1, 2], [1, 4], [0.5, 2.0]), 3)
+    0.661
+    """
     error, std = _errors(truth, mean, std)
     z = error / std
     score = std * (z * (2 * ndtr(z) - 1) + 2 * stats.norm.pdf(z) - 1 / np.sqrt(np.pi))
@@ -81,25 +132,49 @@ def rating_log_loss(truth: ArrayLike, mean: ArrayLike, std: ArrayLike, levels: A
 
 
 def sharpness(std: ArrayLike) -> float:
-    """Root of the mean predicted variance: small is sharp, and only good when calibrated."""
+    """Root of the mean predicted variance: small is sharp, and only good when calibrated.
+
+    Examples
+    --------
+    >>> sharpness([3.0, 4.0])
+    3.5355339059327378
+    """
     (std,) = columns(std=std)
     return float(np.sqrt(np.mean(std**2)))
 
 
 def coverage(truth: ArrayLike, low: ArrayLike, high: ArrayLike) -> float:
-    """Share of truths inside their interval, ends included. Never report it without the width."""
+    """Share of truths inside their interval, ends included. Never report it without the width.
+
+    Examples
+    --------
+    >>> coverage([1, 2, 5], low=[0, 1, 1], high=[2, 3, 4])
+    0.6666666666666666
+    """
     truth, low, high = columns(truth=truth, low=low, high=high)
     return float(np.mean((low <= truth) & (truth <= high)))
 
 
 def width(low: ArrayLike, high: ArrayLike) -> float:
-    """Mean width of the intervals."""
+    """Mean width of the intervals.
+
+    Examples
+    --------
+    >>> width(low=[0, 1], high=[2, 4])
+    2.5
+    """
     low, high = columns(low=low, high=high)
     return float(np.mean(high - low))
 
 
 def interval_score(truth: ArrayLike, low: ArrayLike, high: ArrayLike, coverage: float) -> float:
-    """Mean width, plus ``2 / (1 - coverage)`` times the distance of each miss; lower is better."""
+    """Mean width, plus ``2 / (1 - coverage)`` times the distance of each miss; lower is better.
+
+    Examples
+    --------
+    >>> interval_score([1, 5], low=[0, 1], high=[2, 4], coverage=0.5)
+    4.5
+    """
     truth, low, high = columns(truth=truth, low=low, high=high)
     check_coverage(coverage)
     miss = np.maximum(low - truth, 0) + np.maximum(truth - high, 0)
@@ -123,7 +198,13 @@ def calibration_curve(
 
 
 def miscalibration_area(truth: ArrayLike, mean: ArrayLike, std: ArrayLike) -> float:
-    """Area between the calibration curve and the diagonal, exactly: 0 is best, 0.5 worst."""
+    """Area between the calibration curve and the diagonal, exactly: 0 is best, 0.5 worst.
+
+    Examples
+    --------
+    >>> round(miscalibration_area([-2, -1, 1, 2], [0, 0, 0, 0], [1, 1, 1, 1]), 3)
+    0.16
+    """
     reached = _reached(truth, mean, std)
     # Seen from the side: the integral of |reached_i - q| over q from i/n to (i+1)/n, for each i.
     edges = np.linspace(0, 1, len(reached) + 1)
@@ -135,6 +216,11 @@ def ence(truth: ArrayLike, mean: ArrayLike, std: ArrayLike, bins: int = 10) -> f
     """Mean of ``|RMSE - RMV| / RMV`` over `bins` of equal size, sorted by std; RMV is its RMS.
 
     The expected normalised calibration error: 0 if the std is right where small and where large.
+
+    Examples
+    --------
+    >>> ence([1, 2], [0, 4], [1.0, 2.0]), ence([1, 2], [0, 4], [2.0, 1.0])
+    (0.0, 0.75)
     """
     squared, std = _by_std(truth, mean, std)
     if bins < 1:
@@ -146,7 +232,13 @@ def ence(truth: ArrayLike, mean: ArrayLike, std: ArrayLike, bins: int = 10) -> f
 
 
 def spearman(truth: ArrayLike, mean: ArrayLike, std: ArrayLike) -> float:
-    """Rank correlation of absolute error and std; nan when either is the same in all rows."""
+    """Rank correlation of absolute error and std; nan when either is the same in all rows.
+
+    Examples
+    --------
+    >>> round(spearman([1, 2, 5], [1.5, 2, 3], [0.5, 0.4, 1.5]), 3)
+    1.0
+    """
     error, std = _errors(truth, mean, std)
     if np.ptp(np.abs(error)) == 0 or np.ptp(std) == 0:
         return float("nan")
@@ -154,7 +246,13 @@ def spearman(truth: ArrayLike, mean: ArrayLike, std: ArrayLike) -> float:
 
 
 def error_auc(truth: ArrayLike, mean: ArrayLike, std: ArrayLike, threshold: float = 1.0) -> float:
-    """Chance that an error above `threshold` has a larger std than one that is not (ROC area)."""
+    """Chance that an error above `threshold` has a larger std than one that is not (ROC area).
+
+    Examples
+    --------
+    >>> error_auc([1, 2, 5], [1.5, 2, 3], [0.5, 0.4, 1.5])
+    1.0
+    """
     error, std = _errors(truth, mean, std)
     large = np.abs(error) > threshold
     if large.all() or not large.any():
@@ -167,6 +265,11 @@ def ause(truth: ArrayLike, mean: ArrayLike, std: ArrayLike) -> float:
 
     The RMSE of what is left when rows of largest std are dropped one by one, minus that when rows
     of largest error are; in the mean. Rows of equal std count as dropped at random.
+
+    Examples
+    --------
+    >>> ause([1, 2, 5], [1.5, 2, 3], [0.5, 0.4, 1.5])
+    0.0
     """
     by_std, _ = _by_std(truth, mean, std)
     by_error = np.sort(_errors(truth, mean, std)[0] ** 2)
@@ -179,6 +282,11 @@ def rpi(truth: ArrayLike, mean: ArrayLike, std: ArrayLike) -> float:
 
     ``mean(e (e - MAE) (std - mean std)) / (MAE * MAD(e) * MAD(std))`` with e the absolute error and
     MAD the mean absolute deviation. Higher is better, 0 knows nothing; nan as for `spearman`.
+
+    Examples
+    --------
+    >>> rpi([1, 2, 5], [1.5, 2, 3], [0.5, 0.4, 1.5]) > 0
+    True
     """
     error, std = _errors(truth, mean, std)
     error = np.abs(error)
@@ -187,97 +295,6 @@ def rpi(truth: ArrayLike, mean: ArrayLike, std: ArrayLike) -> float:
     excess, spread = error - error.mean(), std - std.mean()
     scale = error.mean() * np.abs(excess).mean() * np.abs(spread).mean()
     return float(np.mean(error * excess * spread) / scale)
-
-
-def ndcg_at(ranked: Sequence[Hashable], relevant: Collection[Hashable], n: int) -> float:
-    """Gain of the first `n` of a ranked list over that of the best list; nan if none is relevant.
-
-    A relevant id at place k, counted from 1, gains ``1 / log2(k + 1)``.
-
-    Examples
-    --------
-    >>> ndcg_at(["a", "b", "c"], {"a", "b"}, n=3), ndcg_at(["a", "b", "c"], {"b"}, n=3)
-    (1.0, 0.6309297535714575)
-    """
-    hits = _hits(ranked, relevant, n)
-    gain = 1 / np.log2(np.arange(2, n + 2))
-    best = gain[: len(set(relevant))].sum()
-    return float(gain[: len(hits)][hits].sum() / best) if best else float("nan")
-
-
-def recall_at(ranked: Sequence[Hashable], relevant: Collection[Hashable], n: int) -> float:
-    """Share of the relevant ids among the first `n` of a ranked list; nan if none is relevant."""
-    hits = _hits(ranked, relevant, n)
-    return float(hits.sum() / len(set(relevant))) if len(relevant) else float("nan")
-
-
-def reciprocal_rank_at(ranked: Sequence[Hashable], relevant: Collection[Hashable], n: int) -> float:
-    """One over the place of the first relevant id, 0 if the first `n` have none: MRR in the mean.
-
-    Examples
-    --------
-    >>> reciprocal_rank_at(["a", "b", "c"], {"b", "c"}, n=3)
-    0.5
-    """
-    hits = _hits(ranked, relevant, n)
-    if not len(relevant):
-        return float("nan")
-    return 1 / (1 + int(hits.argmax())) if hits.any() else 0.0
-
-
-def hit_at(ranked: Sequence[Hashable], relevant: Collection[Hashable], n: int) -> float:
-    """1 if one of the first `n` is relevant, else 0: the hit rate in the mean; nan if none is."""
-    return float(_hits(ranked, relevant, n).any()) if len(relevant) else float("nan")
-
-
-def rank_metrics(
-    lists: Sequence[Sequence[Hashable]], relevant: Sequence[Collection[Hashable]], n: int
-) -> dict[str, Floats]:
-    """Give NDCG, recall, reciprocal rank and hit of every list at `n`, under short names.
-
-    Examples
-    --------
-    >>> found = rank_metrics([["a", "b"], ["c", "a"]], [{"b"}, {"a", "x"}], n=2)
-    >>> {name: one.round(3).tolist() for name, one in found.items()}
-    {'ndcg2': [0.631, 0.387], 'recall2': [1.0, 0.5], 'mrr2': [0.5, 0.5], 'hit2': [1.0, 1.0]}
-    """
-    if len(lists) != len(relevant):
-        got = f"{len(lists)} and {len(relevant)}"
-        raise DataError(f"Every list needs its relevant ids; got {got} of them.")
-    one = {"ndcg": ndcg_at, "recall": recall_at, "mrr": reciprocal_rank_at, "hit": hit_at}
-    pairs = list(zip(lists, relevant, strict=True))
-    return {f"{name}{n}": np.array([of(*pair, n) for pair in pairs]) for name, of in one.items()}
-
-
-def catalogue_coverage(lists: Iterable[Iterable[Hashable]], catalogue: int) -> float:
-    """Share of a catalogue, of so many ids, that is in some list.
-
-    Examples
-    --------
-    >>> catalogue_coverage([["a", "b"], ["a", "c"]], catalogue=6)
-    0.5
-    """
-    if catalogue < 1:
-        raise DataError(f"A catalogue has one id or more; got {catalogue}.")
-    return len({one for ranked in lists for one in ranked}) / catalogue
-
-
-def novelty(
-    lists: Iterable[Iterable[Hashable]], counts: Mapping[Hashable, int], users: int
-) -> float:
-    """Mean of ``-log2`` of the share of `users` who know what is in the lists; higher is rarer.
-
-    `counts` has the number of users who know each id; an id that it lacks counts as known to one.
-
-    Examples
-    --------
-    >>> novelty([["a", "b"]], {"a": 8, "b": 2}, users=8)
-    1.0
-    """
-    if users < 1:
-        raise DataError(f"Novelty needs one user or more; got {users}.")
-    known = [max(counts.get(one, 0), 1) for ranked in lists for one in ranked]
-    return float(np.mean(-np.log2(np.array(known) / users))) if known else float("nan")
 
 
 def evaluate(
@@ -312,7 +329,7 @@ def evaluate(
         low, high = mean - reach, mean + reach
     if low is None or high is None:
         return scores
-    return scores | _interval_scores(truth, low, high, coverage)
+    return scores | _held(truth, low, high, coverage)
 
 
 def one_column(name: str, values: ArrayLike) -> Floats:
@@ -374,21 +391,10 @@ def _log_mass(low: Floats, high: Floats) -> Floats:
     return np.asarray(top + np.log(-np.expm1(log_ndtr(low) - top)))
 
 
-def _interval_scores(
-    truth: ArrayLike, low: ArrayLike, high: ArrayLike, share: float
-) -> dict[str, float]:
+def _held(truth: ArrayLike, low: ArrayLike, high: ArrayLike, share: float) -> dict[str, float]:
     percent = f"{100 * share:g}"
     return {
         f"coverage{percent}": coverage(truth, low, high),
         f"width{percent}": width(low, high),
         f"interval_score{percent}": interval_score(truth, low, high, share),
     }
-
-
-def _hits(ranked: Sequence[Hashable], relevant: Collection[Hashable], n: int) -> NDArray[np.bool_]:
-    if n < 1:
-        raise DataError(f"n must be 1 or more; got {n}.")
-    if len(set(ranked)) < len(ranked):
-        raise DataError("A ranked list names each id once; got one twice or more.")
-    wanted = set(relevant)
-    return np.array([item in wanted for item in ranked[:n]], dtype=bool)

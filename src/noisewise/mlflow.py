@@ -67,6 +67,13 @@ def save_model(
         By default this version of noisewise.
     metadata : dict, optional
         Anything to keep with the model.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from noisewise import DeviationFactorizer
+    >>> model = DeviationFactorizer(rank=1, patience=None).fit([("ann", "M", 5), ("bob", "M", 4)])
+    >>> save_model(model, f"{tempfile.mkdtemp()}/films")
     """
     check_is_fitted(model)
     folder = Path(path)
@@ -113,6 +120,10 @@ def log_model(
         Register it under this name, too.
     **given
         As for ``save_model``.
+
+    Examples
+    --------
+    >>> log_model(model, "films")  # doctest: +SKIP
     """
     settings = {key: str(value)[:500] for key, value in model.get_params(deep=False).items()}
     return Model.log(
@@ -122,7 +133,18 @@ def log_model(
 
 
 def load_model(model_uri: str, dst_path: str | None = None) -> Any:
-    """Load what ``log_model`` or ``save_model`` kept, as the model that it was."""
+    """Load what ``log_model`` or ``save_model`` kept, as the model that it was.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from noisewise import DeviationFactorizer
+    >>> model = DeviationFactorizer(rank=1, patience=None).fit([("ann", "M", 5), ("bob", "M", 4)])
+    >>> folder = f"{tempfile.mkdtemp()}/films"
+    >>> save_model(model, folder)
+    >>> load_model(folder)
+    DeviationFactorizer(patience=None, rank=1)
+    """
     folder = Path(_download_artifact_from_uri(artifact_uri=model_uri, output_path=dst_path))
     flavour = Model.load(str(folder)).flavors[FLAVOR_NAME]
     return load_any(folder / flavour["data"])

@@ -78,6 +78,15 @@ def noisy_observations(model: Rows, X: Any, y: Any = None, *, n: int | None = 20
     X and y are as for ``fit``, and may be what the model was trained on. The table has one column
     per mode, value, predicted, std, and surprise: the error in stds. It begins with the most
     surprising `n`; None gives all.
+
+    Examples
+    --------
+    >>> from noisewise import DeviationFactorizer
+    >>> ratings = [("ann", "Alien", 5), ("ann", "Brazil", 4), ("bob", "Brazil", 1)]
+    >>> model = DeviationFactorizer(rank=1, patience=None, random_state=0).fit(ratings)
+    >>> table = noisy_observations(model, ratings, n=1)
+    >>> sorted(table)
+    ['item', 'predicted', 'std', 'surprise', 'user', 'value']
     """
     check_is_fitted(model)
     model = as_it_is(model)
@@ -96,6 +105,15 @@ def noise_model(X: Any, y: Any = None, **settings: Any) -> TemporalFactorizer:
     """Fit the model by which sensors are judged; settings are those of ``TemporalFactorizer``.
 
     It has one factor: what one sensor does alone must not pass for something that all share.
+
+    Examples
+    --------
+    >>> rng = np.random.default_rng(0)
+    >>> day = np.sin(np.arange(100) / 4)
+    >>> rooms = {f"room {k}": rng.normal(day, 0.1 + (k == 2)) for k in range(5)}
+    >>> rows = [(room, t, y) for room, path in rooms.items() for t, y in enumerate(path)]
+    >>> noise_model(rows, random_state=0, n_jobs=1).predict([("room 1", 50)]).shape
+    (1,)
     """
     return TemporalFactorizer(**(JUDGE | settings)).fit(X, y)
 
@@ -190,6 +208,16 @@ def noisy_places(
     its white noise and its drift. ``mode`` is any but time, by number or name; all else is as for
     ``noisy_series``. The table has id, noise, white, drift, worst (the other ids of its noisiest
     series), series (how many) and observations.
+
+    Examples
+    --------
+    >>> rng = np.random.default_rng(0)
+    >>> day = np.sin(np.arange(100) / 4)
+    >>> rooms = {f"room {k}": rng.normal(day, 0.1 + (k == 2)) for k in range(5)}
+    >>> rows = [(room, t, y) for room, path in rooms.items() for t, y in enumerate(path)]
+    >>> model = noise_model(rows, random_state=0, n_jobs=1)
+    >>> noisy_places(model, n=1)["id"].tolist()
+    ['room 2']
     """
     model = as_it_is(model)
     table = noisy_series(model, n=None, fewest=fewest)

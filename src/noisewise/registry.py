@@ -28,7 +28,13 @@ MODELS, DATASETS, COMMANDS = "noisewise.models", "noisewise.datasets", "noisewis
 
 @dataclass(frozen=True)
 class Model:
-    """A model that can be asked for by its name."""
+    """A model that can be asked for by its name.
+
+    Examples
+    --------
+    >>> Model("mine", "ratings", "my_package.model:MyFactorizer", {"rank": 8}).settings
+    {'rank': 8}
+    """
 
     name: str  # what the command line calls it
     kind: Kind  # what it learns from
@@ -40,7 +46,15 @@ class Model:
 
 @dataclass(frozen=True)
 class Models:
-    """The models of a package."""
+    """The models of a package.
+
+    Examples
+    --------
+    >>> place = "my_package.model:MyFactorizer"
+    >>> declared = Models((Model("mine", "ratings", place),), classes={"MyFactorizer": place})
+    >>> [model.name for model in declared.models]
+    ['mine']
+    """
 
     models: tuple[Model, ...]
     classes: Mapping[str, str]  # "module:Class" by the name of the class: whose files can be loaded
@@ -53,6 +67,11 @@ class Format:
 
     ``recognise(path)`` tells of a file or a folder whether it is one. ``read(path, time=...,
     duplicates=...)`` gives Observations of ratings, ``read(path, repeats=...)`` a Panel of sensors.
+
+    Examples
+    --------
+    >>> Format("files of my lab", "sensors", "my_package.lab:recognise", "my_package.lab:read").kind
+    'sensors'
     """
 
     name: str  # what they are, as errors say it: "data.txt of the lab"
@@ -63,7 +82,13 @@ class Format:
 
 @dataclass(frozen=True)
 class Tensor:
-    """A tensor of sensors that results are reported on, made from a copy of its data."""
+    """A tensor of sensors that results are reported on, made from a copy of its data.
+
+    Examples
+    --------
+    >>> Tensor("lab-day", "my_package.lab:day", 8_640, outage=7200.0, shares=(0.2, 0.4)).outage
+    7200.0
+    """
 
     name: str  # what results call it
     make: str  # "module:callable" that makes its Panel from the path of a copy
@@ -74,7 +99,13 @@ class Tensor:
 
 @dataclass(frozen=True)
 class Datasets:
-    """The datasets of a package."""
+    """The datasets of a package.
+
+    Examples
+    --------
+    >>> len(Datasets(formats=(Format("mine", "ratings", "my:recognise", "my:read"),)).formats)
+    1
+    """
 
     formats: tuple[Format, ...] = ()
     tensors: tuple[Tensor, ...] = ()

@@ -78,7 +78,12 @@ def _check_modes(observations: Observations) -> None:
 
 
 def read_panel(path: str | PathLike[str], *, repeats: Repeats = "first") -> Panel:
-    """Read sensors in a format that an installed package knows, each cell once (``repeats``)."""
+    """Read sensors in a format that an installed package knows, each cell once (``repeats``).
+
+    Examples
+    --------
+    >>> read_panel("data.txt")  # doctest: +SKIP
+    """
     if repeats != "first":
         check_repeats(repeats)
     path = Path(path)

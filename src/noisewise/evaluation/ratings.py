@@ -53,6 +53,14 @@ def evaluate(
     last rating ("last"). With a ``ranking`` lists are judged too; ``features`` are given to
     ``fit``, which a ``cluster`` may do. ``options`` are those of ``RunOptions``. The result is
     ready for JSON.
+
+    Examples
+    --------
+    >>> from noisewise.data.synthetic import make_ratings
+    >>> ratings = make_ratings(n_users=40, n_items=20, seed=0).observations
+    >>> result = evaluate(ratings, "biases", splits=2)
+    >>> [row["seed"] for row in result["splits"]], "rmse" in result["mean"]
+    ([0, 1], True)
     """
     if splits < 1:
         raise SettingError(f"splits must be 1 or more; got {splits}.")
@@ -110,6 +118,13 @@ def rating_task(
 
     With a ``ranking`` trials can also be ranked by NDCG, recall, MRR and hit rate of lists;
     ``features`` are given to models as ``fit`` takes them.
+
+    Examples
+    --------
+    >>> from noisewise.data.synthetic import make_ratings
+    >>> task = rating_task(make_ratings(n_users=40, n_items=20, seed=0).observations)
+    >>> task.metrics[0]
+    'rmse'
     """
     split = split_of(observations, seed, protocol)
     train, held_out = observations.take(split.train), observations.take(split.validation)

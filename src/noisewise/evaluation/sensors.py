@@ -54,6 +54,16 @@ def evaluate(
     stretches of time of single series ("blocks"), where it is that of blocks that are test, and
     ``outage`` is how many seconds a stretch lasts. ``options`` are those of ``RunOptions``. The
     result is ready for JSON; its model is called ``name``, or by its class.
+
+    Examples
+    --------
+    >>> from noisewise import LinearInterpolator, observe
+    >>> from noisewise.data.panel import Panel
+    >>> rows = [("hall", "heat", t, 20 + (t % 24) / 6) for t in range(100)]
+    >>> panel = Panel.of(observe(rows))
+    >>> result = evaluate(panel, lambda seed: LinearInterpolator(n_jobs=1), share=0.5, repeats=2)
+    >>> len(result["splits"]), result["model"]
+    (2, 'LinearInterpolator')
     """
     if repeats < 1:
         raise SettingError(f"repeats must be 1 or more; got {repeats}.")
@@ -87,6 +97,15 @@ def sensor_task(
     """Judge models of sensors on held-out cells or stretches of time, as for ``evaluate``.
 
     By default nine tenths of the readings are not test, for "blocks" eight.
+
+    Examples
+    --------
+    >>> from noisewise import observe
+    >>> from noisewise.data.panel import Panel
+    >>> rows = [("hall", "heat", t, 20 + (t % 24) / 6) for t in range(100)]
+    >>> panel = Panel.of(observe(rows))
+    >>> sensor_task(panel).metrics[0]
+    'mse'
     """
     seen = data.observations
     if share is None:

@@ -33,7 +33,13 @@ Trial = dict[str, Any]
 
 @dataclass(frozen=True)
 class Numbers:
-    """Numbers from ``low`` to ``high``: evenly, or evenly on a log scale; all, or whole ones."""
+    """Numbers from ``low`` to ``high``: evenly, or evenly on a log scale; all, or whole ones.
+
+    Examples
+    --------
+    >>> 0.01 <= Numbers(0.01, 0.3, log=True).draw(np.random.default_rng(0)) <= 0.3
+    True
+    """
 
     low: float
     high: float
@@ -63,7 +69,13 @@ class Numbers:
 
 @dataclass(frozen=True)
 class Choices:
-    """A few values, each as likely as the others."""
+    """A few values, each as likely as the others.
+
+    Examples
+    --------
+    >>> Choices((32, 64)).draw(np.random.default_rng(0)) in (32, 64)
+    True
+    """
 
     choices: tuple[Any, ...]
 

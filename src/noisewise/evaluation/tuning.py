@@ -29,7 +29,14 @@ _OF_MODEL = {"fixed", "ranges", "trials"}
 
 @dataclass(frozen=True)
 class Budget:
-    """What every model gets: so many trials, or so many minutes of them."""
+    """What every model gets: so many trials, or so many minutes of them.
+
+    Examples
+    --------
+    >>> done = [{"seconds": 1.0}]
+    >>> Budget(trials=2).is_spent(done), Budget(minutes=0.01).is_spent(done)
+    (False, True)
+    """
 
     trials: int | None = None
     minutes: float | None = None
@@ -217,6 +224,15 @@ def tune(
     ``fixed`` settings are not searched for; ``ranges`` stand beside or in place of those in
     ``ranges.toml``. Those of one model among several are named with it, such as "dmf.rank". Trials
     that the file at ``path`` has are not run again. What it holds at the end is returned.
+
+    Examples
+    --------
+    >>> from noisewise.data.synthetic import make_ratings
+    >>> from noisewise.evaluation.ratings import rating_task
+    >>> task = rating_task(make_ratings(n_users=40, n_items=20, seed=0).observations)
+    >>> result = tune(task, ["dmf"], budget=Budget(trials=2), fixed={"rank": 2}, n_jobs=1)
+    >>> result["best"]["model"]
+    'dmf'
     """
     metric = metric or task.metrics[0]
     for name, value, known in (("method", method, METHODS), ("metric", metric, task.metrics)):

@@ -28,6 +28,15 @@ class Vectors(NamedTuple):
     """Ids of a mode, and for each a vector for the mean and one for the variance.
 
     The last row has no id: it stands for every id that was never seen.
+
+    Examples
+    --------
+    >>> from noisewise import DeviationFactorizer
+    >>> ratings = [("ann", "Alien", 5), ("ann", "Brazil", 4), ("bob", "Brazil", 1)]
+    >>> model = DeviationFactorizer(rank=1, patience=None, random_state=0).fit(ratings)
+    >>> found = vectors(model, mode="item")
+    >>> found.ids.tolist(), len(found.mean)  # the last one is that of an unknown id
+    (['Alien', 'Brazil'], 3)
     """
 
     ids: npt.NDArray[Any]
@@ -87,6 +96,15 @@ def write_vectors(model: Any, path: str | Path, *, mode: int | str = 0) -> int:
     An npz archive has ``ids`` (whole numbers, or else UTF-8 text in ``ids`` with ``id_ends``),
     ``mean``, ``variance`` and ``observations``; its last vectors are those of an id never seen.
     Parquet has a row for each id, and vectors as lists. Returns the number of ids.
+
+    Examples
+    --------
+    >>> from noisewise import DeviationFactorizer
+    >>> ratings = [("ann", "Alien", 5), ("ann", "Brazil", 4), ("bob", "Brazil", 1)]
+    >>> model = DeviationFactorizer(rank=1, patience=None, random_state=0).fit(ratings)
+    >>> import tempfile
+    >>> write_vectors(model, f"{tempfile.mkdtemp()}/items.npz", mode="item")
+    2
     """
     suffix = suffix_of(Path(path))
     if suffix not in (".npz", ".parquet"):

@@ -15,6 +15,16 @@ def load(path: str | Path) -> Factorizer:
 
     The path may be that of a folder with shards (see ``Cluster``). A broken or foreign file is a
     ``ModelFileError``.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from noisewise import DeviationFactorizer
+    >>> model = DeviationFactorizer(rank=1, patience=None).fit([("ann", "M", 5), ("bob", "M", 4)])
+    >>> path = f"{tempfile.mkdtemp()}/films.nw"
+    >>> model.save(path)
+    >>> load(path)
+    DeviationFactorizer(patience=None, rank=1)
     """
     with storage.reading(path):
         kind = model_class(storage.read_header(head_of(path), "model").get("model"))
