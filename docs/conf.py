@@ -41,7 +41,7 @@ autosummary_context = {
         "set_predict_request", "set_predict_proba_request", "set_score_request",
         "set_transform_request", "cells", "finished", "observed", "restore", "schema",
         "name_columns", "unknown",
-        "score", "get_params", "set_params", "set_output", "wanted", "interval_of", "refitted", "mode_number",
+        "score", "get_params", "set_params", "set_output", "wanted", "refitted", "mode_number",
     }
 }  # fmt: skip
 

@@ -56,11 +56,7 @@ def evaluate(
 
     Examples
     --------
-    >>> from noisewise.data.synthetic import make_ratings
-    >>> ratings = make_ratings(n_users=40, n_items=20, seed=0).observations
-    >>> result = evaluate(ratings, "biases", splits=2)
-    >>> [row["seed"] for row in result["splits"]], "rmse" in result["mean"]
-    ([0, 1], True)
+    >>> evaluate(ratings, "dmf", splits=5)["mean"]["rmse"]  # doctest: +SKIP
     """
     if splits < 1:
         raise SettingError(f"splits must be 1 or more; got {splits}.")
