@@ -14,8 +14,10 @@ from table import Promise
 
 SIMPLE = tuple(
     f"noisewise-{name}"
-    for name in ("linear", "pchip", "ou", "seasonal", "nearest", "regression", "soft", "svd")
-)
+    for name in (
+        "linear", "pchip", "ou", "seasonal", "nearest", "regression", "lagged", "soft", "svd",
+    )
+)  # fmt: skip
 RIVALS = (*PEERS, *SIMPLE)
 SIMPLE_RIVALS = ("pandas-linear", "pandas-pchip", "pandas-last", *SIMPLE)
 LINEAR = "pandas-linear"

@@ -693,6 +693,38 @@ def flagship_promises() -> str:
     return promises("flagship.json")
 
 
+def imputed() -> Any:
+    """Return the records of filled tables by place, and the module that judges them."""
+    sys.path.insert(0, str(ROOT / "bench"))
+    import imputation_table
+
+    return imputation_table, imputation_table.by_place(bench("imputation.json")["records"])
+
+
+def imputation_ratios() -> str:
+    """The error of the defaults over that of the best rival, by table and kind of hole."""
+    judge_of, runs = imputed()
+    rows = []
+    for name in judge_of.TABLES:
+        row = [name]
+        for scenario in judge_of.SIX:
+            one = judge_of.beside(runs[name, scenario], "noisewise-auto", judge_of.RIVALS)
+            told = "" if one is None else f"{one.ratio:.2f} ({one.rival.split('-', 1)[1]})"
+            row.append(f"**{told}**" if one is not None and one.ratio > 1.05 else told)
+        rows.append(row)
+    return table(["table", *judge_of.SIX], rows)
+
+
+def imputation_promises() -> str:
+    """What was promised of filled tables, and whether it was kept."""
+    judge_of, runs = imputed()
+    rows = []
+    for one in judge_of.promises(runs, "noisewise-auto"):
+        bound = f"{'at least' if one.at_least else 'at most'} {one.bound:g}"
+        rows.append([one.figure, f"{one.value:.4g}", bound, "kept" if one.kept else "**missed**"])
+    return table(["figure", "measured", "promised", ""], rows)
+
+
 def claims() -> str:
     """What the paper claims, what was measured, and the verdict."""
     folder = RESULTS / "reproduced"
@@ -734,6 +766,7 @@ BLOCKS = {
         bayes, bayes_paired, bayes_peers, bayes_speed, bayes_promises, bayes_small, known_tables, known_random, newcomers, sensor_cells, sensor_blocks, sensor_paired,
         sensor_coverage, glance, sensor_gain, sensor_noise, tensor_promises, flagship_promises,
         rivals, rivals_rounds, rivals_search, regression, readers, claims,
+        imputation_ratios, imputation_promises,
     )
 }  # fmt: skip
 
