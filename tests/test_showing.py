@@ -127,7 +127,7 @@ def test_a_brief_object_has_shapes_types_and_short_entries():
     calibration = Calibration(2.0, np.arange(3.0), 3)
     assert (
         brief(calibration)
-        == "Calibration(scale=2.0, scores=<3 float64>, n=3, shape=None, sets=None)"
+        == "Calibration(scale=2.0, scores=<3 float64>, n=3, shape=None, sets=None, strangers=None)"
     )
     assert repr(calibration) == brief(calibration)
 

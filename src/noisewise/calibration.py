@@ -3,13 +3,14 @@
 On a scale with ends the noise shrinks towards them, and whole stars lie now nearer to a prediction,
 now farther from it. So the variance gets a smooth factor of the predicted mean and std, and
 half-widths are quantiles of held-out errors over their std by groups of both (Mondrian
-split-conformal); few observations fall back on all of them.
+split-conformal); few observations fall back on all of them. Cells with an id never seen, whose std
+is wide beside the gaps between stars, have half-widths of their own.
 """
 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -189,6 +190,7 @@ class Calibration:
     n: int  # held-out observations
     shape: Shape | None = None  # of the std over predicted means and stds
     sets: Numbers | None = None  # sorted chances of levels up to the true one: see ``set_reach``
+    strangers: Shape | None = None  # half-widths of cells with an id never seen
 
     __repr__ = brief
 
@@ -237,14 +239,40 @@ class Calibration:
             sets = kept_sets(level_chances(levels, means, calibrated), levels, truth)
         return cls(1.0, _kept(errors / calibrated), n, shape, sets)
 
-    def half_width(self, coverage: float, mean: Any = None, std: Any = None) -> Any:
+    def with_strangers(self, truth: Numbers, means: Numbers, stds: Numbers) -> Calibration:
+        """Learn also from cells as they are predicted as if one of their ids were never seen.
+
+        All else that predicts them has seen them, and so their errors are smaller than those of
+        strangers, whereas the half-widths of cells that are known are too wide: a half-width of
+        strangers is half-way between both, as factors go. Too few cells, or none with an error,
+        leave all as it is.
+        """
+        if self.shape is None or len(truth) < FEWEST_SHAPED:
+            return self
+        calibrated = stds * np.sqrt(self.factor(means, stds))
+        with np.errstate(divide="ignore", invalid="ignore"):
+            scores = np.abs(truth - means) / calibrated
+        if not (np.isfinite(scores).all() and scores.any()):
+            return self
+        own = self.shape._grouped(means, calibrated, scores, by_std=False)
+        at = own.mean_groups
+        known = np.stack([self.shape.half_width(c, at, np.ones_like(at)) for c in COVERAGES])
+        return replace(self, strangers=own._replace(widths=np.sqrt(own.widths * known[..., None])))
+
+    def half_width(
+        self, coverage: float, mean: Any = None, std: Any = None, strangers: Any = None
+    ) -> Any:
         """Calibrated stds to either side of the mean that hold ``coverage`` of the cells.
 
-        Cells are all, or like those of the given mean and calibrated std.
+        Cells are all, or like those of the given mean and calibrated std; ``strangers`` are those
+        with an id never seen.
         """
         check_coverage(coverage)
         if self.shape is not None and mean is not None:
-            return self.shape.half_width(coverage, mean, std)
+            known = self.shape.half_width(coverage, mean, std)
+            if self.strangers is None or strangers is None:
+                return known
+            return np.where(strangers, self.strangers.half_width(coverage, mean, std), known)
         rank = math.ceil((self.n + 1) * coverage - 1e-9)  # of 1 to n: the score that covers enough
         if rank > self.n:  # more than so few can tell
             return max(float(self.scores[-1]), normal_half_width(coverage))

@@ -176,7 +176,7 @@ class Wrapped:
         coverage = float((params or {}).get("coverage", COVERAGE))
         check_coverage(coverage)
         mean, std = self.model.predict(model_input, return_std=True)
-        low, high = self.model.interval(mean, std, coverage)
+        low, high = self.model.interval(mean, std, coverage, self.model.strangers(model_input))
         columns = {"mean": mean, "std": std, "low": low, "high": high}
         return pd.DataFrame({name: np.asarray(c, np.float64) for name, c in columns.items()})
 

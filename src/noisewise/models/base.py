@@ -243,10 +243,20 @@ class Factorizer(RegressorMixin, BaseEstimator, ABC):  # type: ignore[misc]
         """Return the chance of every level of cells."""
         return level_chances(self._levels(), *self.predict(X, return_std=True))
 
-    def interval(self, mean: Floats, std: Floats, coverage: float) -> tuple[Floats, Floats]:
-        """Return an interval around each mean that holds the value in ``coverage`` of the cases."""
+    def strangers(self, X: Any) -> npt.NDArray[np.bool_] | None:
+        """Return which cells have an id never seen; None where intervals do not depend on it."""
+        return None
+
+    def interval(
+        self, mean: Floats, std: Floats, coverage: float, strangers: Any = None
+    ) -> tuple[Floats, Floats]:
+        """Return an interval around each mean that holds the value in ``coverage`` of the cases.
+
+        ``strangers`` are as ``strangers(X)`` returns them; without them all ids are taken as known.
+        """
         if self.calibration_ is not None:
-            half = np.float32(self.calibration_.half_width(coverage, mean, std)) * std
+            reach = self.calibration_.half_width(coverage, mean, std, strangers)
+            half = np.float32(reach) * std
         else:
             if not self._std_is_honest:
                 warn(

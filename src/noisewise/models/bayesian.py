@@ -20,7 +20,6 @@ import numpy.typing as npt
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
-from noisewise.calibration import Calibration
 from noisewise.data import (
     Observations,
     encode_cells,
@@ -46,6 +45,7 @@ from noisewise.models.featured import Featured
 from noisewise.models.kept_rows import KeptRows
 from noisewise.models.learner import Checkpoint, Given, How, checkpoints_of
 from noisewise.models.sampled import FEWEST_DRAWS, Run, Sampled, rating_schema, restored_ratings
+from noisewise.models.strangers import left_out
 from noisewise.recommend import Lists, Sought
 from noisewise.schema import Entry, Found, Schema, record
 from noisewise.settings import SPAN, Rule, either, learned, number, one_of, setting, settings, whole
@@ -292,9 +292,7 @@ class BayesianFactorizer(Sampled, Featured, KeptRows, on_gpu.OnDevice):
         self._note_levels(seen.values)
         found = sampler.left_out([run.state for run in runs])
         if found is not None and self._has_shape():
-            truth, mean, std = found
-            low, high = value_range or (-math.inf, math.inf)
-            self.calibration_ = Calibration.left_out(truth, mean.clip(low, high), std, self.levels_)
+            self.calibration_ = left_out(self, sampler, *found)
         rhat = self.convergence_["predictions (median)"]["rhat"]
         if not rhat > WORST_RHAT:
             return runs, None
@@ -349,6 +347,14 @@ class BayesianFactorizer(Sampled, Featured, KeptRows, on_gpu.OnDevice):
             return Cells(here(), unseen)
         there = partial(on_gpu.moments_of_draws, posterior=own, codes=codes, time=time)
         return Cells(self._on_device(there, here), unseen)
+
+    @at_one_moment
+    def strangers(self, X: Any) -> npt.NDArray[np.bool_] | None:
+        """Return which cells have an id never seen; None where intervals do not depend on it."""
+        if self.calibration_ is None or self.calibration_.strangers is None:
+            return None
+        pairs = zip(self._encoded(X)[0], self.factors_.shape, strict=True)
+        return np.any([code >= n for code, n in pairs], axis=0)  # those with features come last
 
     def _best(self, mode: int, codes: Codes, sought: Sought) -> Lists:
         rows, columns = (self.factors_.shape[m] for m in (mode, 1 - mode))

@@ -101,8 +101,9 @@ class Featured(Rows):
 
         The ends are clipped to the range of values. ``features`` are as in ``predict``.
         """
-        mean, std = self.predict(X, return_std=True, features=features)
-        return self.interval(mean, std, coverage)
+        self = self.with_features(features)
+        mean, std = self.predict(X, return_std=True)
+        return self.interval(mean, std, coverage, self.strangers(X))
 
     def moments(self, X: Any, *, features: Tables | None = None) -> Moments:
         """Return mean, variance of the noise and epistemic variance of cells, as named arrays."""

@@ -75,6 +75,16 @@ def _common() -> Schema:
         sizes = {} if widths is None else _sizes(widths)
         for name, (size, rule) in sizes.items():
             yield Tensor(f"calibration.{name}", "float64", (size,), f"{of}.shape.{name}", rule)
+        if widths is not None:
+            own = yield Tensor(
+                "calibration.strangers", "float64", (len(COVERAGES), None, 1),
+                f"{of}.strangers.widths", schema.NOT_NEGATIVE, optional=True,
+            )  # fmt: skip
+            if own is not None:
+                yield Tensor(
+                    "calibration.strangers_at", "float64", (own.shape[1],),
+                    f"{of}.strangers.mean_groups", sizes["mean_groups"][1],
+                )  # fmt: skip
 
 
 def _unpacked(source: Source, kind: Any) -> Any:
@@ -113,7 +123,7 @@ def _sizes(widths: npt.NDArray[Any]) -> dict[str, tuple[int | None, schema.Rule]
 
 
 def _calibrated(entry: dict[str, Any], found: dict[str, Any]) -> Calibration:
-    scores, sets, shape = found["scores"], found["sets"], None
+    scores, sets, shape, strangers = found["scores"], found["sets"], None, None
     scale, n = float(entry["scale"]), schema.integer()(entry["n"])
     sound = len(scores) > 0 and schema.rises(scores) and 0 < scale < LARGEST_SCALE
     if sets is not None:
@@ -121,9 +131,12 @@ def _calibrated(entry: dict[str, Any], found: dict[str, Any]) -> Calibration:
     if found["widths"] is not None:
         shape = Shape(**{name: found[name] for name in Shape._fields})
         sound &= all(len(shape[k]) == len(shape[k + 1]) for k in (0, 2))
+        if found["strangers"] is not None:
+            own = {"mean_groups": found["strangers_at"], "widths": found["strangers"]}
+            strangers = shape._replace(std_groups=shape.std_groups[:1], **own)
     if not sound or n is None or len(scores) > n or (sets is not None and len(sets) > n):
         raise Damaged("its calibration makes no sense")
-    return Calibration(scale, scores, n, shape, sets)
+    return Calibration(scale, scores, n, shape, sets, strangers)
 
 
 class Part(NamedTuple):

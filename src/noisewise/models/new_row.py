@@ -8,6 +8,7 @@ from itertools import chain
 from typing import Any, Literal
 
 import numpy as np
+import numpy.typing as npt
 
 from noisewise.engine.arrays import Codes, Floats, Moments
 from noisewise.errors import DataError, printable
@@ -44,8 +45,14 @@ class NewRow:
     ) -> tuple[Floats, Floats]:
         """Predict an interval that holds the value in ``coverage`` of the cases."""
         mean, std = self.predict(others, return_std=True)
-        low, high = self.model.interval(mean, std, coverage)
+        low, high = self.model.interval(mean, std, coverage, self.strangers(others))
         return low, high
+
+    def strangers(self, others: Sequence[Any]) -> npt.NDArray[np.bool_]:
+        """Return with which of ``others`` a cell has an id of which no value was seen."""
+        n = len(self.model.factors_.counts[1 - self.mode])
+        found: npt.NDArray[np.bool_] = self._known(others) >= n
+        return found if len(self.seen) else np.ones_like(found)
 
     def recommend(
         self,
@@ -69,12 +76,16 @@ class NewRow:
         return best
 
     def _cells(self, others: Sequence[Any]) -> Moments:
-        other = 1 - self.mode
-        codes = self.model._places(other, self.model._codes(other, others), others)
+        codes = self._known(others)
         first = np.zeros(len(codes), dtype=np.int32)
         found = self.model.factors_.pairs(self.mode, self.side, first, codes)
         calibrated: Moments = self.model._calibrated(found)
         return calibrated
+
+    def _known(self, others: Sequence[Any]) -> Codes:
+        other = 1 - self.mode
+        codes: Codes = self.model._places(other, self.model._codes(other, others), others)
+        return codes
 
 
 def in_one(lists: Sequence[Any]) -> Any:

@@ -149,8 +149,9 @@ def predict(served: Served, asked: schemas.Cells) -> dict[str, Any]:
 
 def interval(served: Served, asked: schemas.CellsWithin) -> dict[str, Any]:
     """Predict intervals of cells."""
-    mean, std = served.model.predict(_cells(served, asked.cells), return_std=True)
-    low, high = served.model.interval(mean, std, asked.coverage)
+    model, cells = served.model, _cells(served, asked.cells)
+    mean, std = model.predict(cells, return_std=True)
+    low, high = model.interval(mean, std, asked.coverage, model.strangers(cells))
     ends = {"low": low.tolist(), "high": high.tolist()}
     return {"mean": mean.tolist(), **ends, "coverage": asked.coverage}
 
@@ -166,7 +167,10 @@ def recommend(served: Served, asked: schemas.Lists) -> dict[str, Any]:
         ids, asked.n, mode=mode, exclude_seen=asked.exclude_seen, **_wishes(served, mode, asked)
     )
     rows = [row for best in found for row in best]
-    described = iter(_described(model, rows, asked.coverage))
+    cells = [(id, row[0]) for id, best in zip(ids, found, strict=True) for row in best]
+    cells = cells if mode == 0 else [(own, id) for id, own in cells]
+    strangers = model.strangers(cells) if cells else None
+    described = iter(_described(model, rows, asked.coverage, strangers))
     lists = [
         {"id": _plain(id), "known": bool(is_known), "items": [next(described) for _ in best]}
         for id, is_known, best in zip(ids, known, found, strict=True)
@@ -185,7 +189,7 @@ def fold_in(served: Served, asked: schemas.NewRow) -> dict[str, Any]:
     row = model.fold_in([served.own(1 - mode, id) for id in asked.others], asked.values, mode=mode)
     best = row.recommend(asked.n, exclude_seen=asked.exclude_seen, **_wishes(served, mode, asked))
     answer = {
-        "items": _described(model, best, asked.coverage),
+        "items": _described(model, best, asked.coverage, row.strangers([one[0] for one in best])),
         "predicted": None,
         "coverage": asked.coverage,
     }
@@ -194,7 +198,7 @@ def fold_in(served: Served, asked: schemas.NewRow) -> dict[str, Any]:
         others = [served.own(1 - mode, id) for id in asked.predict]
         both = (part.tolist() for part in row.predict(others, return_std=True))
         answer["predicted"] = _described(
-            model, list(zip(others, *both, strict=True)), asked.coverage
+            model, list(zip(others, *both, strict=True)), asked.coverage, row.strangers(others)
         )
     return answer
 
@@ -286,13 +290,15 @@ def _wishes(served: Served, mode: int, asked: schemas.Wishes) -> dict[str, Any]:
     return {"by": asked.by, "risk": asked.risk, "candidates": candidates}
 
 
-def _described(model: Any, rows: Iterable[Any], coverage: float) -> list[dict[str, Any]]:
+def _described(
+    model: Any, rows: Iterable[Any], coverage: float, strangers: Any
+) -> list[dict[str, Any]]:
     """Return recommendations with the ends of their intervals."""
     rows = list(rows)
     if not rows:
         return []
     mean, std = (np.array([row[k] for row in rows], dtype=np.float32) for k in (1, 2))
-    low, high = (end.tolist() for end in model.interval(mean, std, coverage))
+    low, high = (end.tolist() for end in model.interval(mean, std, coverage, strangers))
     return [
         {"id": _plain(id), "mean": m, "std": s, "low": a, "high": b}
         for (id, m, s), a, b in zip(rows, low, high, strict=True)
