@@ -353,8 +353,9 @@ class BayesianFactorizer(Sampled, Featured, KeptRows, on_gpu.OnDevice):
         """Return which cells have an id never seen; None where intervals do not depend on it."""
         if self.calibration_ is None or self.calibration_.strangers is None:
             return None
-        pairs = zip(self._encoded(X)[0], self.factors_.shape, strict=True)
-        return np.any([code >= n for code, n in pairs], axis=0)  # those with features come last
+        users, items = self._encoded(X)[0]
+        n_users, n_items = self.factors_.shape
+        return (users >= n_users) | (items >= n_items)  # those with features come last
 
     def _best(self, mode: int, codes: Codes, sought: Sought) -> Lists:
         rows, columns = (self.factors_.shape[m] for m in (mode, 1 - mode))
