@@ -130,7 +130,7 @@ def compare(a: Result, b: Result, metric: str | None = None) -> Comparison:
     --------
     >>> rows = ({"seed": 0, "rmse": 0.84}, {"seed": 1, "rmse": 0.85})
     >>> one = {"data": {}, "protocol": "random", "splits": rows}
-    >>> other = one | {"splits": [row | {"rmse": 0.9} for row in rows]}
+    >>> other = one | {"splits": ({"seed": 0, "rmse": 0.90}, {"seed": 1, "rmse": 0.89})}
     >>> compare(one, other).paired.wins
     2
     """
