@@ -9,15 +9,18 @@ from __future__ import annotations
 import ctypes
 import platform
 
-THRESHOLD = 2**18  # bytes from which on a piece is a mapping of its own, and goes back when freed
-_MMAP_THRESHOLD = -3  # as malloc.h calls it
+LARGE = 2**22  # bytes from which on a piece is a mapping of its own, and goes back when freed
+KEPT = 2**23  # bytes that each thread keeps for its next answer; the system is slow to give them
+_TRIM_THRESHOLD, _MMAP_THRESHOLD = -1, -3  # as malloc.h calls them
 _IS_GNU = platform.libc_ver()[0] == "glibc"
 
 
 def give_large_pieces_back() -> None:
     """Have large pieces of memory go back to the system when they are freed, from now on."""
     if _IS_GNU:
-        ctypes.CDLL(None).mallopt(_MMAP_THRESHOLD, THRESHOLD)
+        library = ctypes.CDLL(None)
+        library.mallopt(_MMAP_THRESHOLD, LARGE)
+        library.mallopt(_TRIM_THRESHOLD, KEPT)
 
 
 def give_all_back() -> None:
