@@ -14,7 +14,14 @@ pytest.importorskip("prometheus_client", reason="serving needs the extra serve")
 from serve_models import imputer, readings, save_all
 from starlette.testclient import TestClient
 
-from noisewise import BayesianFactorizer, DeviationFactorizer, SettingError, load, storage
+from noisewise import (
+    BayesianFactorizer,
+    DeviationFactorizer,
+    DeviationImputer,
+    SettingError,
+    load,
+    storage,
+)
 from noisewise.errors import ModelFileError
 from noisewise.noise import noisy_ids
 from noisewise.serve.app import create_app
@@ -142,6 +149,16 @@ def test_a_table_is_filled_however_it_is_sent(service, files):
     again = ask(client, "impute", csv=f"when,hall,attic\n{text}\n", coverage=0.8)
     np.testing.assert_allclose(again["columns"]["hall"], found["columns"]["hall"], rtol=1e-5)
     assert "one of columns, rows or csv" in ask(client, "impute", 422)["error"]
+
+
+def test_columns_of_text_alone_are_refused_where_an_array_was_learned_from(service, tmp_path):
+    DeviationImputer("ou", random_state=0).fit(np.sin(np.arange(40.0))[:, None]).save(
+        tmp_path / "array.nw"
+    )
+    client = service(tmp_path / "array.nw")
+    assert "no column of readings" in ask(client, "impute", 422, columns={"a": [None, ""]})["error"]
+    asked = {"a": ["x", "y"], "b": ["z", None]}
+    assert "'b' must hold numbers" in ask(client, "impute", 422, columns=asked)["error"]
 
 
 def frame(table):

@@ -202,8 +202,9 @@ def _suited(imputer: DeviationImputer, table: Any, time: str | None) -> Given:
         kept = [name for name in table.column_names if known is None or name in known]
         if known is None:
             kept = [name for name in kept if name != time]
-            columns = [table.column(name).to_numpy().astype(np.float64) for name in kept]
-            return Given(np.column_stack(columns), names=kept)
+            if not kept:
+                raise DataError("The table has no column of readings.")
+            return Given(np.column_stack([_floats(table, name) for name in kept]), names=kept)
         return Given(table.select(kept))
     try:
         pd: Any = import_module("pandas")
@@ -218,6 +219,14 @@ def _suited(imputer: DeviationImputer, table: Any, time: str | None) -> Given:
     is_text = not pd.api.types.is_datetime64_any_dtype(stamps)
     frame.index = pd.DatetimeIndex(_dates(pd, stamps) if is_text else stamps, name=time)
     return Given(frame, index=time)
+
+
+def _floats(table: Any, name: str) -> Any:
+    column = table.column(name).to_numpy()
+    try:
+        return column.astype(np.float64)
+    except (ValueError, TypeError):
+        raise DataError(f"Column {name!r} must hold numbers; it holds text.") from None
 
 
 def _dates(pd: Any, stamps: Any) -> Any:
