@@ -6,6 +6,7 @@ import pickle
 import socket
 import subprocess
 import sys
+from contextlib import nullcontext
 from functools import partial
 from pathlib import Path
 
@@ -15,6 +16,7 @@ import pytest
 import noisewise as nw
 from noisewise import storage
 from noisewise.cli import app
+from noisewise.engine import workers
 from noisewise.engine.sharded import Pieces, Sharded
 from noisewise.engine.workers import Cluster
 from noisewise.errors import DataError, ModelFileError, SettingError
@@ -260,6 +262,25 @@ def test_a_cluster_is_worked_with_from_elsewhere(port, tmp_path):
         ours, one = nw.load(tmp_path / f"{name}.nw"), build().fit(seen)
         for own, theirs in zip(ours.moments(seen), one.moments(seen), strict=True):
             np.testing.assert_array_equal(own, theirs)
+
+
+@pytest.mark.parametrize(("failures", "tries"), [(0, 1), (2, 3), (9, workers.TRIES)])
+def test_a_client_that_is_not_let_in_asks_again(monkeypatch, failures, tries):
+    calls = []
+
+    def init(**_):
+        calls.append(1)
+        if len(calls) <= failures:
+            raise ConnectionAbortedError("Starting Ray client server failed.")
+
+    monkeypatch.setattr(ray, "is_initialized", lambda: False)
+    monkeypatch.setattr(ray, "init", init)
+    monkeypatch.setattr(ray, "shutdown", lambda: None)
+    monkeypatch.setattr(workers.time, "sleep", lambda _: None)
+    refused = pytest.raises(SettingError, match="lets nobody in") if failures >= tries else None
+    with refused or nullcontext(), workers.connected(Cluster("ray://127.0.0.1:1")):
+        pass
+    assert len(calls) == tries
 
 
 def joined(folder) -> Path:

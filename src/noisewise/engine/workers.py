@@ -26,6 +26,7 @@ STORE_BYTES = 200 * 2**20  # of shared memory for a cluster on this machine, at 
 MOST_LOSSES = 20  # one after another, without a step in between, before it is given up
 SHORT, PATIENCE = 10.0, 120.0  # seconds to wait for all cores, and for any at all
 LOOPBACK = "127.0.0.1"
+TRIES = 4  # to be let in by a cluster that is there
 MAIL = "mail"  # a thread of every worker, that takes what others send
 
 T = TypeVar("T")
@@ -129,7 +130,7 @@ def connected(cluster: Cluster) -> Iterator[None]:
         }  # fmt: skip
     try:
         with _only_loopback() if cluster.address == "local" else nullcontext():
-            ray.init(**quiet)
+            _knock(ray, quiet)
     except (ConnectionError, RuntimeError, ValueError, ray.exceptions.RayError) as error:
         raise SettingError(
             f"There is no cluster at {cluster.address!r}, or it lets nobody in ({error})."
@@ -138,6 +139,20 @@ def connected(cluster: Cluster) -> Iterator[None]:
         yield
     finally:
         ray.shutdown()
+
+
+def _knock(ray: Any, quiet: dict[str, Any]) -> None:
+    """Connect; again where a cluster answers, but its process for this client does not start.
+
+    That process is forked from one of many threads, and so now and then dies at birth.
+    """
+    for _ in range(TRIES - 1):
+        try:
+            ray.init(**quiet)
+            return
+        except ConnectionAbortedError:
+            time.sleep(1.0)
+    ray.init(**quiet)
 
 
 @contextmanager
