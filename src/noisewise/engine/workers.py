@@ -11,7 +11,7 @@ import importlib
 import os
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager, nullcontext, suppress
 from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import Any, TypeVar
@@ -141,18 +141,13 @@ def connected(cluster: Cluster) -> Iterator[None]:
         ray.shutdown()
 
 
-def _knock(ray: Any, quiet: dict[str, Any]) -> None:
-    """Connect; again where a cluster answers, but its process for this client does not start.
-
-    That process is forked from one of many threads, and so now and then dies at birth.
-    """
+def _knock(ray: Any, quiet: dict[str, Any]) -> Any:
+    """Connect; again where a cluster's process for this client, forked from a thread, dies."""
     for _ in range(TRIES - 1):
-        try:
-            ray.init(**quiet)
-            return
-        except ConnectionAbortedError:
-            time.sleep(1.0)
-    ray.init(**quiet)
+        with suppress(ConnectionAbortedError):
+            return ray.init(**quiet)
+        time.sleep(1.0)
+    return ray.init(**quiet)
 
 
 @contextmanager
