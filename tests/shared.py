@@ -21,6 +21,18 @@ from noisewise.engine import training
 settings.register_profile("untimed", deadline=None)  # a busy machine is not a failure
 settings.load_profile("untimed")
 
+# On a machine that is busy, parts of Ray may take long to start and to answer; one that refuses to
+# is lost. Workers are no less important than others here, start when they are needed, and stay.
+RAY = {
+    "RAY_agent_register_timeout_ms": "120000", "RAY_raylet_start_wait_time_s": "120",
+    "RAY_health_check_period_ms": "500", "RAY_health_check_timeout_ms": "10000",
+    "RAY_health_check_failure_threshold": "8", "RAY_worker_niceness": "0",
+    "RAY_enable_worker_prestart": "0", "RAY_prestart_worker_first_driver": "0",
+    "RAY_idle_worker_killing_time_threshold_ms": "120000",
+    "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0",  # else it listens to all networks
+    "GRPC_ENABLE_FORK_SUPPORT": "0",  # else the processes for clients die at birth now and then
+}  # fmt: skip
+
 
 @dataclass(frozen=True)
 class World:

@@ -14,6 +14,7 @@ from functools import partial
 
 import numpy as np
 import pytest
+import shared
 
 import noisewise as nw
 from noisewise import spread_reader
@@ -34,14 +35,7 @@ from noisewise.errors import DataError, SettingError
 from noisewise.models import lists
 from noisewise.spread import SpreadObservations
 
-# On a machine that is busy, parts of Ray may take long to start and to answer; one that refuses to
-# is lost. Workers are no less important than others here.
-os.environ |= {
-    "RAY_agent_register_timeout_ms": "120000", "RAY_raylet_start_wait_time_s": "120",
-    "RAY_health_check_period_ms": "500", "RAY_health_check_timeout_ms": "10000",
-    "RAY_health_check_failure_threshold": "8", "RAY_worker_niceness": "0",
-}  # fmt: skip
-os.environ["RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER"] = "0"  # else it listens to all networks
+os.environ |= shared.RAY
 
 ray = pytest.importorskip("ray", reason="Ray is not installed: pip install 'noisewise[cluster]'.")
 

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import shared
 
 import noisewise as nw
 from noisewise import storage
@@ -23,10 +24,7 @@ from noisewise.errors import DataError, ModelFileError, SettingError
 from noisewise.models import lists
 from noisewise.models.model_file import pack
 
-os.environ |= {
-    "RAY_agent_register_timeout_ms": "120000", "RAY_raylet_start_wait_time_s": "120",
-    "RAY_worker_niceness": "0", "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0",
-}  # fmt: skip
+os.environ |= shared.RAY
 
 ray = pytest.importorskip("ray", reason="Ray is not installed: pip install 'noisewise[cluster]'.")
 

@@ -24,8 +24,6 @@ import narwhals as nw
 import numpy as np
 import scipy.sparse
 from numpy.typing import NDArray
-from sklearn.feature_extraction.text import CountVectorizer
-from sklearn.preprocessing import SplineTransformer
 
 from noisewise.data.ids import from_frame, is_missing
 from noisewise.errors import DataError, shortened
@@ -90,6 +88,8 @@ class Field:
         return scipy.sparse.csr_array((array - centre) / scale)
 
     def _curve(self, column: NDArray[np.float64]) -> Any:
+        from sklearn.preprocessing import SplineTransformer
+
         missing = np.isnan(column)
         knots = np.array(self.knots)[:, None]
         curve = SplineTransformer(
@@ -108,6 +108,8 @@ class Field:
         return [words or (MISSING,) for words in words_of(column, self.separator, self.name)]
 
     def _counts(self, tokens: Sequence[Tokens]) -> Any:
+        from sklearn.feature_extraction.text import CountVectorizer
+
         counter = CountVectorizer(vocabulary=self.words, analyzer=_as_it_is, binary=True)
         return scipy.sparse.csr_array(counter.transform(tokens).astype(np.float64))
 

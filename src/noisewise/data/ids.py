@@ -19,7 +19,6 @@ import narwhals as nw
 import numpy as np
 import scipy.sparse
 from numpy.typing import NDArray
-from sklearn.exceptions import DataConversionWarning
 
 from noisewise.errors import DataError, brief, printable, too_coarse, warn
 
@@ -144,6 +143,8 @@ def check_values(column: Any, name: str) -> NDArray[Any]:
         np.array(column, dtype=object) if isinstance(column, list | tuple) else np.asarray(column)
     )
     if array.ndim == 2 and array.shape[1] == 1:
+        from sklearn.exceptions import DataConversionWarning  # whose import takes two seconds
+
         warn(
             "A column-vector y was passed when a 1d array was expected; pass y.ravel().",
             DataConversionWarning,
