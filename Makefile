@@ -37,9 +37,10 @@ lint: $(VENV)/ready
 	$(BIN)/ruff format --check src reproduction tests bench fuzz examples conftest.py
 	$(BIN)/mypy
 
-# The site, in docs/_build/html. A warning is an error; nothing is fetched but packages.
+# The site, in docs/_build/html. A warning is an error, and so is a dead link inside; nothing is fetched but packages.
 docs: $(VENV)/docs
 	$(BIN)/python -m sphinx -W -n --keep-going -q -b html docs docs/_build/html
+	$(BIN)/python docs/links.py docs/_build/html
 	@echo "Look at docs/_build/html/index.html"
 
 # Wheel and sdist in dist/, checked; the wheel is tried in an empty environment of every Python that
