@@ -29,7 +29,11 @@ class Page(HTMLParser):
 def dead(folder: Path) -> list[str]:
     """Return links of a site that lead to no file, or to no anchor of a page."""
     folder = folder.resolve()
-    pages = {path: Page(path.read_text(encoding="utf-8")) for path in folder.rglob("*.html")}
+    pages = {
+        path: Page(path.read_text(encoding="utf-8"))
+        for path in folder.rglob("*.html")
+        if path.relative_to(folder).parts[0] != "_static"  # which has templates of the theme
+    }
     lost = []
     for path, page in sorted(pages.items()):
         for link in dict.fromkeys(page.links):

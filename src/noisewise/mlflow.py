@@ -69,7 +69,13 @@ def save_model(
 
     Examples
     --------
-    >>> save_model(model, "films")  # doctest: +SKIP
+    >>> import tempfile
+    >>> from noisewise import DeviationFactorizer
+    >>> model = DeviationFactorizer(rank=1, patience=None).fit([("ann", "M", 5), ("bob", "M", 4)])
+    >>> folder = Path(tempfile.mkdtemp()) / "films"
+    >>> save_model(model, folder)
+    >>> sorted(path.name for path in folder.iterdir())
+    ['MLmodel', 'model.safetensors', 'python_env.yaml', 'requirements.txt']
     """
     check_is_fitted(model)
     folder = Path(path)
@@ -118,7 +124,13 @@ def log_model(
 
     Examples
     --------
-    >>> log_model(model, "films")  # doctest: +SKIP
+    It writes to the database or server that MLflow is set up with.
+
+    >>> from noisewise import DeviationFactorizer
+    >>> model = DeviationFactorizer(rank=1, patience=None).fit([("ann", "M", 5), ("bob", "M", 4)])
+    >>> info = log_model(model, "films")  # doctest: +SKIP
+    >>> load_model(info.model_uri)  # doctest: +SKIP
+    DeviationFactorizer(patience=None, rank=1)
     """
     settings = {key: str(value)[:500] for key, value in model.get_params(deep=False).items()}
     return Model.log(

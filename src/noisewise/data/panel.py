@@ -82,7 +82,15 @@ def read_panel(path: str | PathLike[str], *, repeats: Repeats = "first") -> Pane
 
     Examples
     --------
-    >>> read_panel("data.txt")  # doctest: +SKIP
+    noisewise itself reads sensors as tables (``DeviationImputer``); other formats are those of
+    installed packages, and a file that none of them knows is refused.
+
+    >>> import tempfile
+    >>> path = Path(tempfile.mkdtemp()) / "notes.md"
+    >>> _ = path.write_text("Check the attic.")
+    >>> read_panel(path)
+    Traceback (most recent call last):
+    noisewise.errors.DataError: ...notes.md: expected ...
     """
     if repeats != "first":
         check_repeats(repeats)
