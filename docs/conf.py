@@ -51,8 +51,10 @@ if any((HERE.parent / "examples").glob("plot_*.py")):
         "examples_dirs": "../examples",
         "gallery_dirs": "auto_examples",
         "filename_pattern": r"/plot_",
+        "within_subsection_order": "order.ByAudience",
         "download_all_examples": False,
         "show_memory": False,
+        "write_computation_times": False,  # pages that fetch scripts from elsewhere
         "min_reported_time": 10**6,
         "remove_config_comments": True,
         "abort_on_example_error": True,
@@ -63,13 +65,14 @@ html_theme = "pydata_sphinx_theme"
 html_title = "noisewise"
 html_static_path = ["_static"]
 html_css_files = ["site.css"]
+html_favicon = "_static/icon.svg"
 html_copy_source = False
 html_show_sourcelink = False
 html_theme_options = {
     "logo": {"text": "noisewise"},
     "navbar_align": "left",
     "header_links_before_dropdown": 7,
-    "secondary_sidebar_items": ["page-toc"],
+    "secondary_sidebar_items": {"**": ["page-toc"], "index": []},
     "show_prev_next": True,
     "footer_start": ["copyright"],
     "footer_end": [],

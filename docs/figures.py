@@ -85,6 +85,7 @@ def cover(frame: pd.DataFrame) -> None:
     left.set_title("Ratings: a prediction, and how far off it may be", fontsize=10)
     band(right, frame, "attic", "bayes")
     right.set_title("Sensors: a gap filled, and how far off that may be", fontsize=10)
+    right.set_ylim(bottom=9.5)  # the legend has a place of its own
     right.legend(loc="lower right", frameon=False, ncols=3, fontsize=8)
     save(figure, "cover")
 

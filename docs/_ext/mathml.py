@@ -8,15 +8,20 @@ from docutils import nodes
 from latex2mathml.converter import convert
 
 
+def drawn(formula: str, **options: str) -> str:
+    """Return a formula as MathML; in text, an underscore is written as TeX wants it."""
+    return convert(formula, **options).replace("\\_", "_")
+
+
 def inline(self: Any, node: nodes.math) -> None:
     """Write a formula inside a line."""
-    self.body.append(convert(node.astext()))
+    self.body.append(drawn(node.astext()))
     raise nodes.SkipNode
 
 
 def display(self: Any, node: nodes.math_block) -> None:
     """Write a formula on lines of its own, which scroll where they are too wide."""
-    self.body.append(f'<div class="math-block">{convert(node.astext(), display="block")}</div>')
+    self.body.append(f'<div class="math-block">{drawn(node.astext(), display="block")}</div>')
     raise nodes.SkipNode
 
 
