@@ -63,6 +63,7 @@ if any((HERE.parent / "examples").glob("plot_*.py")):
 
 html_theme = "pydata_sphinx_theme"
 html_title = "noisewise"
+toc_object_entries_show_parents = "hide"
 html_static_path = ["_static"]
 html_css_files = ["site.css"]
 html_favicon = "_static/icon.svg"

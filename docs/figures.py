@@ -106,7 +106,8 @@ def methods(frame: pd.DataFrame) -> None:
     ):
         band(axes, frame, "attic", method)
         axes.set_title(f'method="{method}": {words}', fontsize=10)
-    both[0].legend(loc="lower right", frameon=False, fontsize=8)
+    both[0].set_ylim(bottom=7.5)  # the legend has a place of its own
+    both[0].legend(loc="lower right", frameon=False, ncols=3, fontsize=8)
     save(figure, "methods")
 
 
