@@ -534,3 +534,19 @@ def test_seasons_may_be_named_where_times_are_dates():
     numbers = frame.reset_index(drop=True)
     with pytest.raises(SettingError, match="the times are numbers"):
         DeviationImputer("bayes", settings=quick | {"seasons": ["day"]}).fit(numbers)
+
+
+def test_an_imputer_with_seasons_is_the_same_after_save_and_load(tmp_path):
+    hours = pd.date_range("2024-05-01", periods=120, freq="h")
+    cycle = 5 * np.sin(2 * np.pi * np.arange(120) / 24)
+    frame = pd.DataFrame({"hall": cycle, "attic": 2 + cycle}, index=hours)
+    holed = frame.mask(np.outer((hours >= "2024-05-03") & (hours < "2024-05-04"), [True, True]))
+    own = {"rank": 1, "sweeps": 40, "tolerance": None, "seasons": ["day"]}
+    imputer = DeviationImputer("bayes", settings=own, random_state=0, n_jobs=1).fit(holed)
+    assert imputer.model_.seasons_
+    imputer.save(tmp_path / "house.nw")
+    again = DeviationImputer.load(tmp_path / "house.nw")
+    assert again.model_.seasons_ == imputer.model_.seasons_
+    pd.testing.assert_frame_equal(
+        again.transform(holed), imputer.transform(holed), check_exact=True
+    )

@@ -33,7 +33,8 @@ def series_schema(model: Any, shape: tuple[int, ...], n_times: int) -> Schema:
     if not codes.size:
         raise Damaged("it has no observations")
     yield Tensor("values", "float32", codes.shape[1:], "posterior_.values")
-    spec = model._spec(seed, _count_series(codes), seasons)
+    known = _as_seasons(seasons) or ()  # lists where a file is written
+    spec = model._spec(seed, _count_series(codes), known)
     for name, (dtype, size) in _sizes(spec, sizes, codes).items():
         rule = schema.POSITIVE if name in POSITIVE else schema.ANYTHING
         yield Tensor(f"draws.{name}", dtype, (n, *size), f"posterior_.draws.{name}", rule)
