@@ -11,13 +11,14 @@ from sklearn.exceptions import NotFittedError
 from noisewise import load, storage
 from noisewise.data import observe
 from noisewise.errors import DataError, ModelFileError, SettingError
-from noisewise.models import contest
+from noisewise.models import contest, holes
 from noisewise.models.auto import CANDIDATES as NAMED
 from noisewise.models.auto import AutoFactorizer
 from noisewise.models.average import AverageFactorizer
 from noisewise.models.bayesian import BayesianFactorizer
 from noisewise.models.residual import ResidualFactorizer, TypeMean
 from noisewise.models.series import LinearInterpolator, OUSmoother
+from noisewise.models.temporal import TemporalFactorizer
 
 SMALL = BayesianFactorizer(rank=2, deviation="constant", implicit=False, sweeps=20, burn_in=8)
 CANDIDATES = (
@@ -154,6 +155,16 @@ def test_two_are_taken_together_where_their_mean_is_better():
     np.testing.assert_allclose(model.predict(asked), np.mean(parts, axis=0), rtol=1e-5)
     error = [np.mean((truth - one) ** 2) for one in (model.predict(asked), *parts)]
     assert error[0] < min(error[1:])
+
+
+@pytest.mark.parametrize(("cells", "rank"), [(40_000, 2), (300, 4)])
+def test_a_table_larger_than_a_trial_takes_more_factors(shared, monkeypatch, cells, rank):
+    monkeypatch.setattr(holes, "FEWEST_CELLS", cells)
+    monkeypatch.setattr(holes, "FEWEST_TIMES", 20)
+    small = TemporalFactorizer(2, sweeps=20, burn_in=5)
+    found = AutoFactorizer((("small", small),), random_state=0, n_jobs=1).fit(*shared[:2])
+    assert {part.rank for part in found.model_.parts_} == {rank}
+    assert (f"small {rank} factors instead of 2" in found.reason_) == (rank > 2)
 
 
 def test_holes_that_are_given_decide():

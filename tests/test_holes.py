@@ -97,7 +97,7 @@ def test_something_is_left_of_every_series(share):
 
 
 def test_a_large_table_is_judged_in_windows_with_something_hidden():
-    missing = np.zeros((3000, 80), dtype=bool)
+    missing = np.zeros((3000, 200), dtype=bool)
     missing[1000:1050, 7] = True
     for hidden, left in hidden_by(missing):
         assert hidden.sum() >= 10

@@ -88,7 +88,8 @@ class AutoFactorizer(Readings, InTime, Seeded, Threads):
     learns from the rest and predicts what is hidden; those far behind after the first offset, and
     all but three of those that cost seconds, are not asked again. The one with the lowest mean
     squared error is fitted again on everything, or two or three that are near it and whose mean is
-    better. Errors are in units of the std of their series, without the hundredth of cells that
+    better; samplers with more factors than they were judged with, if the table is much larger than
+    a trial. Errors are in units of the std of their series, without the hundredth of cells that
     nobody can predict, and count more in series that have more holes. Stds and intervals are
     calibrated on the same cells, by series and by the size of the std. With too few observations to
     judge by, the first candidate is taken.
@@ -191,7 +192,10 @@ class AutoFactorizer(Readings, InTime, Seeded, Threads):
             local_scale, calibration = _calibrated(found, chosen, arena, scaling)
         seen = Observations(seen.codes, scaling.values, seen.ids)
         self.choice_, self.scale_ = JOIN.join(chosen), scaling.name
-        model = self._chosen(chosen, candidates, seed, len(seen)).fit(seen)
+        size = arena.ratio, arranged.n_series
+        wide = {name: contest.widened(candidates[name], *size) for name in chosen}
+        self.reason_ += _reason_of_ranks(wide, candidates, arena.ratio)
+        model = self._chosen(wide, seed, len(seen)).fit(seen)
         self.model_ = model if calibration is None else contest.uncalibrated(model)
         self._index = _series_of(self, seen)
         unit = contest.series_scale(seen.values, arranged.seen.which, arranged.n_series)
@@ -225,11 +229,11 @@ class AutoFactorizer(Readings, InTime, Seeded, Threads):
             raise SettingError("candidates must have one at least; got none.")
         return found
 
-    def _chosen(self, names: tuple[str, ...], candidates: dict[str, Any], seed: int, n: int) -> Any:
-        """Return the model of one name, or of several together, for n readings, unfitted."""
-        many = len(names)
-        pairs = tuple((name, contest.lengthened(candidates[name], n, many)) for name in names)
-        if len(pairs) == 1 and contest.has_chains(candidates[names[0]], n):
+    def _chosen(self, models: dict[str, Any], seed: int, n: int) -> Any:
+        """Return one model, or several together, for n readings, unfitted."""
+        many = len(models)
+        pairs = tuple((name, contest.lengthened(one, n, many)) for name, one in models.items())
+        if len(pairs) == 1 and contest.has_chains(pairs[0][1], n):
             pairs = pairs * contest.CHAINS
         if len(pairs) == 1:
             return pairs[0][1]
@@ -370,6 +374,19 @@ def _reason_of_scale(chosen: Scaling, errors: dict[str, float]) -> str:
     told = ", ".join(f"{name} {error:.3g}" for name, error in errors.items())
     taken = "readings as they are" if chosen.name is None else f"the {chosen.name} of readings"
     return f" It computes in {taken}; {told}."
+
+
+def _reason_of_ranks(chosen: dict[str, Any], judged: dict[str, Any], ratio: float) -> str:
+    """Say which models have more factors than they were judged with."""
+    more = {
+        name: (model.rank, judged[name].rank)
+        for name, model in chosen.items()
+        if isinstance(model, TemporalFactorizer) and model.rank > judged[name].rank
+    }
+    if not more:
+        return ""
+    told = ", ".join(f"{name} {own} factors instead of {old}" for name, (own, old) in more.items())
+    return f" The table has {ratio:.0f} times the readings of a trial, so there are more: {told}."
 
 
 def _reason(scores: dict[str, dict[str, float]], choice: str, found: Contest, like: str) -> str:

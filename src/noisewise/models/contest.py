@@ -30,6 +30,8 @@ FEW_READINGS, MANY_READINGS = 15_000_000, 80_000_000  # times sweeps of the last
 SHORTEST, LONGEST = 80, 600  # sweeps of the last fit
 CHAINS, MOST_OF_CHAINS = 2, 2_000_000  # of a sampler that is taken alone; readings at most
 ALL_TOGETHER = 1.5  # times the sweeps of one that all have together
+WIDER, WIDEST = 4.0, 16  # times the factors that it was judged with, and factors, at most
+MUCH, SERIES = 2.0, 3  # times the readings, and series for every factor, at least
 THREE, TWO = 300_000, 2_000_000  # readings that so many samplers may learn from, at most
 TRIALS, MOST_TRIALS = 3, 8  # parts of the readings that are hidden, one after another
 ENOUGH = 300  # hidden cells
@@ -185,6 +187,25 @@ def lengthened(model: Any, n: int, together: int) -> Any:
     return clone_with(model, sweeps=max(sweeps, 3 * model.burn_in))
 
 
+def widened(model: Any, ratio: float, n_series: int) -> Any:
+    """Return an unfitted copy for ``ratio`` times the readings that a model was judged by.
+
+    What more readings of many series tell takes more factors; what is not needed fades away.
+
+    Examples
+    --------
+    >>> model = TemporalFactorizer(4)
+    >>> [widened(model, ratio, 100).rank for ratio in (1.9, 6.0, 20.0, 400.0)]
+    [4, 9, 16, 16]
+    >>> widened(model, 20.0, 18).rank
+    6
+    """
+    if not isinstance(model, TemporalFactorizer) or ratio < MUCH:
+        return clone_with(model)
+    wider = int(model.rank * np.clip(math.sqrt(ratio), 1.0, WIDER))
+    return clone_with(model, rank=max(model.rank, min(wider, WIDEST, n_series // SERIES)))
+
+
 def has_chains(model: Any, n: int) -> bool:
     """Tell whether several chains are worth it: each may have found another part of the truth."""
     return isinstance(model, TemporalFactorizer) and n <= MOST_OF_CHAINS
@@ -222,6 +243,12 @@ class Arena:
     def n_hidden(self) -> int:
         """Cells that are hidden, in all trials."""
         return sum(len(trial.hidden) for trial in self.trials)
+
+    @property
+    def ratio(self) -> float:
+        """Readings over those that a trial has."""
+        sizes = [len(trial.train) + len(trial.hidden) for trial in self.trials]
+        return len(self.seen) / float(np.mean(sizes)) if sizes else 1.0
 
     def hold(self, scaling: Scaling, names: Sequence[str] | None = None) -> Contest:
         """Let models predict what is hidden, trial by trial; the hopeless stop after the first."""

@@ -23,8 +23,10 @@ Like = Literal["table", "cells", "blocks", "blackout", "end"]
 Mask = npt.NDArray[np.bool_]
 
 NEAREST = 0.1  # share of all time that holes are moved by at least
-MOST_CELLS = 40_000  # that models are judged on at a time: a window of time, some of the series
-MOST_SERIES, FEWEST_TIMES = 60, 400  # of a window
+# Cells that models are judged on at a time, in a window of time and some of the series: a part of
+# the table, neither fewer nor more.
+PART, FEWEST_CELLS, MOST_CELLS = 1 / 6, 40_000, 160_000
+MOST_SERIES, FEWEST_TIMES = 128, 400  # of a window
 SHARE = 0.1  # of readings that are hidden if the table has no holes to go by
 LENGTH = 10  # steps that outages last then
 MOST_HIDDEN = 0.35  # share of the readings of a window that are hidden at most
@@ -351,7 +353,9 @@ def _window(readings: Readings, under: Mask, rng: np.random.Generator) -> tuple[
 
 def _most_times(readings: Readings) -> int:
     """Return how many times a window has at most."""
-    return max(MOST_CELLS // min(readings.n_series, MOST_SERIES), FEWEST_TIMES)
+    size = PART * readings.n_series * len(np.unique(readings.seen.when))
+    cells = int(np.clip(size, FEWEST_CELLS, MOST_CELLS))
+    return max(cells // min(readings.n_series, MOST_SERIES), FEWEST_TIMES)
 
 
 def _limited(
