@@ -72,10 +72,7 @@ def save_model(
     >>> import tempfile
     >>> from noisewise import DeviationFactorizer
     >>> model = DeviationFactorizer(rank=1, patience=None).fit([("ann", "M", 5), ("bob", "M", 4)])
-    >>> folder = Path(tempfile.mkdtemp()) / "films"
-    >>> save_model(model, folder)
-    >>> sorted(path.name for path in folder.iterdir())
-    ['MLmodel', 'model.safetensors', 'python_env.yaml', 'requirements.txt']
+    >>> save_model(model, f"{tempfile.mkdtemp()}/films")
     """
     check_is_fitted(model)
     folder = Path(path)
@@ -89,12 +86,7 @@ def save_model(
     if metadata is not None:
         mlflow_model.metadata = metadata
     model.save(folder / FILE)
-    needs = pip_requirements or [f"noisewise[mlflow]=={version('noisewise')}"]
-    (folder / "requirements.txt").write_text("\n".join(needs) + "\n")
-    python = ".".join(map(str, sys.version_info[:3]))
-    (folder / "python_env.yaml").write_text(
-        f'python: "{python}"\ndependencies:\n- -r requirements.txt\n'
-    )
+    _write_needs(folder, pip_requirements or [f"noisewise[mlflow]=={version('noisewise')}"])
     pyfunc.add_to_model(
         mlflow_model, loader_module="noisewise.mlflow", data=FILE,
         python_env="python_env.yaml",
@@ -104,6 +96,15 @@ def save_model(
         FLAVOR_NAME, noisewise_version=version("noisewise"), data=FILE, model=kind
     )
     mlflow_model.save(str(folder / "MLmodel"))
+
+
+def _write_needs(folder: Path, packages: list[str]) -> None:
+    """Write down the Python and the packages that a model needs."""
+    (folder / "requirements.txt").write_text("\n".join(packages) + "\n")
+    python = ".".join(map(str, sys.version_info[:3]))
+    (folder / "python_env.yaml").write_text(
+        f'python: "{python}"\ndependencies:\n- -r requirements.txt\n'
+    )
 
 
 def log_model(
