@@ -171,7 +171,7 @@ def test_impute_says_what_it_did(folder, capsys):
     words = ["--out", out, "--method", "linear", "--page", page, "--json", report]
     assert run("impute", folder / "long.csv", *words) == 0
     told = capsys.readouterr()
-    assert "gaps were filled by 'linear'" in told.out
+    assert "missing readings were filled by 'linear'" in told.out
     assert f"The result is in {out}." in told.out
     assert f"Look at {page}." in told.out
     assert "Filling" in told.err

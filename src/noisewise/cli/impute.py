@@ -137,7 +137,7 @@ def _told(result: dict[str, Any]) -> str:
     """Say what was filled, how, and what else was tried."""
     left = f", {result['left']:,} could not be filled" if result["left"] else ""
     text = (
-        f"{result['filled']:,} gaps were filled by {result['chosen']!r}{left}, "
+        f"{result['filled']:,} missing readings were filled by {result['chosen']!r}{left}, "
         f"{result['seconds']:.1f} s\nThe result is in {' and '.join(result['written'])}."
     )
     text += f"\nLook at {result['page']}." if "page" in result else ""
