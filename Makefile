@@ -50,7 +50,7 @@ package: $(RELEASE)/ready
 	$(RELEASE)/bin/python bench/package.py --pythons "$(PYTHONS)" --json bench/results/package.json
 
 # The share of public names whose types are known to those who use them.
-types: $(RELEASE)/ready
+types: $(RELEASE)/ready $(VENV)/ready
 	$(RELEASE)/bin/python bench/types_complete.py --json bench/results/types.json
 
 # Hostile files, as many as N says; findings go to fuzz/corpus, which the tests replay.
