@@ -5,7 +5,14 @@ import pytest
 from shared import make_world
 from test_cli import run
 
-from noisewise import BayesianFactorizer, DataError, SettingError, load, observe
+import noisewise as nw
+from noisewise import (
+    BayesianFactorizer,
+    DataError,
+    SettingError,
+    load,
+    observe,
+)
 from noisewise.engine.gibbs import update
 from noisewise.engine.gibbs.steps.ordinal import cut_points
 from noisewise.engine.gibbs.update import changed_rows, due_rows, updated
@@ -257,6 +264,28 @@ def test_values_that_single_precision_cannot_hold_are_kept(parts, tmp_path):
     assert model.values_.dtype == np.float64
     model.partial_fit(parts[1][0], 1e9 + parts[1][1])
     assert rmse(model, (parts[2][0], 1e9 + parts[2][1])) < 1.5
+
+
+@pytest.mark.parametrize("kind", ["csv", "parquet", "npz"])
+def test_a_single_rating_is_enough_for_an_update(fitted, parts, tmp_path, capsys, kind):
+    ((user, item),) = parts[1][0][:1].tolist()
+    table = {"user": [user], "item": [item], "rating": [parts[1][1][0]]}
+    data = tmp_path / f"new.{kind}"
+    fitted.save(tmp_path / "model.nw")
+    if kind == "csv":
+        data.write_text(f"user,item,rating\n{user},{item},{table['rating'][0]}\n")
+    elif kind == "npz":
+        np.savez(data, **table)
+    else:
+        pyarrow = pytest.importorskip("pyarrow")
+        pytest.importorskip("pyarrow.parquet").write_table(pyarrow.table(table), data)
+    assert len(nw.read(data)) == 1
+    assert run("update", tmp_path / "model.nw", data) == 0
+    assert capsys.readouterr().out.startswith("1 rating, ")
+    assert load(tmp_path / "model.nw").since_fit_ == 1
+    for build in (BayesianFactorizer, nw.DeviationFactorizer):
+        with pytest.raises(DataError, match="at least 2 are needed"):
+            build().fit(nw.read(data))
 
 
 def test_a_model_is_updated_on_the_command_line(fitted, parts, tmp_path, capsys):

@@ -170,7 +170,10 @@ def test_cells_given_twice_are_merged_by_their_weights():
     assert merged.weight.tolist() == [1.5, 5.0]
     last = observe(cells, duplicates="last", weight=[1.0, 2.0, 5.0])
     assert last.weight.tolist() == [2.0, 5.0]
-    assert observe(last, weight=[3.0, 0.0]).decode() == [("a", "x")]
+    three = observe([("a", "x", 1.0), ("a", "y", 4.0), ("b", "x", 3.0)])
+    assert observe(three, weight=[3.0, 0.0, 1.0]).decode() == [("a", "x"), ("b", "x")]
+    with pytest.raises(DataError, match="single observation"):
+        observe(last, weight=[3.0, 0.0])
 
 
 CELLS = [("a", "x", 1.0, 2.0), ("a", "y", 2.0, 0.5), ("b", "x", 3.0, 0.0), ("b", "y", 4.0, 1.0)]

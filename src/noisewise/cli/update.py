@@ -61,7 +61,8 @@ def update(
     }  # fmt: skip
     if drift := getattr(fitted, "drift_", None):
         summary["drift"] = drift._asdict()
-    text = f"{len(new):,} ratings, {told}, {fitted.seconds_:.1f} s\nThe model is in {place}."
+    ratings = "1 rating" if len(new) == 1 else f"{len(new):,} ratings"
+    text = f"{ratings}, {told}, {fitted.seconds_:.1f} s\nThe model is in {place}."
     tell(text, summary, report)
 
 

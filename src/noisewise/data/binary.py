@@ -160,7 +160,7 @@ class Layout(NamedTuple):
         checked = check_values(values, self.value)
         seconds = None if time is None else check_seconds(archive.column(time), len(values))
         worth = None if weight is None else archive.column(weight)
-        return assemble(codes, checked, ids, seconds, worth, duplicates=duplicates)
+        return assemble(codes, checked, ids, seconds, worth, duplicates=duplicates, at_least=1)
 
 
 _RATINGS = Layout(

@@ -21,7 +21,7 @@ from noisewise import registry
 from noisewise.data import reader
 from noisewise.data.binary import read_npz, read_parquet
 from noisewise.data.ids import Codes, Ids, Index, fitting
-from noisewise.data.observations import Duplicates, Observations, assemble, check_repeats, observe
+from noisewise.data.observations import Duplicates, Observations, assemble, check_repeats, observed
 from noisewise.data.tables import At, choose_columns, find_ids
 from noisewise.data.timestamps import check_seconds, to_seconds
 from noisewise.errors import DataError, SettingError, listed, progress
@@ -162,7 +162,7 @@ def _read_parquet(path: Path, columns: dict[str, Any], duplicates: Duplicates) -
 
     table = read_parquet(path, choose)
     apart = {role: table.column(name) for role, name in beside.items()}
-    return observe(table.select(chosen), duplicates=duplicates, **apart)
+    return observed(table.select(chosen), duplicates=duplicates, **apart)
 
 
 def _read_text(
@@ -262,7 +262,7 @@ class TextColumns:
                 times = times.astype(np.int64)
         values = reader.join(self.values, np.float32)
         worth = None if self.weight is None else reader.join(self.weights, np.float64)
-        how: Any = {"duplicates": duplicates, "place": self._place}
+        how: Any = {"duplicates": duplicates, "place": self._place, "at_least": 1}
         return assemble(codes, values, ids, times, worth, **how)
 
     def _place(self, first: int, second: int) -> str:

@@ -142,18 +142,16 @@ def observe(
             raise DataError("Observations hold their values and times; leave out y and time.")
         if weight is not None:
             X = _weighted(replace(X, weight=check_weight(weight, len(X))))
-        return X if ids is None else _renumber(X, ids)
-    return _observed_table(X, y, duplicates, time, ids, weight)
+        return _enough(X, 2) if ids is None else _renumber(X, ids)
+    given: Any = {"duplicates": duplicates, "time": time, "ids": ids, "weight": weight}
+    return observed(X, y, **given, at_least=2 if ids is None else 1)
 
 
-def _observed_table(
-    X: Any,
-    y: Any,
-    duplicates: Duplicates,
-    time: Any,
-    ids: Sequence[Ids] | None,
-    weight: Any,
-) -> Observations:
+def observed(
+    X: Any, y: Any = None, *, duplicates: Duplicates = "error", time: Any = None,
+    ids: Sequence[Ids] | None = None, weight: Any = None, at_least: int = 1,
+) -> Observations:  # fmt: skip
+    """Turn a table into observations, of which there may be a single one."""
     if scipy.sparse.issparse(X) and y is not None:
         raise DataError("A sparse matrix X holds the values itself; leave out y.")
     place = time if isinstance(time, str | int) else None
@@ -187,7 +185,6 @@ def _observed_table(
         coded = [known.extend(column.entries) for known, column in modes]
     found, codes = zip(*coded, strict=True)
     seconds = None if time is None else check_seconds(time, n_rows)
-    at_least = 2 if ids is None else 1
     given = codes, values, found, seconds, weight
     return assemble(*given, duplicates=duplicates, at_least=at_least)
 
@@ -228,6 +225,11 @@ def _once(
     groups = group_cells(seen.codes, seen.shape)
     if groups is not None:
         seen = _merged(seen, groups, duplicates, place)
+    return _enough(seen, at_least)
+
+
+def _enough(seen: Observations, at_least: int) -> Observations:
+    """Return observations if they are not fewer than 1 or 2."""
     if len(seen) < at_least:
         raise DataError("Got a single observation (n_samples = 1); at least 2 are needed.")
     return seen
