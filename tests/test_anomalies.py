@@ -236,7 +236,7 @@ def test_a_file_is_searched_from_the_command_line(tmp_path, capsys):
     frame.to_csv(path, index_label="when")
     assert run("anomalies", path, "--out", odd) == 0
     told = capsys.readouterr().out
-    assert "1 in another unit, 1 spikes in 4,800 readings." in told
+    assert "1 in another unit, 1 spike in 4,800 readings." in told
     assert "room 1 read 95 at 2024-05-05T04:00, where about" in told
     assert pd.read_csv(odd)["kind"].tolist() == ["unit", "spike"]
     assert run("anomalies", path, "--json", "-") == 0
