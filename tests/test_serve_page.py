@@ -58,6 +58,8 @@ class Page:
 
     def __init__(self, browser, server):
         self.browser = browser
+        browser.get("about:blank")  # a page before this one may still ask its server, which is gone
+        browser.get_log("browser")
         browser.get(f"http://127.0.0.1:{server.port}/")
         self.fill("token", TOKEN)
         self.press("#token-form button")
