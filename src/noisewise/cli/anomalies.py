@@ -49,8 +49,8 @@ def anomalies(
     found = anomalies_of(seen, dated=dated, probability=probability)
     plain = {name: _plain(column) for name, column in found.items()}
     counts = Counter(plain["kind"])
-    told = [f"{counts[kind]:,} {_COUNTED[kind]}" for kind in KINDS if counts[kind]]
-    told = ["1 spike" if one == "1 spikes" else one for one in told]
+    words = _COUNTED | ({"spike": "spike"} if counts["spike"] == 1 else {})
+    told = [f"{counts[kind]:,} {words[kind]}" for kind in KINDS if counts[kind]]
     text = f"{', '.join(told) or 'Nothing is odd'} in {len(seen):,} readings."
     if told:
         shown = {name: plain[name][:n] for name in ("kind", "start")}
