@@ -11,7 +11,7 @@ from sklearn.exceptions import NotFittedError
 from noisewise import load, storage
 from noisewise.data import observe
 from noisewise.errors import DataError, ModelFileError, SettingError
-from noisewise.models import contest, holes
+from noisewise.models import contest, holes, mixing
 from noisewise.models.auto import CANDIDATES as NAMED
 from noisewise.models.auto import AutoFactorizer
 from noisewise.models.average import AverageFactorizer
@@ -152,19 +152,82 @@ def test_two_are_taken_together_where_their_mean_is_better():
     assert model.choice_ == "ou + regression" or model.choice_ == "regression + ou"
     assert isinstance(model.model_, AverageFactorizer)
     parts = [part.predict(asked) for part in model.model_.parts_]
-    np.testing.assert_allclose(model.predict(asked), np.mean(parts, axis=0), rtol=1e-5)
+    mean = np.average(parts, axis=0, weights=model.model_.weights_)
+    np.testing.assert_allclose(model.predict(asked), mean, rtol=1e-5, atol=1e-6)
     error = [np.mean((truth - one) ** 2) for one in (model.predict(asked), *parts)]
     assert error[0] < min(error[1:])
 
 
 @pytest.mark.parametrize(("cells", "rank"), [(40_000, 2), (300, 4)])
 def test_a_table_larger_than_a_trial_takes_more_factors(shared, monkeypatch, cells, rank):
-    monkeypatch.setattr(holes, "FEWEST_CELLS", cells)
     monkeypatch.setattr(holes, "FEWEST_TIMES", 20)
+    draw = contest.draw_heat
+    monkeypatch.setattr(contest, "draw_heat", lambda own, *rest: draw(own.within(cells), *rest))
     small = TemporalFactorizer(2, sweeps=20, burn_in=5)
     found = AutoFactorizer((("small", small),), random_state=0, n_jobs=1).fit(*shared[:2])
     assert {part.rank for part in found.model_.parts_} == {rank}
     assert (f"small {rank} factors instead of 2" in found.reason_) == (rank > 2)
+
+
+def test_a_large_table_has_a_heat_that_tells_who_of_the_dear_goes_on(shared, monkeypatch):
+    monkeypatch.setattr(contest, "HEAT", 200)
+    monkeypatch.setattr(holes, "FEWEST_TIMES", 20)
+    monkeypatch.setattr(contest, "DEAR", 1)
+    monkeypatch.setattr(contest, "MANY", np.inf)
+    asked, answers = [], contest._answers
+
+    def noted(model, train, *rest):
+        asked.append((type(model).__name__, len(train)))
+        return answers(model, train, *rest)
+
+    monkeypatch.setattr(contest, "_answers", noted)
+    short = {"sweeps": 20, "burn_in": 5}
+    samplers = [(f"rank {k}", TemporalFactorizer(k, **short)) for k in (1, 2)]
+    model = AutoFactorizer([*samplers, "linear"], random_state=0, n_jobs=1).fit(*shared[:2])
+    sampled = [size for kind, size in asked if kind == "TemporalFactorizer"]
+    assert len(sampled) == 2 + contest.AFTER_HEAT
+    assert max(sampled[:2]) < min(sampled[2:])
+    assert set(model.scores_) >= {"rank 1", "rank 2", "linear"}
+
+
+def test_a_mix_hedges_where_few_outages_tell_and_finds_the_best_where_many_do():
+    rng = np.random.default_rng(3)
+    truth = rng.normal(size=(4, 6000))
+    away = np.array([truth[0] + 0.8 * truth[1], truth[0] + 0.8 * truth[2], 1.5 * truth[3]])
+    many = mixing.mixed("abc", away, np.ones(6000), np.arange(6000))
+    best = np.linalg.solve(np.cov(away), np.ones(3))
+    found = dict(zip(many.names, many.weights, strict=True))
+    for name, weight in zip("abc", best / best.sum(), strict=True):
+        assert found[name] == pytest.approx(weight, abs=0.03)
+    few = [
+        max(mixing.mixed("ab", away[:2, k : k + 3], np.ones(3), np.arange(3)).weights)
+        for k in range(0, 300, 3)
+    ]
+    assert 0.55 < np.mean(few) < 0.9
+
+
+def test_models_that_say_the_same_share_their_weight():
+    away = np.random.default_rng(0).normal(size=200)
+    mix = mixing.mixed("ab", np.array([away, away]), np.ones(200), np.arange(200))
+    assert mix.weights == pytest.approx((0.5, 0.5))
+    mix = mixing.mixed("ab", np.zeros((2, 5)), np.ones(5), np.arange(5))
+    assert mix.weights == pytest.approx((0.5, 0.5))
+
+
+def test_weights_are_kept_in_a_file_and_checked(tmp_path, shared):
+    X, y, asked, _ = shared
+    pairs = (("linear", LinearInterpolator()), ("ou", OUSmoother()))
+    model = AverageFactorizer(pairs, weights=(3, 1), random_state=0).fit(X, y)
+    parts = [part.predict(asked) for part in model.parts_]
+    expected = 0.75 * parts[0] + 0.25 * parts[1]
+    np.testing.assert_allclose(model.predict(asked), expected, rtol=1e-5, atol=1e-6)
+    model.save(tmp_path / "two.nw")
+    again = load(tmp_path / "two.nw")
+    np.testing.assert_array_equal(again.predict(asked), model.predict(asked))
+    with pytest.raises(SettingError, match="as many as models, 2; got 3"):
+        AverageFactorizer(pairs, weights=(1, 1, 1)).fit(X, y)
+    with pytest.raises(SettingError, match="positive"):
+        AverageFactorizer(pairs, weights=(1, -1)).fit(X, y)
 
 
 def test_holes_that_are_given_decide():

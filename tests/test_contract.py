@@ -67,9 +67,12 @@ CASES = {
         f"table, {method}": Case(TableModel(method, n_jobs=1), readings, (1.4, 3.9), is_honest=True)
         for method in ("nearest", "regression", "soft", "svd")
     },
-    "table, lagged": Case(
-        TableModel("regression", lags=(1, 3), n_jobs=1), readings, (1.4, 3.9), is_honest=True
-    ),
+    **{
+        f"table, {method}, lagged": Case(
+            TableModel(method, lags=(1, 3), n_jobs=1), readings, (1.4, 3.9), is_honest=True
+        )
+        for method in ("nearest", "regression", "forest")
+    },
     "average": Case(
         AverageFactorizer((("bayes", TemporalFactorizer(**QUICK)), ("ou", OUSmoother())), **SEED),
         readings,

@@ -5,7 +5,8 @@ import pytest
 
 from noisewise.data import Ids, Observations
 from noisewise.models import holes
-from noisewise.models.holes import Readings, Timed, likeness, reach, trials
+from noisewise.models.holes import Readings, likeness, trials
+from noisewise.models.nearness import Timed, reach
 
 
 def observed(mask):

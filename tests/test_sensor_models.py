@@ -10,8 +10,8 @@ from noisewise.errors import SettingError
 from noisewise.models.base import Factorizer
 
 NAMES = (
-    "auto", "bayes", "fast", "ou", "seasonal", "linear", "pchip", "nearest", "regression", "lagged",
-    "soft", "svd", "dtf", "ptf",
+    "auto", "bayes", "fast", "ou", "seasonal", "linear", "pchip", "nearest", "nearest-lagged",
+    "regression", "lagged", "forest", "soft", "svd", "dtf", "ptf",
 )  # fmt: skip
 build = partial(registry.build, "sensors")
 QUICK = {

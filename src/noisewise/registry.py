@@ -141,7 +141,7 @@ _OWN_MODELS = Models(
             Model(name, "sensors", f"noisewise.models.{make}", given, about=about)
             for name, make, given, about in (
                 ("auto", "auto:AutoFactorizer", {},
-                 "the best of all on holes like those of the table, or the mean of the best few"),
+                 "the best of all on holes like those of the table, or a mix of the best few"),
                 ("bayes", "temporal:TemporalFactorizer", {},
                  "paths that series share, a path of each, drawn from their posterior"),
                 ("fast", "residual:fast", {},
@@ -156,10 +156,14 @@ _OWN_MODELS = Models(
                  "every series alone, by cubics that never overshoot"),
                 ("nearest", "grid:TableModel", {"method": "nearest"},
                  "the mean of the moments that are most alike"),
+                ("nearest-lagged", "grid:TableModel", {"method": "nearest", "lags": (1, 3)},
+                 "the same, alike also a little before and after"),
                 ("regression", "grid:TableModel", {"method": "regression"},
                  "every series by a regression on those most like it"),
                 ("lagged", "grid:TableModel", {"method": "regression", "lags": (1, 3)},
                  "the same, on what these read a little before and after, too"),
+                ("forest", "grid:TableModel", {"method": "forest", "lags": (1, 3)},
+                 "the same, and randomised trees for what it leaves over; seconds"),
                 ("soft", "grid:TableModel", {"method": "soft"},
                  "low rank, by singular values less a constant (SoftImpute)"),
                 ("svd", "grid:TableModel", {"method": "svd"},

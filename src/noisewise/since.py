@@ -219,8 +219,8 @@ def with_readings(model: Any, new: Observations, places: Iterator[Place] | None 
         return again
     if isinstance(model, AverageFactorizer):
         again = widened(model, new.values)
-        parts = [part for part in model.parts_ if takes_readings(part)]
-        again.parts_ = tuple(with_readings(part, new, places) for part in parts)
+        able = [k for k, part in enumerate(model.parts_) if takes_readings(part)]
+        again.only(able, [with_readings(model.parts_[k], new, places) for k in able])
         return again
     if isinstance(model, TemporalFactorizer) and places is not None:
         return model.with_readings(new, next(places, None))

@@ -22,6 +22,7 @@ from noisewise.models.auto import AutoFactorizer
 from noisewise.models.base import Factorizer
 from noisewise.models.contest import Arena
 from noisewise.models.holes import Like, Readings, trials
+from noisewise.models.mixing import Mix
 from noisewise.scaling import TRANSFORMS, Decided, Look, Scale, check_within, fit_scale
 from noisewise.since import (
     Past,
@@ -338,7 +339,7 @@ def _best_scale(
     arena = Arena(seen, readings, contest.draw_trials(drawn)[:TRIALS], {"model": model}, like)
     if arena.n_hidden < FEWEST:
         return 0
-    return scales.index(arena.best_scale(scales, ["model"])[0])
+    return scales.index(arena.best_scale(scales, Mix.only("model"))[0])
 
 
 def _keys(seen: Observations, shape: tuple[int, ...]) -> Ints:

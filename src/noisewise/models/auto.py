@@ -25,7 +25,7 @@ from noisewise.data.timestamps import (
 )
 from noisewise.engine.arrays import Ints, Moments
 from noisewise.errors import SettingError
-from noisewise.models import contest, local
+from noisewise.models import contest, lengths, local
 from noisewise.models.average import AverageFactorizer
 from noisewise.models.base import (
     Cells,
@@ -40,10 +40,11 @@ from noisewise.models.base import (
 from noisewise.models.contest import Arena, Contest, Scaling
 from noisewise.models.deviation import dtf
 from noisewise.models.grid import TableModel
-from noisewise.models.holes import Like, Trial, trials
+from noisewise.models.holes import Like, outages
 from noisewise.models.holes import Readings as Arranged
 from noisewise.models.learner import FEWEST_HELD_OUT, fixed_seed
 from noisewise.models.local import LocalScale
+from noisewise.models.mixing import Mix
 from noisewise.models.model_file import Part
 from noisewise.models.sensors import InTime, Readings, index_of
 from noisewise.models.series import LinearInterpolator, OUSmoother
@@ -60,8 +61,10 @@ CANDIDATES: dict[str, Factorizer] = {
     "ou": OUSmoother(),
     "seasonal": OUSmoother(seasons="auto"),
     "nearest": TableModel("nearest"),
+    "nearest-lagged": TableModel("nearest", lags=(1, 3)),
     "regression": TableModel("regression"),
     "lagged": TableModel("regression", lags=(1, 3)),
+    "forest": TableModel("forest", lags=(1, 3)),
     "soft": TableModel("soft"),
     "svd": TableModel("svd", rank=4),
     "dtf": dtf(),
@@ -86,13 +89,14 @@ class AutoFactorizer(Readings, InTime, Seeded, Threads):
     What is missing of the table is moved in time by random offsets, three or more, and hides what
     lies under it; of a large table, in a window of time and of some of the series. Every candidate
     learns from the rest and predicts what is hidden; those far behind after the first offset, and
-    all but three of those that cost seconds, are not asked again. The one with the lowest mean
-    squared error is fitted again on everything, or two or three that are near it and whose mean is
-    better; samplers with more factors than they were judged with, if the table is much larger than
-    a trial. Errors are in units of the std of their series, without the hundredth of cells that
-    nobody can predict, and count more in series that have more holes. Stds and intervals are
-    calibrated on the same cells, by series and by the size of the std. With too few observations to
-    judge by, the first candidate is taken.
+    all but three of those that cost seconds, are not asked again; of a large table, a small window
+    tells which these are. The one with the lowest mean squared error is fitted again on everything,
+    or a mix of up to four that is better, with weights that hedge where few outages tell; samplers
+    with more factors than they were judged with, if the table is much larger than a trial. Errors
+    are in units of the std of their series, without the hundredth of cells that nobody can predict,
+    and count more in series that have more holes. Stds and intervals are calibrated on the same
+    cells, by series and by the size of the std. With too few observations to judge by, the first
+    candidate is taken.
 
     Examples
     --------
@@ -172,31 +176,31 @@ class AutoFactorizer(Readings, InTime, Seeded, Threads):
             holes = observe(holes, np.zeros(len(holes)), duplicates="last")
         time = sensor_modes(self.time, self.sensor, seen.ids)[0]
         arranged = Arranged.of(seen, time, holes)
-        drawn = trials(arranged, self.like, np.random.default_rng([seed, 5]))
+        heat, drawn = contest.draw_heat(arranged, self.like, np.random.default_rng([seed, 5]))
         arena = Arena(
-            seen, arranged, contest.draw_trials(drawn), candidates, self.like, self._threads(),
-            self.verbose,
+            seen, arranged, drawn, candidates, self.like, self._threads(), self.verbose, heat,
         )  # fmt: skip
         found = arena.hold(scales[0]) if arena.n_hidden >= FEWEST_HELD_OUT else None
         scaling: Scaling = scales[0]
-        chosen: tuple[str, ...] = (next(iter(candidates)),)
+        chosen = Mix.only(next(iter(candidates)))
         self.scores_, calibration, local_scale = {}, None, None
-        self.reason_ = f"chose {chosen[0]!r}, the first: too few observations to judge by."
+        self.reason_ = f"chose {chosen.names[0]!r}, the first: too few observations to judge by."
         if found is not None and found.answers:
-            chosen, error = found.together(arena.dear, len(seen))
+            outage = outages(arranged, drawn)
+            chosen, error = found.best(arena.dear, len(seen), outage)
             self.scores_ = _scores(found, chosen, error)
-            self.reason_ = _reason(self.scores_, JOIN.join(chosen), found, self.like)
+            self.reason_ = _reason(self.scores_, chosen, found, self.like)
             if len(scales) > 1:
                 scaling, found, others = arena.best_scale(scales, chosen, found)
                 self.reason_ += _reason_of_scale(scaling, others)
-            local_scale, calibration = _calibrated(found, chosen, arena, scaling)
+            local_scale, calibration = _calibrated(found, chosen, outage, arena, scaling)
         seen = Observations(seen.codes, scaling.values, seen.ids)
-        self.choice_, self.scale_ = JOIN.join(chosen), scaling.name
+        self.choice_, self.scale_ = JOIN.join(chosen.names), scaling.name
         size = arena.ratio, arranged.n_series
-        wide = {name: contest.widened(candidates[name], *size) for name in chosen}
+        wide = {name: lengths.widened(candidates[name], *size) for name in chosen.names}
         self.reason_ += _reason_of_ranks(wide, candidates, arena.ratio)
-        model = self._chosen(wide, seed, len(seen)).fit(seen)
-        self.model_ = model if calibration is None else contest.uncalibrated(model)
+        model = self._chosen(wide, chosen.weights, seed, len(seen)).fit(seen)
+        self.model_ = model if calibration is None else lengths.uncalibrated(model)
         self._index = _series_of(self, seen)
         unit = contest.series_scale(seen.values, arranged.seen.which, arranged.n_series)
         self.local_ = local_scale or LocalScale.none(unit)
@@ -229,17 +233,17 @@ class AutoFactorizer(Readings, InTime, Seeded, Threads):
             raise SettingError("candidates must have one at least; got none.")
         return found
 
-    def _chosen(self, models: dict[str, Any], seed: int, n: int) -> Any:
+    def _chosen(self, models: dict[str, Any], weights: tuple[float, ...], seed: int, n: int) -> Any:
         """Return one model, or several together, for n readings, unfitted."""
         many = len(models)
-        pairs = tuple((name, contest.lengthened(one, n, many)) for name, one in models.items())
-        if len(pairs) == 1 and contest.has_chains(pairs[0][1], n):
-            pairs = pairs * contest.CHAINS
+        pairs = tuple((name, lengths.lengthened(one, n, many)) for name, one in models.items())
+        if len(pairs) == 1 and lengths.has_chains(pairs[0][1], n):
+            pairs, weights = pairs * lengths.CHAINS, (1.0 / lengths.CHAINS,) * lengths.CHAINS
         if len(pairs) == 1:
             return pairs[0][1]
         return AverageFactorizer(
-            pairs, time=self.time, sensor=self.sensor, value_range=self.value_range,
-            random_state=seed, n_jobs=self.n_jobs, verbose=self.verbose,
+            pairs, weights=weights, time=self.time, sensor=self.sensor, random_state=seed,
+            value_range=self.value_range, n_jobs=self.n_jobs, verbose=self.verbose,
         )  # fmt: skip
 
     def refitted(self, seen: Observations) -> Self:
@@ -254,7 +258,7 @@ class AutoFactorizer(Readings, InTime, Seeded, Threads):
         """
         again = as_it_is(self)
         model = clone_with(self.model_).fit(seen)
-        again.model_ = model if self.calibration_ is None else contest.uncalibrated(model)
+        again.model_ = model if self.calibration_ is None else lengths.uncalibrated(model)
         again.ids_ = seen.ids
         index = _series_of(self, seen)
         which = index.series(seen.codes)
@@ -321,30 +325,15 @@ def _renamed(index: SeriesIndex, before: tuple[Ids, ...], after: tuple[Ids, ...]
     return np.where(known, keys, -1)
 
 
-def _outages(arranged: Arranged, hidden: list[Trial]) -> Ints:
-    """Return a number for cells hidden together: neighbours in time of a series, in a trial."""
-    found, n = [], 0
-    for trial in hidden:
-        which, when = arranged.seen.which[trial.hidden], arranged.seen.when[trial.hidden]
-        order = np.lexsort([when, which])
-        new = (np.diff(which[order]) != 0) | (np.diff(when[order]) > 1.5 * arranged.step)
-        number = np.empty(len(order), dtype=np.int64)
-        number[order] = np.cumsum(np.append(0, new))
-        found.append(n + number)
-        n += len(order)
-    return np.unique(np.concatenate(found), return_inverse=True)[1]
-
-
 def _calibrated(
-    found: Contest, names: tuple[str, ...], arena: Arena, scaling: Scaling
+    found: Contest, mix: Mix, outage: Ints, arena: Arena, scaling: Scaling
 ) -> tuple[LocalScale, Calibration]:
     """Learn from hidden cells how far the chosen model is off."""
-    mean = np.mean([found.answers[name].mean for name in names], axis=0)
-    std = np.mean([found.answers[name].std for name in names], axis=0)
+    mean = mix.of([found.answers[name].mean for name in mix.names])
+    std = mix.of([found.answers[name].std for name in mix.names])
     all_series = arena.readings.seen.which
     rows = np.concatenate([trial.hidden for trial in arena.trials])
     which, n_different = all_series[rows], len(np.unique(rows))
-    outage = _outages(arena.readings, arena.trials)
     error = found.cells.values - mean
     unit = contest.series_scale(scaling.values, all_series, arena.readings.n_series)
     cells = local.Hidden(error, std, which, outage, found.trial, found.weight, n_different)
@@ -355,11 +344,11 @@ def _as_scores(value: Any) -> dict[str, dict[str, float]]:
     return {name: {k: float(v) for k, v in one.items()} for name, one in value.items()}
 
 
-def _scores(found: Contest, chosen: tuple[str, ...], error: float) -> dict[str, dict[str, float]]:
+def _scores(found: Contest, chosen: Mix, error: float) -> dict[str, dict[str, float]]:
     """Return the record of everybody, and of those taken together; the best first."""
     errors, seconds = dict(found.errors), dict(found.seconds)
-    name = JOIN.join(chosen)
-    errors[name], seconds[name] = error, sum(found.seconds[one] for one in chosen)
+    name = JOIN.join(chosen.names)
+    errors[name], seconds[name] = error, sum(found.seconds[one] for one in chosen.names)
     best = max(min(errors.values()), contest.LEAST)
     return {
         one: {"error": errors[one], "score": max(errors[one], contest.LEAST) / best,
@@ -389,11 +378,11 @@ def _reason_of_ranks(chosen: dict[str, Any], judged: dict[str, Any], ratio: floa
     return f" The table has {ratio:.0f} times the readings of a trial, so there are more: {told}."
 
 
-def _reason(scores: dict[str, dict[str, float]], choice: str, found: Contest, like: str) -> str:
+def _reason(scores: dict[str, dict[str, float]], chosen: Mix, found: Contest, like: str) -> str:
     told = [f"{name} {one['error']:.3g}" for name, one in scores.items()]
     holes = "holes like those of the table" if like == "table" else f"holes like {like!r}"
     return (
-        f"chose {choice!r}: lowest error on {len(found.truth):,} readings hidden by {holes} in "
-        f"{int(found.trial.max()) + 1} trials, in units of the std of each series; "
+        f"chose {str(chosen)!r}: lowest error on {len(found.truth):,} readings hidden by {holes} "
+        f"in {int(found.trial.max()) + 1} trials, in units of the std of each series; "
         f"{', '.join(told)}."
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -11,13 +12,13 @@ from noisewise.calibration import Calibration
 from noisewise.data import Observations
 from noisewise.engine.arrays import Moments
 from noisewise.engine.training import in_threads, one_blas_thread
-from noisewise.errors import unsaid
+from noisewise.errors import SettingError, unsaid
 from noisewise.models.base import Cells, Factorizer, Seeded, Threads, clone_with, shown
 from noisewise.models.learner import fixed_seed
 from noisewise.models.model_file import Part
 from noisewise.models.sensors import InTime, Readings
 from noisewise.schema import Entry, Found, Schema, real
-from noisewise.settings import Rule, learned, setting, settings
+from noisewise.settings import Rule, learned, number, setting, settings
 from noisewise.storage import Damaged
 
 
@@ -32,11 +33,22 @@ def _are_models(given: Any) -> bool:
     )
 
 
+def _are_weights(given: Any) -> bool:
+    return given is None or (
+        isinstance(given, tuple | list) and all(number(above=0.0).holds(one) for one in given)
+    )
+
+
+def _as_weights(given: Any) -> tuple[float, ...]:
+    return tuple(float(one) for one in given)
+
+
 @settings
 class AverageFactorizer(Readings, InTime, Seeded, Threads):
     """Predict the mean of what several models predict; it is often better than each of them.
 
-    Their errors are taken to go together, so that the std is the mean of their stds.
+    Their errors are taken to go together, so that the std is the mean of their stds. Models may
+    count more or less (``weights``).
 
     Examples
     --------
@@ -56,11 +68,23 @@ class AverageFactorizer(Readings, InTime, Seeded, Threads):
         kw_only=False,
     )
 
+    weights: Sequence[float] | None = setting(
+        Rule("None or positive numbers", _are_weights),
+        "How much each of the models counts; all the same by default.",
+        default=None,
+    )
+
     parts_: tuple[Factorizer, ...] = learned("The models, fitted.")
+    weights_: tuple[float, ...] = learned("How much each of them counts; 1 together.")
 
     def _learn(
         self, seen: Observations, validation: Observations | None
     ) -> tuple[Observations, Calibration | None]:
+        weights = [1.0] * len(self.models) if self.weights is None else [*self.weights]
+        if len(weights) != len(self.models):
+            raise SettingError(
+                f"weights must be as many as models, {len(self.models)}; got {len(weights)}."
+            )
         seed = fixed_seed(self.random_state)
         shared: dict[str, Any] = {"time": self.time, "sensor": self.sensor, "n_jobs": 1}
         shared |= shown(self.verbose)
@@ -78,27 +102,39 @@ class AverageFactorizer(Readings, InTime, Seeded, Threads):
         with one_blas_thread():
             in_threads(fit, parts, self._threads())
         self.parts_ = tuple(parts)
+        self.weights_ = tuple(float(one) / math.fsum(weights) for one in weights)
         return seen, None
+
+    def only(self, which: Sequence[int], parts: Sequence[Factorizer]) -> None:
+        """Go on with some of the models, by number, which may have become others."""
+        left = [self.weights_[k] for k in which]
+        self.parts_ = tuple(parts)
+        self.weights_ = tuple(one / math.fsum(left) for one in left)
 
     def cells(self, X: Any) -> Cells:
         """Return what is known of cells, before clipping and calibration."""
         found = [part.cells(X) for part in self.parts_]
         pairs = zip(self.parts_, found, strict=True)
         moments = [part.finished(cells) for part, cells in pairs]
-        mean = np.mean([one.mean for one in moments], axis=0)
-        std = np.mean([np.sqrt(one.noise + one.epistemic) for one in moments], axis=0)
-        noise = np.minimum(np.mean([one.noise for one in moments], axis=0), std**2)
+        mean = self._mean([one.mean for one in moments])
+        std = self._mean([np.sqrt(one.noise + one.epistemic) for one in moments])
+        noise = np.minimum(self._mean([one.noise for one in moments]), std**2)
         unseen = np.any([cells.unseen for cells in found], axis=0)
         return Cells(Moments(mean, noise, std**2 - noise), unseen)
 
+    def _mean(self, parts: Sequence[Any]) -> Any:
+        return np.average(parts, axis=0, weights=self.weights_).astype(np.float32)
+
     def schema(self) -> Schema:
-        """Declare what a file keeps: the models."""
+        """Declare what a file keeps: the models, and how much each counts."""
         yield Entry("seconds", "seconds_", real())
+        yield Entry("weights", "weights_", _as_weights)
         for k in range(len(self.models)):
             yield Part(f"part{k}", f"parts_.{k}")
 
     def restore(self, found: Found) -> None:
         """Make what was learned of what a file has."""
         self.parts_ = tuple(found[f"part{k}"] for k in range(len(self.models)))
-        if any(part.ids_ != self.ids_ for part in self.parts_):
+        odd = len(self.weights_) != len(self.parts_) or not _are_weights(self.weights_)
+        if odd or any(part.ids_ != self.ids_ for part in self.parts_):
             raise Damaged("its parts do not belong together")

@@ -19,30 +19,26 @@ from noisewise.data import Ids, Observations
 from noisewise.engine.arrays import Array, Ints
 from noisewise.engine.training import in_threads, one_blas_thread
 from noisewise.errors import DataError, DivergedError, training_bar, unsaid
-from noisewise.models.base import clone_with
-from noisewise.models.holes import Like, Readings, Trial, likeness
-from noisewise.models.sensors import SeriesModel
-from noisewise.models.temporal import TemporalFactorizer
+from noisewise.models.holes import Like, Readings, Trial, likeness, trials
+from noisewise.models.lengths import is_dear, shortened, uncalibrated
+from noisewise.models.mixing import Mix, mixed
 
-SWEEPS = 60, 240  # that a sampler is judged by, at least and at most
-WORK = 2_000_000  # readings times sweeps of a sampler that is judged
-FEW_READINGS, MANY_READINGS = 15_000_000, 80_000_000  # times sweeps of the last fit
-SHORTEST, LONGEST = 80, 600  # sweeps of the last fit
-CHAINS, MOST_OF_CHAINS = 2, 2_000_000  # of a sampler that is taken alone; readings at most
-ALL_TOGETHER = 1.5  # times the sweeps of one that all have together
-WIDER, WIDEST = 4.0, 16  # times the factors that it was judged with, and factors, at most
-MUCH, SERIES = 2.0, 3  # times the readings, and series for every factor, at least
 THREE, TWO = 300_000, 2_000_000  # readings that so many samplers may learn from, at most
 TRIALS, MOST_TRIALS = 3, 8  # parts of the readings that are hidden, one after another
 ENOUGH = 300  # hidden cells
+# A table of more than HEATS times the cells of a heat has one: a trial in a small window, which
+# tells who of the dear takes part in the others, and nothing else.
+HEAT, HEATS = 40_000, 2.0
+AFTER_HEAT, MANY = 2, 200  # trials after it; outages of a table of which one trial tells enough
 HOPELESS = 1.3  # times the error of the best, after the first trial
+MORE_HOPELESS = 1.6  # and after a heat, as some learn more from a larger window than others
 FEW = 30  # hidden cells that tell nobody to be hopeless
 DEAR = 3  # models that cost seconds and go on after the first trial
 TRIM = 0.01  # share of the cells that do not count
 FARTHEST = 30.0  # units that an error counts at most
 LEAST = 1e-9  # of an error, in units of the std of a series
 TAIL = 0.025  # share of readings at either end that do not count for the unit of a series
-TOGETHER, NEAR = 3, 1.1  # models that may be taken together, and their errors over the best's
+NEAR, MOST_NEAR = 1.5, 8  # errors over the best's of those that may be mixed, and how many
 GAIN = 0.99  # of the error of the best scale that another may have at most
 QUANTILES = np.linspace(0.05, 0.95, 10)  # of predictions, that tell a scale
 
@@ -83,9 +79,9 @@ class Contest:
     errors: dict[str, float]  # of everybody, also of those that left after the first trial
     seconds: dict[str, float]
 
-    def squared(self, *names: str) -> Array:
-        """Return weighted squared errors of the mean of some models, of the cells that count."""
-        own = np.mean([self.answers[name].own for name in names], axis=0)
+    def squared(self, mix: Mix) -> Array:
+        """Return weighted squared errors of some models together, of the cells that count."""
+        own = mix.of([self.answers[name].own for name in mix.names])
         count = self._counted
         squared = _squared(own, self.truth, self.unit)[count]
         return np.asarray(squared * self.weight[count] / self.weight[count].mean())
@@ -94,22 +90,27 @@ class Contest:
     def _counted(self) -> Any:
         return counted([_squared(a.own, self.truth, self.unit) for a in self.answers.values()])
 
-    def together(self, dear: Collection[str], n: int) -> tuple[tuple[str, ...], float]:
-        """Return the best model, or the best few whose mean is better than each; and the error.
+    def best(self, dear: Collection[str], n: int, outage: Ints) -> tuple[Mix, float]:
+        """Return the best model, or a mix of a few that errs less than each; and the error.
 
-        Of those that are dear, as many as may learn from n readings.
+        Of those that are dear, as many as may learn from n readings. ``outage`` numbers cells that
+        were hidden together.
         """
-        errors = {name: self._error(name) for name in self.answers}
+        errors = {name: self.error(Mix.only(name)) for name in self.answers}
         order = sorted(errors, key=errors.__getitem__)
         out = [name for name in order if name in dear][1 + (n <= TWO) + (n <= THREE) :]
         limit = NEAR * errors[order[0]]
-        near = [name for name in order if errors[name] <= limit and name not in out]
-        found = {tuple(near[:k]): self._error(*near[:k]) for k in range(1, TOGETHER + 1)}
-        best = min(found, key=found.__getitem__)
-        return best, found[best]
+        near = [name for name in order if errors[name] <= limit and name not in out][:MOST_NEAR]
+        count = self._counted
+        away = np.array([(self.answers[name].own - self.truth) / self.unit for name in near])
+        away = np.clip(away[:, count], -FARTHEST, FARTHEST)
+        mix = mixed(near, away, self.weight[count], outage[count])
+        error = self.error(mix)
+        return (mix, error) if error < errors[near[0]] else (Mix.only(near[0]), errors[near[0]])
 
-    def _error(self, *names: str) -> float:
-        return math.sqrt(float(self.squared(*names).mean()))
+    def error(self, mix: Mix) -> float:
+        """Return the root of the mean squared error, in units of the std of a series."""
+        return math.sqrt(float(self.squared(mix).mean()))
 
 
 def _squared(own: Array, truth: Array, unit: Array) -> Array:
@@ -143,16 +144,28 @@ def series_scale(values: Array, which: Ints, n: int) -> Array:
     return np.where(scale > 0, scale, usual)
 
 
-def draw_trials(drawn: Iterator[Trial]) -> list[Trial]:
+def draw_trials(drawn: Iterator[Trial], least: int = TRIALS) -> list[Trial]:
     """Take trials, as many as it takes to hide enough cells."""
     taken: list[Trial] = []
     for _ in range(MOST_TRIALS):
         trial = next(drawn)
         if len(trial.hidden) and len(trial.train) > 1:
             taken.append(trial)
-        if len(taken) >= TRIALS and sum(len(one.hidden) for one in taken) >= ENOUGH:
+        if len(taken) >= least and sum(len(one.hidden) for one in taken) >= ENOUGH:
             break
     return taken
+
+
+def draw_heat(
+    readings: Readings, like: Like, rng: np.random.Generator
+) -> tuple[Trial | None, list[Trial]]:
+    """Take the heat of a large table, and the trials."""
+    drawn = trials(readings, like, rng)
+    if readings.size <= HEATS * HEAT:
+        return None, draw_trials(drawn)
+    heat = draw_trials(trials(readings.within(HEAT), like, rng), 1)
+    least = 1 if readings.n_outages >= MANY else AFTER_HEAT
+    return (heat[0] if heat else None), draw_trials(drawn, least)
 
 
 def compact(seen: Observations) -> Observations:
@@ -162,64 +175,6 @@ def compact(seen: Observations) -> Observations:
         present, code = np.unique(codes, return_inverse=True)
         coded.append((Ids(own.labels[present], own.name), code.astype(np.int32)))
     return Observations(tuple(c for _, c in coded), seen.values, tuple(i for i, _ in coded))
-
-
-def shortened(model: Any, n: int) -> Any:
-    """Return an unfitted copy for one thread, to be judged by n readings in no longer than it must.
-
-    Chains that are too short find less in outages than they will: of few readings they are longer.
-    """
-    if not isinstance(model, TemporalFactorizer):
-        return clone_with(model, n_jobs=1)
-    sweeps = max(int(np.clip(WORK // n, *SWEEPS)), 3 * model.burn_in)
-    return clone_with(model, sweeps=min(model.sweeps, sweeps), n_jobs=1, verbose=False)
-
-
-def lengthened(model: Any, n: int, together: int) -> Any:
-    """Return an unfitted copy to learn from n readings: few take longer to settle, in less time.
-
-    It may be shorter where several are taken together: their mean settles sooner.
-    """
-    if not isinstance(model, TemporalFactorizer):
-        return clone_with(model)
-    least, most = min(FEW_READINGS // n, LONGEST), max(MANY_READINGS // n, SHORTEST)
-    sweeps = int(min(max(model.sweeps, least), most) * ALL_TOGETHER / max(together, CHAINS))
-    return clone_with(model, sweeps=max(sweeps, 3 * model.burn_in))
-
-
-def widened(model: Any, ratio: float, n_series: int) -> Any:
-    """Return an unfitted copy for ``ratio`` times the readings that a model was judged by.
-
-    What more readings of many series tell takes more factors; what is not needed fades away.
-
-    Examples
-    --------
-    >>> model = TemporalFactorizer(4)
-    >>> [widened(model, ratio, 100).rank for ratio in (1.9, 6.0, 20.0, 400.0)]
-    [4, 9, 16, 16]
-    >>> widened(model, 20.0, 18).rank
-    6
-    """
-    if not isinstance(model, TemporalFactorizer) or ratio < MUCH:
-        return clone_with(model)
-    wider = int(model.rank * np.clip(math.sqrt(ratio), 1.0, WIDER))
-    return clone_with(model, rank=max(model.rank, min(wider, WIDEST, n_series // SERIES)))
-
-
-def has_chains(model: Any, n: int) -> bool:
-    """Tell whether several chains are worth it: each may have found another part of the truth."""
-    return isinstance(model, TemporalFactorizer) and n <= MOST_OF_CHAINS
-
-
-def uncalibrated(model: Any) -> Any:
-    """Take from a fitted model what its own few held-out cells said of its std."""
-    model.calibration_ = None
-    return model
-
-
-def is_dear(model: Any) -> bool:
-    """Tell whether a model costs seconds."""
-    return not isinstance(model, SeriesModel)
 
 
 @dataclass(frozen=True, eq=False)
@@ -233,6 +188,7 @@ class Arena:
     like: Like  # what is hidden is like: cells count by that, if it is the table
     threads: int = 1
     verbose: bool | None = False
+    heat: Trial | None = None  # in a small window, before the trials
 
     @property
     def dear(self) -> list[str]:
@@ -251,33 +207,39 @@ class Arena:
         return len(self.seen) / float(np.mean(sizes)) if sizes else 1.0
 
     def hold(self, scaling: Scaling, names: Sequence[str] | None = None) -> Contest:
-        """Let models predict what is hidden, trial by trial; the hopeless stop after the first."""
+        """Let models predict what is hidden, trial by trial; the hopeless stop after the first.
+
+        Models that have a name here were chosen before, and need no heat.
+        """
         seen = Observations(self.seen.codes, scaling.values, self.seen.ids)
         own, restore = self.readings.seen, scaling.restore
         unit = series_scale(restore(seen, seen.values, None), own.which, self.readings.n_series)
         staying = [*self.candidates] if names is None else [*names]
         said: dict[str, list[Answers]] = {name: [] for name in staying}
         seconds, errors = dict.fromkeys(staying, 0.0), dict.fromkeys(staying, np.inf)
-        weights = [np.ones(len(trial.hidden)) for trial in self.trials]
-        if self.like == "table":
-            weights = likeness(self.readings, self.trials)
-        truths, units = [], []
-        for turn, trial in enumerate(self.trials):
+        heats = [self.heat] if names is None and self.heat is not None else []
+        weights = self._likeness(heats) + self._likeness(self.trials)
+        truths, units, begin = [], [], 0
+        for turn, trial in enumerate([*heats, *self.trials]):
             train, asked = compact(seen.take(trial.train)), compact(seen.take(trial.hidden))
             truths.append(np.asarray(restore(asked, asked.values, None), dtype=np.float64))
             units.append(unit[own.which[trial.hidden]])
-            for name, (found, taken) in self._asked(staying, train, asked, restore, turn).items():
+            label = f"trial {turn + 1} of {len(weights)}"
+            for name, (found, taken) in self._asked(staying, train, asked, restore, label).items():
                 seconds[name] += taken
                 if found is None:
                     staying.remove(name)
                 else:
                     said[name].append(found)
-            parts = (truths, units, weights[: turn + 1])
+            parts = (truths, units, weights[begin : turn + 1])
             truth, units_of, weight = (np.concatenate(part) for part in parts)
             errors |= _errors(said, staying, truth, units_of, weight)
             if turn == 0:
                 everybody, first = staying, dict(errors)
-                staying = _hopeful(errors, staying, self.dear, len(trial.hidden))
+                limit = MORE_HOPELESS if heats else HOPELESS
+                staying = _hopeful(errors, staying, self.dear, len(trial.hidden), limit)
+            if turn < len(heats):  # which only tells who takes part
+                said, truths, units, begin = {name: [] for name in staying}, [], [], turn + 1
         if staying:  # of those that left early, as if later trials had been as hard for them
             harder = float(np.mean([errors[name] / max(first[name], LEAST) for name in staying]))
             left = {*everybody} - {*staying}
@@ -292,11 +254,10 @@ class Arena:
 
     def _asked(
         self, names: Sequence[str], train: Observations, asked: Observations, restore: Restore,
-        turn: int,
+        label: str,
     ) -> dict[str, tuple[Answers | None, float]]:  # fmt: skip
         """Return what models say of a trial, and in how many seconds; each in a thread."""
         order = sorted(names, key=lambda name: name not in self.dear)  # the longest first
-        label = f"trial {turn + 1} of {len(self.trials)}"
         bar = training_bar(label, unit="model", verbose=self.verbose)(total=len(order))
 
         found: dict[str, tuple[Answers | None, float]] = {}
@@ -312,22 +273,28 @@ class Arena:
             in_threads(ask, order, self.threads)
         return found
 
+    def _likeness(self, trials: list[Trial]) -> list[Array]:
+        """Return how much hidden cells of trials count."""
+        if self.like == "table" and trials:
+            return likeness(self.readings, trials)
+        return [np.ones(len(trial.hidden)) for trial in trials]
+
     def best_scale(
-        self, scales: Sequence[Scaling], names: Sequence[str], first: Contest | None = None
+        self, scales: Sequence[Scaling], mix: Mix, first: Contest | None = None
     ) -> tuple[Scaling, Contest, dict[str, float]]:
         """Return the scale on which models predict best, what they said, and errors on others.
 
         Both count: the error of the mean, and that of quantiles. ``first`` is what was said on the
         first scale, if models were asked.
         """
-        found = first or self.hold(scales[0], names)
+        found = first or self.hold(scales[0], mix.names)
         best, said = scales[0], found
         errors: dict[str, float] = {}
-        least = _loss(found, names, scales[0].restore)
+        least = _loss(found, mix, scales[0].restore)
         for scaling in scales[1:]:
-            found = self.hold(scaling, names)
-            errors |= {f"{name}, {scaling.name}": found.errors[name] for name in names}
-            loss = _loss(found, names, scaling.restore)
+            found = self.hold(scaling, mix.names)
+            errors |= {f"{name}, {scaling.name}": found.errors[name] for name in mix.names}
+            loss = _loss(found, mix, scaling.restore)
             if loss < GAIN * least:
                 best, said, least = scaling, found, loss
         return best, said, errors
@@ -365,28 +332,27 @@ def _errors(
 
 
 def _hopeful(
-    errors: dict[str, float], names: list[str], dear: Collection[str], n: int
+    errors: dict[str, float], names: list[str], dear: Collection[str], n: int, hopeless: float
 ) -> list[str]:
     """Return those that are worth another trial: near the best, and of the dear the best few."""
     if n < FEW or not names:
         return names
-    limit = HOPELESS * min(errors[name] for name in names)
+    limit = hopeless * min(errors[name] for name in names)
     out = {*sorted((name for name in names if name in dear), key=errors.__getitem__)[DEAR:]}
     return [name for name in names if name not in out and errors[name] <= limit]
 
 
-def _loss(found: Contest, names: Sequence[str], restore: Restore) -> float:
+def _loss(found: Contest, mix: Mix, restore: Restore) -> float:
     """Return the loss of the mean and of quantiles together; infinite if a model gave up."""
-    if any(name not in found.answers for name in names):
+    if any(name not in found.answers for name in mix.names):
         return math.inf
-    error = math.sqrt(float(found.squared(*names).mean()))
-    return math.sqrt(error * _quantile_loss(found, names, restore))
+    return math.sqrt(found.error(mix) * _quantile_loss(found, mix, restore))
 
 
-def _quantile_loss(found: Contest, names: Sequence[str], restore: Restore) -> float:
+def _quantile_loss(found: Contest, mix: Mix, restore: Restore) -> float:
     """Return the mean loss of quantiles (pinball) of a model, once its std is calibrated."""
-    mean = np.mean([found.answers[name].mean for name in names], axis=0)
-    std = np.mean([found.answers[name].std for name in names], axis=0)
+    mean = mix.of([found.answers[name].mean for name in mix.names])
+    std = mix.of([found.answers[name].std for name in mix.names])
     score = np.abs(found.cells.values - mean) / np.maximum(std, 1e-300)
     std = std * float(np.quantile(score, 0.9)) / float(ndtri(0.95))
     total = np.zeros(len(found.truth))

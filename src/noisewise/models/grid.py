@@ -1,7 +1,8 @@
 """TableModel: simple ways to fill a table of series by times, each from what the others read.
 
-Nearest moments, regressions on the series that are most alike, and low rank. They know nothing of
-time but the line that they start from; between the times of the table they draw lines.
+Nearest moments, regressions on the series that are most alike, with or without trees, and low rank.
+They know nothing of time but the line that they start from; between the times of the table they
+draw lines.
 """
 
 from __future__ import annotations
@@ -12,8 +13,9 @@ from typing import Any, Literal
 
 import numpy as np
 from scipy.linalg import eigh
-from sklearn.impute import KNNImputer
+from sklearn.ensemble import ExtraTreesRegressor
 from sklearn.linear_model import BayesianRidge
+from sklearn.metrics.pairwise import nan_euclidean_distances
 
 from noisewise.data.timestamps import Units
 from noisewise.engine.arrays import Array, Ints
@@ -29,8 +31,9 @@ HELD_OUT = 0.1  # share of readings that tell the std
 MOST_CELLS = 50_000_000  # of a table
 MOST_ROWS = 4_000  # that nearest moments are looked for among, and that a regression learns from
 NEIGHBOURS = 10
-ROUNDS = 4  # of regressions
-PREDICTORS = 20  # series of a regression
+ROUNDS, SAME = 4, 1e-2  # of regressions; stds by which the last round moves what it fills, at most
+PREDICTORS, WITH_LAGS = 40, 20  # series of a regression: alone, and with what they read before
+TREES, LEAF, FEATURES = 20, 3, 0.1  # of a forest: readings of a leaf, and share of what is tried
 SHRINKAGE = 1 / 50  # of singular values, as a share of the largest
 STEPS = 100  # of low rank, at most
 SETTLED = 1e-4  # relative change of a step that is the last
@@ -57,18 +60,19 @@ class TableModel(SeriesModel):
     True
     """
 
-    method: Literal["nearest", "regression", "soft", "svd"] = setting(
-        one_of("nearest", "regression", "soft", "svd"),
+    method: Literal["nearest", "regression", "forest", "soft", "svd"] = setting(
+        one_of("nearest", "regression", "forest", "soft", "svd"),
         '"nearest": the mean of moments that are most alike. "regression": every series on those '
-        'most like it, round by round. "soft": singular values less a constant (SoftImpute). '
-        '"svd": a low rank.',
+        'most like it, round by round. "forest": the same, and randomised trees for what it leaves '
+        'over. "soft": singular values less a constant (SoftImpute). "svd": a low rank.',
         default="regression",
         kw_only=False,
     )
     rank: int = setting(whole(1), 'Singular values that "svd" keeps.', default=4)
     lags: Sequence[int] = setting(
         Rule("a list of whole numbers, 1 or more", _are_lags),
-        'How many moments before and after "regression" also looks at what others read then.',
+        'How many moments before and after "nearest", "regression" and "forest" also look at what '
+        "was read then.",
         default=(),
     )
 
@@ -84,12 +88,13 @@ class TableModel(SeriesModel):
                 f"{len(times):,}, and takes {MOST_CELLS:,} cells at most: take another method, or "
                 "times that series have in common."
             )
-        fill = partial(FILLS[self.method], self)
+        fill, quick = FILLS[self.method], QUICK.get(self.method, FILLS[self.method])
         with one_blas_thread():
             tell = np.random.default_rng(0).random(len(place)) < HELD_OUT
-            once = _filled(fill, series, times, place, ~tell)
+            once = _filled(partial(quick, self), series, times, place, ~tell)
             squared = (series.values - once[series.which, place]) ** 2
-            self.filled_ = _filled(fill, series, times, place, np.ones(len(place), dtype=bool))
+            known = np.ones(len(place), dtype=bool)
+            self.filled_ = _filled(partial(fill, self), series, times, place, known)
         self.times_ = times
         units = Units.of(series.values, types[series.which], n_types)
         least = LEAST * units.variance[types]
@@ -170,39 +175,101 @@ def _filled(
 
 def _by_neighbours(model: TableModel, table: Array, start: Array) -> Array:
     """Fill moments with the mean of those that are most alike."""
-    out = start.copy()
-    n = table.shape[1]
-    pieces = np.array_split(np.arange(n), -(-n // MOST_ROWS))
-    imputer = KNNImputer(n_neighbors=NEIGHBOURS, weights="distance", keep_empty_features=True)
-    for piece in pieces:
+    out, n = start.copy(), table.shape[1]
+    around = _with_lags(table.T, model.lags)
+    for piece in np.array_split(np.arange(n), -(-n // MOST_ROWS)):
         part = table[:, piece]
-        read = (~np.isnan(part)).any(axis=1)
-        if read.sum() > 1:
-            out[np.ix_(read, piece)] = imputer.fit_transform(part[read].T).T
+        rows = np.flatnonzero(np.isnan(part).any(axis=0))
+        if not len(rows):
+            continue
+        away = nan_euclidean_distances(around[piece[rows]], around[piece])
+        away = np.where(np.isnan(away), np.inf, away)
+        for s in range(len(table)):
+            donors, holes = np.flatnonzero(~np.isnan(part[s])), np.isnan(part[s, rows])
+            if len(donors) and holes.any():
+                found = _mean_of_nearest(away[holes][:, donors], part[s, donors])
+                at = piece[rows[holes]]
+                out[s, at] = np.where(np.isnan(found), out[s, at], found)
     return out
 
 
-def _by_regression(model: TableModel, table: Array, start: Array) -> Array:
+def _mean_of_nearest(away: Array, values: Array) -> Array:
+    """Return means of the nearest values, by one over how far they are; NaN if all are infinite.
+
+    Examples
+    --------
+    >>> _mean_of_nearest(np.array([[1.0, 3.0], [0.0, 1.0], [np.inf, np.inf]]), np.array([4.0, 8.0]))
+    array([ 5.,  4., nan])
+    """
+    n = min(NEIGHBOURS, away.shape[1])
+    nearest = np.argpartition(away, n - 1, axis=1)[:, :n]
+    far = np.take_along_axis(away, nearest, axis=1)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        weight = np.where((far == 0).any(axis=1)[:, None], far == 0, 1.0 / far)
+        return np.asarray((weight * values[nearest]).sum(axis=1) / weight.sum(axis=1))
+
+
+def _by_regression(model: TableModel, table: Array, start: Array, rounds: int = ROUNDS) -> Array:
     """Fill series from those most like them, by ridge regressions whose penalty is learned."""
     out, known = start.copy(), ~np.isnan(table)
     if len(table) < 2:
         return out
     order = np.argsort(-known.sum(axis=1), kind="stable")
     ridge, rng = BayesianRidge(tol=1e-3, max_iter=50), np.random.default_rng(0)
-    for _ in range(ROUNDS):
-        alike = np.abs(np.corrcoef(out + 1e-12 * np.arange(out.shape[1])))
-        np.fill_diagonal(alike, -1.0)
-        nearest = np.argsort(-np.nan_to_num(alike), axis=1, kind="stable")[:, :PREDICTORS]
+    for _ in range(rounds):
+        before = out.copy()
+        nearest = _most_alike(out, WITH_LAGS if model.lags else PREDICTORS)
         for s in order:
-            rows = np.flatnonzero(known[s])
-            if known[s].all() or len(rows) < 3 or np.ptp(table[s, rows]) == 0:
-                continue
-            others = _with_lags(out[np.delete(nearest[s], nearest[s] == s)].T, model.lags)
-            if len(rows) > MOST_ROWS:
-                rows = np.sort(rng.choice(rows, MOST_ROWS, replace=False))
-            ridge.fit(others[rows], table[s, rows])
-            out[s, ~known[s]] = ridge.predict(others[~known[s]])
+            rows = _to_learn_from(table[s], rng)
+            if len(rows):
+                others = _with_lags(out[nearest[s]].T, model.lags)
+                ridge.fit(others[rows], table[s, rows])
+                out[s, ~known[s]] = ridge.predict(others[~known[s]])
+        if np.abs(out - before).max() <= SAME:
+            break
     return out
+
+
+def _by_forest(model: TableModel, table: Array, start: Array, rounds: int = ROUNDS) -> Array:
+    """Fill series from those most like them, by ridge regressions and trees for what they leave.
+
+    Others are filled by regressions first. Trees know the time, too: what is left may drift.
+    """
+    filled = _by_regression(TableModel("regression"), table, start, rounds)
+    if len(table) < 2:
+        return filled
+    known = ~np.isnan(table)
+    base = np.where(known, table, filled)
+    ridge, rng = BayesianRidge(tol=1e-3, max_iter=50), np.random.default_rng(0)
+    nearest, when = _most_alike(base, WITH_LAGS), np.linspace(0.0, 1.0, table.shape[1])[:, None]
+    for s in range(len(table)):
+        rows, hole = _to_learn_from(table[s], rng), ~known[s]
+        if len(rows):
+            others = _with_lags(base[nearest[s]].T, model.lags)
+            ridge.fit(others[rows], table[s, rows])
+            left = table[s, rows] - ridge.predict(others[rows])
+            told = np.hstack([others, when])
+            trees = ExtraTreesRegressor(
+                TREES, min_samples_leaf=LEAF, max_features=FEATURES, random_state=0
+            ).fit(told[rows], left)
+            filled[s, hole] = ridge.predict(others[hole]) + trees.predict(told[hole])
+    return filled
+
+
+def _most_alike(whole: Array, most: int) -> list[Ints]:
+    """Return for every series the others that are most like it, by correlation."""
+    alike = np.abs(np.corrcoef(whole + 1e-12 * np.arange(whole.shape[1])))
+    np.fill_diagonal(alike, -1.0)
+    nearest = np.argsort(-np.nan_to_num(alike), axis=1, kind="stable")[:, :most]
+    return [own[own != s] for s, own in enumerate(nearest)]
+
+
+def _to_learn_from(series: Array, rng: np.random.Generator) -> Ints:
+    """Return when a series was read, not too often; nothing if it has no holes or tells nothing."""
+    rows = np.flatnonzero(~np.isnan(series))
+    if len(rows) == len(series) or len(rows) < 3 or np.ptp(series[rows]) == 0:
+        return rows[:0]
+    return rows if len(rows) <= MOST_ROWS else np.sort(rng.choice(rows, MOST_ROWS, replace=False))
 
 
 def _with_lags(others: Array, lags: Sequence[int]) -> Array:
@@ -246,6 +313,12 @@ def _by_singular_values(model: TableModel, table: Array, start: Array) -> Array:
 FILLS: dict[str, Callable[[TableModel, Array, Array], Array]] = {
     "nearest": _by_neighbours,
     "regression": _by_regression,
+    "forest": _by_forest,
     "soft": _by_singular_values,
     "svd": _by_singular_values,
+}
+# For single readings, whose neighbours in time are there, lines are a good start: one round does.
+QUICK = {
+    "regression": partial(_by_regression, rounds=1),
+    "forest": partial(_by_forest, rounds=1),
 }

@@ -8,7 +8,7 @@ the end of the table, as of a forecast, are at the end of a shorter table.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Literal, NamedTuple
 
@@ -18,14 +18,13 @@ import numpy.typing as npt
 from noisewise.data import Observations
 from noisewise.data.timestamps import checked_stamps, key_places, series_keys
 from noisewise.engine.arrays import Array, Ints
+from noisewise.models.nearness import MOST_OCTAVES, Timed, around, stratum
 
 Like = Literal["table", "cells", "blocks", "blackout", "end"]
 Mask = npt.NDArray[np.bool_]
 
 NEAREST = 0.1  # share of all time that holes are moved by at least
-# Cells that models are judged on at a time, in a window of time and some of the series: a part of
-# the table, neither fewer nor more.
-PART, FEWEST_CELLS, MOST_CELLS = 1 / 6, 40_000, 160_000
+MOST_CELLS = 200_000  # that models are judged on at a time, in a window of time
 MOST_SERIES, FEWEST_TIMES = 128, 400  # of a window
 SHARE = 0.1  # of readings that are hidden if the table has no holes to go by
 LENGTH = 10  # steps that outages last then
@@ -36,18 +35,9 @@ ENOUGH = 12  # outages that a trial should have
 MOST_GRID = 20_000_000  # cells of a table whose holes are counted
 DENSE = 0.01  # share of cells that are read, where series are read at the same times
 EDGE = 0.1  # share of holes that are at the ends, where these are more than chance
-MOST_OCTAVES = 40  # halves of distances that are told apart
-FEW = 0.3  # share of the series that are few
 MOST_WEIGHT = 5.0  # of a hidden cell, or of one over it
 OWN = 0.7  # share of the weight of series that goes by their holes
 SHORTER = 0.3  # share of time that is left out at most, to have holes at the ends of what is left
-
-
-class Timed(NamedTuple):
-    """Cells as series and times."""
-
-    which: Ints
-    when: Array
 
 
 class Trial(NamedTuple):
@@ -75,7 +65,8 @@ class Readings:
     leading: Array  # of every series: how long it has holes before its first reading,
     trailing: Array  # and after its last one
     step: float  # of time, mostly
-    alike: Ints  # the ``_stratum`` of every hole
+    alike: Ints  # the ``stratum`` of every hole
+    window: int = MOST_CELLS  # cells that a trial has at most
 
     @classmethod
     def of(cls, seen: Observations, time: int, holes: Observations | None) -> Readings:
@@ -90,13 +81,27 @@ class Readings:
             found = _missing(own, len(series), step)
         else:
             found = _as_timed(holes, seen, time, series)
-        alike = _stratum(own, found, len(series), step)
+        alike = stratum(own, found, len(series), step)
         return cls(own, *_without_edges(own, found, len(series)), step, alike)
 
     @property
     def n_series(self) -> int:
         """The number of series with readings."""
         return len(self.leading)
+
+    def within(self, window: int) -> Readings:
+        """Return the same for trials of so many cells at most."""
+        return replace(self, window=window)
+
+    @property
+    def size(self) -> int:
+        """Cells of all series at all times."""
+        return self.n_series * len(np.unique(self.seen.when))
+
+    @property
+    def n_outages(self) -> int:
+        """Holes, of which those of several series from one time to another are one."""
+        return len(np.unique(self.merged.outage[self.merged.is_hole]))
 
     @cached_property
     def merged(self) -> Merged:
@@ -116,57 +121,6 @@ class Readings:
         return Merged(which, when, is_hole, np.repeat(outage, ends + 1 - starts))
 
 
-def reach(seen: Timed, asked: Timed, n: int) -> Array:
-    """Return how far from cells readings of their series are, before and after together.
-
-    It is half the harmonic mean of both distances; beyond the ends, the distance to the end.
-
-    Examples
-    --------
-    >>> seen = Timed(np.array([0, 0, 1]), np.array([1.0, 5.0, 9.0]))
-    >>> reach(seen, Timed(np.array([0, 1, 0]), np.array([2.0, 2.0, 9.0])), 2).tolist()
-    [0.75, 7.0, 4.0]
-    """
-    if not len(asked.when):
-        return np.zeros(0)
-    order = np.lexsort([seen.when, seen.which])
-    left, right = _around(Timed(seen.which[order], seen.when[order]), asked, n)
-    before, after = (np.abs(seen.when[order][at] - asked.when) for at in (left, right))
-    total = before + after
-    inside = before * after / np.where(total > 0, total, 1.0)
-    return np.where(left == right, before, inside)
-
-
-def _around(entries: Timed, asked: Timed, n: int) -> tuple[Ints, Ints]:
-    """Return which entries of their series, in order of series and time, cells are between.
-
-    Beyond the ends of a series both are the same.
-    """
-    which, when = entries
-    first = min(float(when.min()), float(asked.when.min()))
-    length = max(float(when.max()), float(asked.when.max())) - first + 1e-9
-    # A number for series and time that rises with both; a series stays within its own.
-    in_order = which + 0.5 * (when - first) / length
-    place = np.searchsorted(in_order, asked.which + 0.5 * (asked.when - first) / length)
-    bounds = np.searchsorted(which, np.arange(n + 1))
-    low, high = bounds[asked.which], bounds[asked.which + 1] - 1
-    return np.clip(place - 1, low, high), np.clip(place, low, high)
-
-
-def _stratum(seen: Timed, asked: Timed, n: int, step: float, share: float = 1.0) -> Ints:
-    """Return a number for cells that are alike: in ``reach``, and in how many others are read then.
-
-    Reaches are told apart by half octaves, from that of half a step on; others by whether they are
-    none, few or many; ``share`` is n over the series that could be.
-    """
-    octave = 2.0 * np.log2(np.clip(2.0 * reach(seen, asked, n) / step, 1.0, None))
-    times, counts = np.unique(seen.when, return_counts=True)
-    at = np.searchsorted(times, asked.when).clip(max=len(times) - 1)
-    others = np.where(times[at] == asked.when, counts[at], 0) * share / n
-    company = (others > 0).astype(np.int64) + (others > FEW)
-    return np.minimum(np.rint(octave), MOST_OCTAVES).astype(np.int64) * 3 + company
-
-
 def likeness(readings: Readings, trials: list[Trial]) -> list[Array]:
     """Return how much hidden cells count, so that together they are like the holes.
 
@@ -179,7 +133,7 @@ def likeness(readings: Readings, trials: list[Trial]) -> list[Array]:
         asked = Timed(seen.which[hidden], seen.when[hidden])
         n = len(np.unique(own.which))
         share = readings.n_series / max(n, 1)  # of series that are in the window
-        found.append(_stratum(own, asked, readings.n_series, readings.step, share))
+        found.append(stratum(own, asked, readings.n_series, readings.step, share))
     together = np.concatenate(found)
     if not len(readings.alike):
         return [np.ones(len(one)) for one in found]
@@ -315,7 +269,7 @@ def _copies(readings: Readings) -> int:
     merged = readings.merged
     share = max(float(merged.is_hole.mean()), 1e-9)
     at_once = min(_most_times(readings) / len(np.unique(readings.seen.when)), 1.0)
-    there = max(len(np.unique(merged.outage[merged.is_hole])) * at_once, 1e-9)
+    there = max(readings.n_outages * at_once, 1e-9)
     return int(np.clip(min(ENOUGH / there, SHARE / share), 1.0, ENOUGH)) - 1
 
 
@@ -331,7 +285,7 @@ def _under(readings: Readings, series: int, rng: np.random.Generator) -> tuple[M
     offset = rng.uniform(NEAREST, 1.0 - NEAREST) * length
     asked = np.mod(seen.when - offset - first, length)
     asked += first
-    left, right = _around(Timed(which, when), Timed(of, asked), n)
+    left, right = around(Timed(which, when), Timed(of, asked), n)
     nearer = np.where(np.abs(when[left] - asked) < np.abs(when[right] - asked), left, right)
     return is_hole[nearer], unit[nearer]
 
@@ -353,9 +307,7 @@ def _window(readings: Readings, under: Mask, rng: np.random.Generator) -> tuple[
 
 def _most_times(readings: Readings) -> int:
     """Return how many times a window has at most."""
-    size = PART * readings.n_series * len(np.unique(readings.seen.when))
-    cells = int(np.clip(size, FEWEST_CELLS, MOST_CELLS))
-    return max(cells // min(readings.n_series, MOST_SERIES), FEWEST_TIMES)
+    return max(readings.window // min(readings.n_series, MOST_SERIES), FEWEST_TIMES)
 
 
 def _limited(
@@ -398,3 +350,17 @@ def _some_series(which: Ints, hidden: Mask, n: int, rng: np.random.Generator) ->
     chosen = np.zeros(n, dtype=bool)
     chosen[order[:MOST_SERIES]] = True
     return chosen
+
+
+def outages(readings: Readings, drawn: list[Trial]) -> Ints:
+    """Return a number for cells hidden together: neighbours in time of a series, in a trial."""
+    found, n = [], 0
+    for trial in drawn:
+        which, when = readings.seen.which[trial.hidden], readings.seen.when[trial.hidden]
+        order = np.lexsort([when, which])
+        new = (np.diff(which[order]) != 0) | (np.diff(when[order]) > 1.5 * readings.step)
+        number = np.empty(len(order), dtype=np.int64)
+        number[order] = np.cumsum(np.append(0, new))
+        found.append(n + number)
+        n += len(order)
+    return np.unique(np.concatenate(found), return_inverse=True)[1]

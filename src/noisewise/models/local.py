@@ -68,8 +68,9 @@ def measure(cells: Hidden, unit: Array) -> tuple[LocalScale, Calibration]:
     """Learn from errors on hidden cells, and the std predicted for them.
 
     What is left for ``Calibration`` is measured with factors of the other trials, so that it is not
-    less than it will be.
+    less than it will be; of a single trial, with those of the other half of the outages.
     """
+    part = cells.trial if np.ptp(cells.trial) else cells.outage % 2
     std, which = np.maximum(cells.std, 1e-300), cells.which
     score = np.abs(cells.error) / std
     score = np.minimum(score, FARTHEST * max(float(np.quantile(score, COVERAGE)), 1e-12))
@@ -78,8 +79,8 @@ def measure(cells: Hidden, unit: Array) -> tuple[LocalScale, Calibration]:
     parts = (score, size, tells, which, unit)
     local = _factors(np.ones(len(score), dtype=bool), *parts)
     left = np.empty(len(score))
-    for turn in np.unique(cells.trial):
-        own, rest = cells.trial == turn, cells.trial != turn
+    for one in np.unique(part):
+        own, rest = part == one, part != one
         by_others = _factors(rest if rest.any() else own, *parts)
         left[own] = score[own] / by_others.factors(which[own], std[own])
     left = _spread(left, cells.weight, max(int(min(tells.sum(), cells.n_different)), 1))
