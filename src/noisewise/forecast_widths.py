@@ -113,15 +113,15 @@ def _told(recent: Array, step: int) -> Array:
 def _weights(told: Array, size: Array) -> Array:
     """Return the weights, none below 0, that tell the size of errors best beside what they tell."""
     known = ~np.isnan(size)
-    usual = np.eye(len(told))[0]
+    usual: Array = np.eye(len(told))[0]
     if known.sum() < FEWEST:
         return usual
     x, y = told[:, known], size[known]
     weights = usual
     for _ in range(ROUNDS):
         heavy = 1.0 / np.maximum(weights @ x, LEAST)
-        weights = nnls((x * heavy).T, y * heavy)[0]
-    return np.asarray(weights) if weights.any() else usual
+        weights = np.asarray(nnls((x * heavy).T, y * heavy)[0], dtype=np.float64)
+    return weights if weights.any() else usual
 
 
 def _scores(score: Array, heavy: Array) -> tuple[float, Array, Array]:

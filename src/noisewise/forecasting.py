@@ -122,7 +122,7 @@ def _mixed(error: Array, count: Array) -> Array:
     They are those that would have come closest; steps beside each other say nearly the same.
     """
     methods, _, steps, _ = error.shape
-    known = ~np.isnan(error).any(axis=0)
+    known = ~np.isnan(error[0])  # the same for all of them: all say something
     grams = np.zeros((steps, methods, methods))
     for h in np.flatnonzero(known.sum(axis=(0, 2)) >= TOLD):
         own = error[:, :, h][:, known[:, h]]
@@ -130,7 +130,7 @@ def _mixed(error: Array, count: Array) -> Array:
         near = best <= np.quantile(best, CLOSE)
         heavy = np.broadcast_to(count[:, None], known[:, h].shape)[known[:, h]][near]
         gram = (own[:, near] * heavy) @ own[:, near].T
-        grams[h] = gram / max(float(gram.diagonal().min()), 1e-300)
+        grams[h] = gram / _least(gram)
     away = np.abs(np.arange(steps)[:, None] - np.arange(steps))
     grams = np.tensordot(BESIDE**away, grams, 1)
     return np.array([_weights(gram) for gram in grams])
@@ -139,10 +139,15 @@ def _mixed(error: Array, count: Array) -> Array:
 def _weights(gram: Array) -> Array:
     """Return the weights that leave least, of the products of errors of methods."""
     methods = len(gram)
-    least = float(gram.diagonal().min())
     if not gram.any():
         return np.asarray(np.eye(methods)[NAMES.index("faded")])
-    gram = gram / max(least, 1e-300) + EVEN * np.eye(methods)
+    gram = gram / _least(gram) + EVEN * np.eye(methods)
     root = np.vstack([np.linalg.cholesky(gram).T, np.ones(methods)])
     weights = nnls(root, np.append(np.zeros(methods), 1.0))[0]  # whose sum is set afterwards
-    return np.asarray(weights / weights.sum()) if weights.sum() > 0 else np.eye(methods)[2]
+    return np.asarray(weights / weights.sum())
+
+
+def _least(gram: Array) -> float:
+    """Return the squared error of the best method; not 0, where it made none."""
+    own = gram.diagonal()
+    return max(float(own.min()), 1e-12 * float(own.max()), float(np.finfo(float).tiny))

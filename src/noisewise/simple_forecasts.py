@@ -122,7 +122,7 @@ class Learned(NamedTuple):
         return bare._replace(
             levels=bare._regressions(z, filled, grid.when, steps, True),
             moves=bare._regressions(
-                (grid.values - mean) / std, bare._last(grid), grid.when, steps, False
+                near((grid.values - mean) / std), bare._last(grid), grid.when, steps, False
             ),
         )
 
@@ -134,8 +134,8 @@ class Learned(NamedTuple):
         return np.asarray(self.mean + np.reshape(told + np.zeros(n * len(when)), (-1, n)))
 
     def _last(self, grid: Grid) -> Array:
-        """Return the last reading at every row, in stds from the mean."""
-        return carried(grid.values - self.mean) / self.std
+        """Return the last reading at every row, in stds from the mean; lone ones count less."""
+        return carried(near((grid.values - self.mean) / self.std))
 
     def _regressions(self, z: Array, filled: Array, when: Array, steps: int, levels: bool) -> Array:
         """Learn regressions of all steps and series: of what slots leave, or of moves."""
@@ -245,7 +245,8 @@ def smoothed(left: Array, when: Array, profiles: list[Profile]) -> list[Profile]
     Every cycle is told by all others, with each width.
     """
     out = []
-    unit = np.nanmean(left**2, axis=0) if len(profiles) else None
+    many = np.maximum((~np.isnan(left)).sum(axis=0), 1)
+    unit = np.maximum(np.nansum(left**2, axis=0) / many, 1e-300)
     for profile in profiles:
         n = profile.means.shape[1]
         slot = slots(when, profile.period, n)
@@ -266,7 +267,7 @@ def smoothed(left: Array, when: Array, profiles: list[Profile]) -> list[Profile]
             for k, beside in enumerate(near_slots):
                 total, count = beside @ (sums - own)
                 away = left[rows] - (total / (count + PRIOR))[slot[rows]]
-                lost[k] += np.nansum(np.nansum(away**2, axis=0) / np.maximum(unit, 1e-300))
+                lost[k] += np.nansum(np.nansum(away**2, axis=0) / unit)
         total, count = near_slots[int(np.argmin(lost))] @ sums
         means = total / (count + PRIOR)
         left = left - means[slot]
