@@ -161,6 +161,13 @@ def peers(python: str, values: Any, found: dict[str, Any], period: int) -> dict[
     }
 
 
+def versions(python: str) -> str:
+    """Return the versions of peers in an environment."""
+    show = "import statsforecast as a, statsmodels as b; print(a.__version__, b.__version__)"
+    said = subprocess.run([python, "-c", show], check=True, capture_output=True, text=True)
+    return "statsforecast {}, statsmodels {}".format(*said.stdout.split())
+
+
 def main() -> None:
     """Measure all tables, and write the record after each."""
     parser = argparse.ArgumentParser(description=__doc__)
@@ -170,11 +177,13 @@ def main() -> None:
     parser.add_argument("--tables", nargs="*", default=[*PERIODS])
     given = parser.parse_args()
     record: dict[str, Any] = {
-        "command": "python bench/forecast.py",
+        "command": "python bench/forecast.py" + (" --peers PYTHON" if given.peers else ""),
         "date": datetime.now(UTC).date().isoformat(), "machine": platform.machine(),
         "cpus": os.cpu_count(), "steps": STEPS, "origins": ORIGINS, "rows": ROWS, "series": SERIES,
         "peer_series": PEER_SERIES, "peer_rows": PEER_ROWS, "tables": {},
     }  # fmt: skip
+    if given.peers is not None:
+        record["peers"] = versions(given.peers)
     for name in given.tables:
         values = table(given.data, name)
         found = measured(values, PERIODS[name])

@@ -117,11 +117,12 @@ class Ahead:
     def forecast(self: Any, steps: int, X: Any = None, coverage: float = 0.9) -> Forecast:
         """Return the rows that come next: what to expect, its std, and intervals.
 
-        The last reading, the mean of the part of the day or year, what fades between both, and two
+        The last reading, the mean of the part of the day or year, what fades between both, and
         regressions on readings before are mixed, for every step as it was best from earlier
-        origins in the fitted table; the errors there also tell how far intervals must reach. That
-        is learned from the readings of ``fit`` when it is first asked for, which takes seconds, and
-        goes on from all readings since. It is the same for every method but for the scale.
+        origins in the fitted table. The errors there also tell how far intervals must reach: wider
+        where forecasts have been far off of late. That is learned from the readings of ``fit`` when
+        it is first asked for, which takes seconds, and goes on from all readings since. It is the
+        same for every method but for the scale.
 
         Parameters
         ----------

@@ -19,7 +19,7 @@ from noisewise.drift import Drift, Watch
 from noisewise.engine.data import Series
 from noisewise.engine.gibbs.series.later import Place
 from noisewise.errors import unsaid
-from noisewise.forecasting import HORIZON, Forecaster, Grid
+from noisewise.forecasting import HORIZON, Forecaster
 from noisewise.models.auto import AutoFactorizer
 from noisewise.models.average import AverageFactorizer
 from noisewise.models.base import Factorizer
@@ -28,6 +28,7 @@ from noisewise.models.sensors import widened
 from noisewise.models.series import OUSmoother
 from noisewise.models.temporal import TemporalFactorizer, usual_step
 from noisewise.scaling import Scale
+from noisewise.simple_forecasts import Grid
 
 SAMPLER: dict[str, Any] = {"rank": 8, "sweeps": 120}  # what draws for models that cannot
 
@@ -150,7 +151,9 @@ class Past:
             horizon *= 2
         found = self._forecasters.get(horizon)
         if found is None:
-            found = self._forecasters[horizon] = Forecaster.of(self.grid(learned), horizon)
+            read = self.grid(self.seen)
+            found = Forecaster.of(self.grid(learned), horizon, read)
+            self._forecasters[horizon] = found
         return found
 
     def sampler(self, standard: Observations) -> TemporalFactorizer:
