@@ -94,19 +94,19 @@ def test_a_day_that_is_stuck_is_found_though_most_of_it_is_missing(seed):
     values = np.round(5 * table(seed, 6, 3000))
     values[rng.random(values.shape) < 0.3] = np.nan
     level = np.nanmedian(values[:, 3])
-    values[700:724, 3] = np.nan
-    values[700:724:3, 3] = level
-    values[[699, 724], 3] = level + 3, level - 4
+    values[700:725, 3] = np.nan
+    values[699 + np.arange(1, 26, 3), 3] = level
+    values[[699, 725], 3] = level + 3, level - 4
     assert found(values) == [("stuck", 3, 700)]
 
 
 def test_runs_at_the_floor_of_a_series_do_not_hide_one_above_it():
     rng = np.random.default_rng(0)
     values = np.maximum(np.round(10 * walk(rng, 3000, 20.0)), 0.0)
-    values[1500:1509] = [21.0] + 7 * [14.0] + [25.0]
+    values[1500:1514] = [21.0] + 12 * [14.0] + [25.0]
     tracks = Tracks.of(observe([("a", t, v) for t, v in enumerate(values.tolist())]))
     runs = long_runs(tracks, np.ones(3000, dtype=bool))
-    assert [(run.first, run.last) for run in runs if run.certain] == [(1501, 1507)]
+    assert [(run.first, run.last) for run in runs if run.certain] == [(1501, 1512)]
 
 
 def test_a_night_without_light_is_no_fault():

@@ -26,6 +26,7 @@ ROUNDS = 3  # in which its place is found
 
 GAIN = 1.0  # nats by which another unit explains a bin better, on average
 TOTAL = 200.0  # and all bins together
+WHOLE = 0.5  # nats, by bin too: by which the whole series is explained better if it is turned back
 AGREED = 0.9  # share of stretches that say the same
 JUMP = 8  # bins, or more, before and after a change of unit, which happens at once
 INEXACT = 0.5  # share of a conversion that may be unexplained
@@ -154,7 +155,10 @@ def _conversions(seen: Seen) -> list[tuple[int, str]]:
         fit = _fit(natural, *Relation(x, natural, floor)(x))
         return float(fit.sum() - (n - begin) * np.log(factor))
 
-    return sorted(found, key=lambda one: (-likelihood(one), one))
+    as_it_is = float(_fit(y, *Relation(x, y, floor)(x)).sum())
+    gains = {one: likelihood(one) - as_it_is for one in found}
+    good = [one for one, gain in gains.items() if gain >= max(WHOLE * (n - one[0]), TOTAL)]
+    return sorted(good, key=lambda one: (-gains[one], one))
 
 
 def _some_conversions(seen: Seen, begin: int, edge: int) -> list[str]:

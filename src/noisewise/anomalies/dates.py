@@ -88,7 +88,7 @@ def _jump(path: Path, factor: float, offset: float, rough: int) -> int:
     wander = _Wander.of(left, at, len(y))
     std = std * np.sqrt(factor) * (spread(wander.white(left)) or 1.0)  # of both units alike
     a, b = (y - expected) / std, (y - factor * expected - offset) / std
-    across = (b[1:] - wander.kept * a[:-1]) / wander.new
+    across = (b[1:] - wander.kept * factor * a[:-1]) / wander.new
     until, over, since = (_fit(one) for one in (wander.white(a), across, wander.white(b)))
     until = np.append(0.0, np.cumsum(until))[:-1]  # of all readings before the last one before
     total = until + over + np.append(np.cumsum(since[::-1])[::-1], 0.0)[1:]
