@@ -17,7 +17,7 @@ BELIEF = 20.0  # readings that what is known of others counts as
 RARE, RARER = 20, 200  # one run of so many is as odd: two points of the tail
 LONGER = 1.65  # times the oddest run that the tail lets expect
 ALIKE = 4  # runs of a series at most, one of which can be odd by itself alone
-MOST = 20  # longest runs of a series that are looked at
+ALONE = 4.0  # times longer a run must be if its length alone speaks against it
 LONG = 1.5  # times the longest silence before: a series that is silent until the end is dead
 SILENT_STEPS = 20  # of the table, at least
 SILENT_SHARE = 0.02  # of the time of the table, at least
@@ -52,9 +52,10 @@ def long_runs(tracks: Tracks, good: Mask) -> list[Stretch]:
         sums = np.append(0.0, np.cumsum(_surprise(tracks.time[own] / step, value)))
         odd = sums[begins + lengths - 1] - sums[begins]
         inside = (value[begins] > value.min()) & (value[begins] < value.max())
-        both = np.minimum(*(_beyond(one, inside) for one in (lengths, odd)))
-        score = np.sqrt(_beyond(lengths, inside) * _beyond(odd, inside))
-        for run in np.flatnonzero((both >= 1.0) & (lengths >= FEWEST)).tolist():
+        longer, odder = _beyond(lengths, inside), _beyond(odd, inside)
+        score = np.maximum(np.sqrt(longer * odder) * (odder >= 1.0), longer / ALONE)
+        told = (longer >= 1.0) & (score >= 1.0) & (lengths >= FEWEST)
+        for run in np.flatnonzero(told).tolist():
             ends = own[begins[run]], own[begins[run] + lengths[run] - 1]
             is_rare = (2 * lengths[inside] >= lengths[run]).sum() <= ALIKE
             certain = bool(score[run] >= LONGER and is_rare and inside[run])
