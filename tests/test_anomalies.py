@@ -109,6 +109,16 @@ def test_runs_at_the_floor_of_a_series_do_not_hide_one_above_it():
     assert [(run.first, run.last) for run in runs if run.certain] == [(1501, 1512)]
 
 
+def test_a_sensor_that_is_stuck_for_a_fifth_of_its_readings_is_no_habit():
+    rng = np.random.default_rng(0)
+    values = np.round(4 * walk(rng, 5000, 200.0))
+    values[2000:3000] = 1.0
+    values[[1999, 3000]] = 3.0, -1.0
+    tracks = Tracks.of(observe([("a", t, v) for t, v in enumerate(values.tolist())]))
+    (run,) = (one for one in long_runs(tracks, np.ones(5000, dtype=bool)) if one.certain)
+    assert (run.first, run.last) == (2000, 2999)
+
+
 def test_a_night_without_light_is_no_fault():
     rng = np.random.default_rng(0)
     light = np.maximum(np.sin(2 * np.pi * np.arange(600) / 48), 0.0)[:, None]

@@ -29,15 +29,15 @@ class Stretch(NamedTuple):
     series: int
     first: int
     last: int
-    score: float  # its length over the longest that was to be expected
+    score: float  # how far beyond the longest or oddest that was to be expected
     certain: bool  # whether it is odd whatever others did meanwhile: neither a habit, nor at an end
 
 
 def long_runs(tracks: Tracks, good: Mask) -> list[Stretch]:
     """Return the stretches of equal readings that are odder than usual for their series.
 
-    How odd a run is, is the sum over its readings of how rarely this series repeats itself, at such
-    a level and after such a time.
+    Runs are judged by their lengths, and by the sum over their readings of how rarely this series
+    repeats itself, at such a level and after such a time; or by far greater length alone.
     """
     found = []
     step = tracks.step
