@@ -8,7 +8,8 @@ import pytest
 from test_cli import run
 
 from noisewise import DataError, DeviationImputer, SettingError, find_anomalies
-from noisewise.anomalies.others import references
+from noisewise.anomalies.dates import Path, first_after
+from noisewise.anomalies.others import Others
 from noisewise.anomalies.stuck import long_runs
 from noisewise.anomalies.tracks import Grid, Tracks
 from noisewise.data import observe
@@ -87,6 +88,37 @@ def test_a_sensor_that_is_stuck_for_a_day():
     assert 298 <= row[2] <= 300
 
 
+@pytest.mark.parametrize("seed", [1, 2, 3])
+def test_a_day_that_is_stuck_is_found_though_most_of_it_is_missing(seed):
+    rng = np.random.default_rng(seed)
+    values = np.round(5 * table(seed, 6, 3000))
+    values[rng.random(values.shape) < 0.3] = np.nan
+    level = np.nanmedian(values[:, 3])
+    values[700:725, 3] = np.nan
+    values[699 + np.arange(1, 26, 3), 3] = level
+    values[[699, 725], 3] = level + 3, level - 4
+    assert found(values) == [("stuck", 3, 700)]
+
+
+def test_runs_at_the_floor_of_a_series_do_not_hide_one_above_it():
+    rng = np.random.default_rng(0)
+    values = np.maximum(np.round(10 * walk(rng, 3000, 20.0)), 0.0)
+    values[1500:1514] = [21.0] + 12 * [14.0] + [25.0]
+    tracks = Tracks.of(observe([("a", t, v) for t, v in enumerate(values.tolist())]))
+    runs = long_runs(tracks, np.ones(3000, dtype=bool))
+    assert [(run.first, run.last) for run in runs if run.certain] == [(1501, 1512)]
+
+
+def test_a_sensor_that_is_stuck_for_a_fifth_of_its_readings_is_no_habit():
+    rng = np.random.default_rng(0)
+    values = np.round(4 * walk(rng, 5000, 200.0))
+    values[2000:3000] = 1.0
+    values[[1999, 3000]] = 3.0, -1.0
+    tracks = Tracks.of(observe([("a", t, v) for t, v in enumerate(values.tolist())]))
+    (run,) = (one for one in long_runs(tracks, np.ones(5000, dtype=bool)) if one.certain)
+    assert (run.first, run.last) == (2000, 2999)
+
+
 def test_a_night_without_light_is_no_fault():
     rng = np.random.default_rng(0)
     light = np.maximum(np.sin(2 * np.pi * np.arange(600) / 48), 0.0)[:, None]
@@ -141,6 +173,29 @@ def test_dead_sensors_are_silent_or_flat():
     assert rows[2][0] == "dead"
     assert abs(rows[2][1] - 380) <= 3
     assert len(rows) == 3
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_what_goes_flat_is_dated_to_the_hour_in_long_tables(seed):
+    rng = np.random.default_rng(seed)
+    values, start = table(seed, 6, 9000), int(rng.integers(3000, 6000))
+    values[start:, 0] = values[start, 0] + rng.normal(0, 0.03, 9000 - start)
+    ((kind, series, when),) = found(values)
+    assert (kind, series) == ("dead", 0)
+    assert abs(when - start) <= 2
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_changes_are_dated_in_what_wanders(seed):
+    rng = np.random.default_rng(seed)
+    x = 10 * walk(rng, 4000, 50.0)
+    y = 50 + x + 4 * walk(rng, 4000, 8.0) * np.exp(0.02 * x)
+    at, start = np.arange(4000.0), int(rng.integers(1500, 2500))
+    drifts = np.where(at >= start, y + 0.15 * (at - start), y)
+    place = first_after(Path(at, drifts, x, 0.01), "drift", 1.0, 0.0, start + 60)
+    assert abs(place - start) <= 20
+    turned = np.where(at >= start, 1.8 * y + 32, y)
+    assert first_after(Path(at, turned, x, 0.01), "unit", 1.8, 32.0, start - 100) == start
 
 
 def test_rows_that_nobody_has_read_yet_make_nobody_dead():
@@ -211,9 +266,9 @@ def test_series_of_a_grid_are_medians_of_their_bins():
 
 def test_one_series_that_is_off_does_not_move_what_others_say():
     values = table().T
-    before = references(values, np.array([0]))[0]
+    before = next(Others(values).references())
     values[3, 200:] += 500.0
-    after = references(values, np.array([0]))[0]
+    after = next(Others(values).references())
     assert np.abs(after - before).max() < 1.0
 
 

@@ -13,17 +13,20 @@ import numpy as np
 from scipy.ndimage import median_filter
 
 from noisewise.anomalies.others import Relation
-from noisewise.anomalies.tracks import NORMAL, spread
+from noisewise.anomalies.tracks import NORMAL, middle, spread
 from noisewise.data.timestamps import Floats, Ints
 
 FEWEST = 60  # bins of a series
 SMOOTH = 5  # bins that each bin is the median of
 EDGE = 20  # parts of a series: no change is looked for in the first and the last
 STARTS = (0.2, 1 / 3, 0.5, 0.75)  # where a change is first looked for
+UNIT_STARTS = (0.2, 1 / 3, 0.5, 0.65, 0.8)
+MOST_UNITS = 3  # that are looked at from there
 ROUNDS = 3  # in which its place is found
 
 GAIN = 1.0  # nats by which another unit explains a bin better, on average
 TOTAL = 200.0  # and all bins together
+WHOLE = 0.5  # nats, by bin too: by which the whole series is explained better if it is turned back
 AGREED = 0.9  # share of stretches that say the same
 JUMP = 8  # bins, or more, before and after a change of unit, which happens at once
 INEXACT = 0.5  # share of a conversion that may be unexplained
@@ -88,12 +91,17 @@ def find_change(reference: Floats, table: Floats, floor: float, few: bool) -> Ch
         return None
     y = median_filter(table[at], SMOOTH, mode="nearest")
     x = median_filter(reference[at], SMOOTH, mode="nearest") if has_reference else np.zeros(len(at))
-    seen = Seen(x, y, at, max(floor, 1e-6 * float(np.abs(y).max()), 1e-300))
+    seen = Seen(x, y, at, least_step(floor, y))
     for find in (_dead, _unit, _drift, _shift):
         change = find(seen)
         if change is not None and not (few and _is_of_others(y, change)):
             return change._replace(bin=int(at[change.bin]))
     return None
+
+
+def least_step(floor: float, y: Floats) -> float:
+    """Return the least that two readings can differ by, above zero."""
+    return max(floor, 1e-6 * float(np.abs(y).max()), 1e-300)
 
 
 def _is_of_others(y: Floats, change: Change) -> bool:
@@ -112,49 +120,82 @@ def _fit(y: Floats, expected: Floats, std: Floats) -> Floats:
     return np.asarray(-np.log(std) - 2.5 * np.log1p(off / 4.0))
 
 
-def begins(reference: Floats, table: Floats, change: Change, bins: Ints, values: Floats) -> int:
-    """Return which of some readings around a change is the first after it."""
-    if change.kind == "dead":
-        away = np.flatnonzero(np.abs(values - change.offset) > 2.0 * change.size)
-        return min(int(away.max(initial=-1)) + 1, len(values) - 1)
-    known = ~np.isnan(table) & (np.arange(len(table)) < change.bin)
-    x = np.where(np.isnan(reference), 0.0, reference)
-    floor = 1e-6 * float(np.abs(table[known]).max())
-    expected, std = Relation(x[known], table[known], floor)(x[bins])
-    after = _fit(values, change.factor * expected + change.offset, change.factor * std)
-    gain = np.append(np.cumsum((after - _fit(values, expected, std))[::-1])[::-1], 0.0)
-    return min(int(gain.argmax()), len(values) - 1)
-
-
-def _suffix(gain: Floats, edge: int) -> tuple[float, int]:
-    """Return the largest sum of gains until the end, and where it begins."""
-    sums = np.cumsum(gain[::-1])[::-1]
-    begin = edge + int(sums[edge : len(gain) - edge].argmax())
-    return float(sums[begin]), begin
-
-
 def _unit(seen: Seen) -> Change | None:
-    """Look for another unit from a bin on: by what others say, and by its own past alone."""
+    """Look for another unit from a bin on: of those that may be, the likeliest that holds."""
+    for begin, name in _conversions(seen):
+        change = _checked(seen, begin, name)
+        if change is not None:
+            return change
+    return None
+
+
+def _conversions(seen: Seen) -> list[tuple[int, str]]:
+    """Return other units, and from which bin on, the likeliest for the whole series first."""
     x, y, _, floor = seen
     n = len(y)
     edge = max(n // EDGE, 10)
-    best: tuple[float, int, str] = (-np.inf, 0, "")
-    for start in STARTS:
+    found = set()
+    for start in UNIT_STARTS:
         begin = max(int(start * n), edge)
-        for _ in range(ROUNDS):
-            expected, std = Relation(x[:begin], y[:begin], floor)(x)
-            found = _best_conversion(y, expected, std, floor, edge)
-            if found is None or found[1] == begin:
-                break
-            begin = found[1]
-        best = best if found is None else max(best, found)
-    total, begin, name = best
-    if total < max(GAIN * (n - begin), TOTAL) or begin < n // 6 or n - begin < n // 10:
-        return None
+        names = _some_conversions(seen, begin, edge)
+        for name in names:
+            place = begin
+            for _ in range(ROUNDS):
+                later = _converted_from(seen, place, name, edge)
+                if later == place:
+                    break
+                place = later
+            if n // 6 <= place <= n - n // 10:
+                found.add((place, name))
+
+    def likelihood(one: tuple[int, str]) -> float:
+        """Return that of all bins, turned back to what they were before."""
+        begin, (factor, offset) = one[0], CONVERSIONS[one[1]]
+        natural = np.concatenate([y[:begin], (y[begin:] - offset) / factor])
+        fit = _fit(natural, *Relation(x, natural, floor)(x))
+        return float(fit.sum() - (n - begin) * np.log(factor))
+
+    as_it_is = float(_fit(y, *Relation(x, y, floor)(x)).sum())
+    gains = {one: likelihood(one) - as_it_is for one in found}
+    good = [one for one, gain in gains.items() if gain >= max(WHOLE * (n - one[0]), TOTAL)]
+    return sorted(good, key=lambda one: (-gains[one], one))
+
+
+def _some_conversions(seen: Seen, begin: int, edge: int) -> list[str]:
+    """Return the conversions that explain most from a bin on, of those that explain the end."""
+    x, y, _, floor = seen
+    expected, std = Relation(x[:begin], y[:begin], floor)(x[begin:])
+    before, tried = _fit(y[begin:], expected, std), []
+    for name, (factor, offset) in CONVERSIONS.items():
+        wide = np.maximum(factor * std, floor)
+        gain = _fit(y[begin:], factor * expected + offset, wide) - before
+        if gain[-edge:].sum() > 0.0:
+            tried.append((float(np.cumsum(gain[::-1]).max()), name))
+    return [name for _, name in sorted(tried, reverse=True)[:MOST_UNITS]]
+
+
+def _converted_from(seen: Seen, begin: int, name: str, edge: int) -> int:
+    """Return the bin from which on a conversion explains most, by what was before some bin."""
+    x, y, _, floor = seen
     factor, offset = CONVERSIONS[name]
+    expected, std = Relation(x[:begin], y[:begin], floor)(x)
+    wide = np.maximum(factor * std, floor)
+    gain = _fit(y, factor * expected + offset, wide) - _fit(y, expected, std)
+    sums = np.cumsum(gain[::-1])[::-1]
+    return edge + int(sums[edge : len(y) - edge].argmax())
+
+
+def _checked(seen: Seen, begin: int, name: str) -> Change | None:
+    """Return a change of unit if all speaks for it: most stretches, the jump, and its own past."""
+    x, y, _, floor = seen
+    n, (factor, offset) = len(y), CONVERSIONS[name]
+    edge = max(n // EDGE, 10)
     expected, std = Relation(x[:begin], y[:begin], floor)(x)
     converted = factor * expected + offset
     gain = _fit(y, converted, np.maximum(factor * std, floor)) - _fit(y, expected, std)
+    total = float(gain[begin:].sum())
+    if total < max(GAIN * (n - begin), TOTAL):
+        return None
     if not (_agree(gain[begin:], edge) and _agree(-gain[:begin], edge)):
         return None
     if not _jumps(y - expected, converted - expected, std, begin):
@@ -170,21 +211,6 @@ def _unit(seen: Seen) -> Change | None:
         return None
     size = float(np.median((factor - 1.0) * expected + offset))
     return Change("unit", begin, size, total / (n - begin) / GAIN, name, factor, offset)
-
-
-def _best_conversion(
-    y: Floats, expected: Floats, std: Floats, floor: float, edge: int
-) -> tuple[float, int, str] | None:
-    """Return the conversion that explains most from a bin on; None if none explains the end."""
-    before = _fit(y, expected, std)
-    tried = []
-    for name, (factor, offset) in CONVERSIONS.items():
-        wide = np.maximum(factor * std, floor)
-        tail = slice(len(y) - edge, None)
-        if _fit(y[tail], factor * expected[tail] + offset, wide[tail]).sum() > before[tail].sum():
-            after = _fit(y, factor * expected + offset, wide)
-            tried.append((*_suffix(after - before, edge), name))
-    return max(tried, default=None)
 
 
 def _agree(gain: Floats, length: int) -> bool:
@@ -271,7 +297,7 @@ def _ramp(off: Floats, std: Floats, at: Ints) -> _Ramp:
 def wandering(rest: Floats) -> float:
     """Return how far a series goes within some time, of the time in which it goes farthest."""
     lags = 2 ** np.arange(int(np.log2(max(len(rest) // 4, 2))) + 1)
-    away = [np.median(np.abs(rest[lag:] - rest[:-lag])) for lag in lags]
+    away = [middle(np.abs(rest[lag:] - rest[:-lag])) for lag in lags]
     return float(max(NORMAL * max(away) / np.sqrt(2.0), 1e-12))
 
 

@@ -9,8 +9,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from noisewise.anomalies.changes import Change, begins, find_change
-from noisewise.anomalies.others import Relation, references
+from noisewise.anomalies.changes import Change, find_change, least_step
+from noisewise.anomalies.dates import Path, first_after
+from noisewise.anomalies.others import Near, Others, Relation
 from noisewise.anomalies.spikes import find_spikes, resolution
 from noisewise.anomalies.stuck import Stretch, long_runs, silences
 from noisewise.anomalies.tracks import Grid, Mask, Tracks
@@ -18,7 +19,7 @@ from noisewise.data import Observations
 from noisewise.data.labelled import labelled
 from noisewise.data.observations import Duplicates
 from noisewise.data.tables_with_holes import Roles
-from noisewise.data.timestamps import Floats, are_dates
+from noisewise.data.timestamps import are_dates
 from noisewise.errors import DataError, SettingError
 from noisewise.gaps import Table, as_column, as_time
 
@@ -26,7 +27,8 @@ KINDS = ("dead", "unit", "drift", "shift", "stuck", "spike")  # in this order in
 MOVED = 5.0  # spreads that others let expect of a series while it was stuck
 FEW = 5  # series: with fewer, the others are not to be trusted
 LARGEST = 1e100  # reading, whose square is a number still
-NEAR = 4  # bins around a change, in which its first reading is looked for
+LATE = 10  # parts of a series: what wanders off in the last of them may come back
+FINE_BINS = 20_000  # of the grid on which the first reading after a change is looked for
 
 
 def find_anomalies(
@@ -172,10 +174,9 @@ class _Finder:
         if not runs:
             return
         grid = Grid.of(self.tracks, good)
-        open_ones = np.unique([run.series for run in runs if not run.certain]).astype(np.int64)
-        others = dict(zip(open_ones.tolist(), references(grid.table, open_ones), strict=True))
+        others = Others(grid.table)
         for run in runs:
-            if not run.certain and not self._should_have_moved(run, grid, others[run.series]):
+            if not run.certain and not self._should_have_moved(run, grid, others):
                 continue
             last = int(self.tracks.bounds[run.series + 1]) - 1
             between = slice(run.first, run.last + 1)
@@ -184,10 +185,11 @@ class _Finder:
             self.rows.append(self.words.stuck(run, many, until_end))
             good[between] = False
 
-    def _should_have_moved(self, run: Stretch, grid: Grid, others: Floats) -> bool:
+    def _should_have_moved(self, run: Stretch, grid: Grid, every: Others) -> bool:
         """Tell whether others let expect that a series moved while it did not."""
-        first, last = (grid.bin(self.tracks.time[place]) for place in (run.first, run.last))
-        own = grid.table[run.series]
+        first, last = grid.bins(self.tracks.time[[run.first, run.last]]).tolist()
+        own, near = grid.table[run.series], every.near(run.series)
+        others = near.say(grid.table[near.series])
         outside = ~np.isnan(own) & ~np.isnan(others)
         outside[first : last + 1] = False
         inside = others[first : last + 1]
@@ -201,35 +203,38 @@ class _Finder:
 
     def _changed(self, grid: Grid, good: Mask, dead: set[int]) -> None:
         """Find changes for good, the clearest first: others are compared without what changed."""
-        every = np.arange(len(self.tracks))
-        few = len(every) < FEW
-        table = grid.table.copy()
-        asked = zip(references(table, every), grid.table, self.floor, strict=True)
+        few = len(self.tracks) < FEW
+        others = Others(grid.table)
+        asked = zip(others.references(), grid.table, self.floor, strict=True)
         first = [find_change(*one, few) for one in asked]
         likely = [s for s, change in enumerate(first) if change is not None]
         for series in sorted(likely, key=lambda s: -first[s].score):  # type: ignore[union-attr]
-            reference = references(table, np.array([series]))[0]
-            own = grid.table[series]
+            near = others.near(series)
+            reference, own = near.say(others.table[near.series]), grid.table[series]
             change = find_change(reference, own, self.floor[series], few)
             if change is None or (change.kind == "dead" and series in dead):
                 continue
-            table[series, change.bin :] = np.nan
-            at = self._first_after(series, change, reference, grid, good)
-            self.rows.append(self.words.changed(series, change, at))
+            place = self._first_after(series, change, near, grid, good)
+            span = self.tracks.span(series)
+            if change.kind == "drift" and span.stop - place < (span.stop - span.start) // LATE:
+                continue
+            self.rows.append(self.words.changed(series, change, place))
+            others.forget(series, change.bin)
+            good[place : span.stop] = False
 
-    def _first_after(
-        self, series: int, change: Change, reference: Floats, grid: Grid, good: Mask
-    ) -> int:
+    def _first_after(self, series: int, change: Change, near: Near, grid: Grid, good: Mask) -> int:
         """Return the place of the first reading after a change."""
         span = self.tracks.span(series)
         own = np.flatnonzero(good[span]) + span.start
-        bins = ((self.tracks.time[own] - grid.start) // grid.width).astype(np.int64)
-        if change.kind != "drift":
-            near = own[np.abs(bins - change.bin) <= NEAR]
-            near_bins = bins[np.abs(bins - change.bin) <= NEAR]
-            values = self.tracks.value[near]
-            return int(near[begins(reference, grid.table[series], change, near_bins, values)])
-        return int(own[np.searchsorted(bins, change.bin)])
+        time, value = self.tracks.time[own], self.tracks.value[own]
+        fine = Grid.of(self.tracks, good, FINE_BINS, near.series)
+        said = near.say(fine.table)
+        known = np.flatnonzero(~np.isnan(said))
+        x = np.interp(fine.bins(time), known, said[known]) if len(known) else np.zeros(len(own))
+        rough = int(np.searchsorted(grid.bins(time), change.bin))
+        steps = (time - grid.start) / self.tracks.step
+        path = Path(steps, value, x, least_step(self.floor[series], value))
+        return int(own[first_after(path, change.kind, change.factor, change.offset, rough)])
 
 
 def _table(rows: list[dict[str, Any]], names: list[str]) -> Table:

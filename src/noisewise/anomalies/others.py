@@ -6,11 +6,12 @@ its own changes still. And the median of ten does not follow one that is off.
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Iterator
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from noisewise.anomalies.tracks import NORMAL, spread
+from noisewise.anomalies.tracks import NORMAL, middle, spread
 from noisewise.data.timestamps import Floats, Ints
 from noisewise.engine.training import one_blas_thread
 
@@ -23,38 +24,76 @@ CHUNK = 512  # series compared with all others at a time
 ROUNDS = 3  # in which levels of neighbours are brought together
 
 
-def references(table: Floats, series: Ints) -> Floats:
-    """Return for some series what others say in every bin, in their units, up to a constant.
+class Near(NamedTuple):
+    """The series that move as one does, what takes them to its units, and how much they count."""
 
-    NaN where nobody says anything: in all bins of a series that nobody is like.
-    """
-    lag = max(1, table.shape[1] // WHILE)
-    change = table[:, lag:] - table[:, :-lag]
-    known = ~np.isnan(change)
-    change -= np.array([_middle(row) for row in change])[:, None]  # a drift is no likeness
-    scale = np.array([_scale(row[ok]) for row, ok in zip(change, known, strict=True)])
-    moves = np.where(scale > 0.0, scale, np.inf)[:, None]
-    z = np.clip(np.where(known, change, 0.0) / moves, -CLIP, CLIP)
-    mask = known.astype(np.float64)
-    out = np.full((len(series), table.shape[1]), np.nan)
-    for start in range(0, len(series), CHUNK):
-        part = series[start : start + CHUNK]
+    series: Ints
+    factor: Floats
+    weight: Floats
+
+    def say(self, rows: Floats) -> Floats:
+        """Return what their rows say together, in units of the series, up to a constant."""
+        if not len(self.series):
+            return np.full(rows.shape[1], np.nan)
+        return _together(self.factor[:, None] * rows, self.weight)
+
+
+class Others:
+    """Tells for any series of a table which others move as it does."""
+
+    def __init__(self, table: Floats) -> None:
+        self.table = table.copy()
+        self._lag = max(1, table.shape[1] // WHILE)
+        self._known = np.zeros((len(table), table.shape[1] - self._lag))
+        self._moves, self._scale = np.zeros_like(self._known), np.zeros(len(table))
+        for series in range(len(table)):
+            self._look_at(series)
+
+    def forget(self, series: int, start: int) -> None:
+        """Leave out a series from a bin on."""
+        self.table[series, start:] = np.nan
+        self._look_at(series)
+
+    def near(self, own: int) -> Near:
+        """Return who is like a series."""
+        return self._nearest(own, self._likeness(slice(own, own + 1))[0])
+
+    def references(self) -> Iterator[Floats]:
+        """Return for each series what others say in every bin, in its units, up to a constant.
+
+        NaN where nobody says anything: in all bins of a series that nobody is like.
+        """
+        for start in range(0, len(self.table), CHUNK):
+            for own, row in enumerate(self._likeness(slice(start, start + CHUNK)), start):
+                near = self._nearest(own, row)
+                yield near.say(self.table[near.series])
+
+    def _look_at(self, series: int) -> None:
+        """Keep the changes of a series, from one while to the next, in its own scale."""
+        change = self.table[series, self._lag :] - self.table[series, : -self._lag]
+        known = ~np.isnan(change)
+        change = change[known] - _middle(change)  # a drift is no likeness
+        scale = self._scale[series] = _scale(change)
+        self._known[series], self._moves[series] = known, 0.0
+        if scale > 0.0:
+            self._moves[series, known] = np.clip(change / scale, -CLIP, CLIP)
+
+    def _likeness(self, part: slice) -> Floats:
         with one_blas_thread():
-            alike = _correlation(z[part], mask[part], z, mask)
-        for row, (own, likeness) in enumerate(zip(part, alike, strict=True), start):
-            likeness[own] = 0.0
-            near = np.argsort(-np.abs(likeness), kind="stable")[:NEIGHBOURS]
-            near = near[np.abs(likeness[near]) >= ALIKE]
-            if len(near):
-                factor = np.sign(likeness[near]) * scale[own] / scale[near]
-                out[row] = _together(factor[:, None] * table[near], likeness[near] ** 2)
-    return out
+            return _correlation(self._moves[part], self._known[part], self._moves, self._known)
+
+    def _nearest(self, own: int, likeness: Floats) -> Near:
+        likeness[own] = 0.0
+        near = np.argsort(-np.abs(likeness), kind="stable")[:NEIGHBOURS]
+        near = near[np.abs(likeness[near]) >= ALIKE]
+        factor = np.sign(likeness[near]) * self._scale[own] / self._scale[near]
+        return Near(near, factor, likeness[near] ** 2)
 
 
 def _middle(row: Floats) -> float:
     """Return the median of what is there."""
     there = row[~np.isnan(row)]
-    return float(np.median(there)) if len(there) else 0.0
+    return middle(there) if len(there) else 0.0
 
 
 def _scale(changes: Floats) -> float:
@@ -111,8 +150,8 @@ class Relation:
         rest = y - self.slope * x
         many = max(1, min(self.PARTS, len(x) // self.FEWEST)) if variance else 1
         parts: list[Any] = np.array_split(np.argsort(x, kind="stable"), many)
-        self.at = np.array([np.median(x[part]) for part in parts])
-        self.level = np.array([np.median(rest[part]) for part in parts])
+        self.at = np.array([middle(x[part]) for part in parts])
+        self.level = np.array([middle(rest[part]) for part in parts])
         rest = rest - np.interp(x, self.at, self.level)
         least = max(self.LEAST * spread(rest), floor)
         self.spread = np.array([max(spread(rest[part]), least) for part in parts])

@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from noisewise.anomalies.tracks import Mask, Tracks
 from noisewise.data.timestamps import Floats, Ints
 
-FEWEST = 10  # readings of a stretch that can be stuck
-RARE, RARER = 20, 200  # one run of so many is as long: two points of the tail of lengths
-LONGER = 2.0  # times the longest run that the tail lets expect
-ALIKE = 4  # runs of a series at most, one of which can be odd by its length alone
-MOST = 20  # longest runs of a series that are looked at
+FEWEST = 7  # readings of a stretch that can be stuck
+FEWEST_ALL = 20  # readings of a series
+PARTS = 8  # of the range of a series: near its floor, it may repeat itself more
+LAGS = 5  # from one reading to the next: 1, 2, 4, 8 steps, and longer
+BELIEF = 20.0  # readings that what is known of others counts as
+RARE, RARER = 20, 200  # one run of so many is as odd: two points of the tail
+LONGER = 1.65  # times the oddest run that the tail lets expect
+ALIKE = 4  # runs of a series at most, one of which can be odd by itself alone
+ALONE = 4.0  # times longer a run must be if its length alone speaks against it
 LONG = 1.5  # times the longest silence before: a series that is silent until the end is dead
 SILENT_STEPS = 20  # of the table, at least
 SILENT_SHARE = 0.02  # of the time of the table, at least
@@ -25,31 +29,37 @@ class Stretch(NamedTuple):
     series: int
     first: int
     last: int
-    score: float  # its length over the longest that was to be expected
+    score: float  # how far beyond the longest or oddest that was to be expected
     certain: bool  # whether it is odd whatever others did meanwhile: neither a habit, nor at an end
 
 
 def long_runs(tracks: Tracks, good: Mask) -> list[Stretch]:
-    """Return the stretches of equal readings that are longer than usual for their series."""
+    """Return the stretches of equal readings that are odder than usual for their series.
+
+    Runs are judged by their lengths, and by the sum over their readings of how rarely this series
+    repeats itself, at such a level and after such a time; or by far greater length alone.
+    """
     found = []
+    step = tracks.step
     for series in range(len(tracks)):
         own = np.flatnonzero(good[tracks.span(series)]) + tracks.bounds[series]
-        if len(own) < 2 * FEWEST:
+        if len(own) < FEWEST_ALL:
             continue
         value = tracks.value[own]
         begins, lengths = _runs(value)
         if len(lengths) < 3:
             continue  # it hardly ever changed: that is how it is
-        longest = _longest(lengths)
-        for run in np.argsort(-lengths, kind="stable")[:MOST].tolist():
-            if lengths[run] < max(FEWEST, longest):
-                break
+        sums = np.append(0.0, np.cumsum(_surprise(tracks.time[own] / step, value)))
+        odd = sums[begins + lengths - 1] - sums[begins]
+        inside = (value[begins] > value.min()) & (value[begins] < value.max())
+        longer, odder = _beyond(lengths, inside), _beyond(odd, inside)
+        score = np.maximum(np.sqrt(longer * odder) * (odder >= 1.0), longer / ALONE)
+        told = (longer >= 1.0) & (score >= 1.0) & (lengths >= FEWEST)
+        for run in np.flatnonzero(told).tolist():
             ends = own[begins[run]], own[begins[run] + lengths[run] - 1]
-            score = float(lengths[run] / longest)
-            is_rare = (2 * lengths >= lengths[run]).sum() <= ALIKE
-            inside = value.min() < value[begins[run]] < value.max()
-            certain = bool(score >= LONGER and is_rare and inside)
-            found.append(Stretch(series, int(ends[0]), int(ends[1]), score, certain))
+            is_rare = (2 * lengths[inside] >= lengths[run]).sum() <= ALIKE
+            certain = bool(score[run] >= LONGER and is_rare and inside[run])
+            found.append(Stretch(series, int(ends[0]), int(ends[1]), float(score[run]), certain))
     return found
 
 
@@ -75,14 +85,38 @@ def _runs(value: Floats) -> tuple[Ints, Ints]:
     return begins, np.diff(np.append(begins, len(value)))
 
 
-def _longest(lengths: Ints) -> float:
-    """Return the longest run that the tail of lengths lets expect.
+def _surprise(steps: Floats, value: Floats) -> Floats:
+    """Return how surprising it is, in nats, that readings from the second on are as the last.
 
-    The longest few do not count, as they may be those that are stuck. The tail falls exponentially,
+    That is by how often the series repeats itself at such levels, after so many steps.
+    """
+    same, ordered = np.diff(value) == 0.0, np.sort(value)
+    rank = np.searchsorted(ordered, value, "left") + np.searchsorted(ordered, value, "right")
+    part = np.minimum(rank[:-1] * PARTS // (2 * len(value)), PARTS - 1)
+    lag = np.clip(np.rint(np.log2(np.maximum(np.diff(steps), 1.0))), 0, LAGS - 1).astype(np.int64)
+    cell = part * LAGS + lag
+    share = (same.sum() + 0.5) / len(value)
+    for place, many in ((part, PARTS), (cell, PARTS * LAGS)):
+        total, equal = np.bincount(place, minlength=many), np.bincount(place, same, many)
+        share = (equal[place] + BELIEF * share) / (total[place] + BELIEF)
+    return np.asarray(-np.log(share))
+
+
+def _beyond(sizes: Any, inside: Mask) -> Floats:
+    """Return sizes of runs over the largest to be expected; apart for those inside the range."""
+    return np.asarray(sizes / np.where(inside, _oddest(sizes[inside]), _oddest(sizes)))
+
+
+def _oddest(odd: Floats) -> float:
+    """Return the oddest run that the tail lets expect.
+
+    The oddest few do not count, as they may be those that are stuck. The tail falls exponentially,
     and slower where the sensor is slow at night.
     """
-    ordered = np.sort(lengths)[::-1]
+    ordered = np.sort(odd)[::-1]
     n = len(ordered)
-    rare, rarer = (int(ordered[min(max(n // share, 2), n - 1)]) for share in (RARE, RARER))
-    slope = max((rarer - rare) / np.log(RARER / RARE), 0.2 * rarer)
-    return float(rarer + slope * np.log(min(RARER, n)))
+    if not n:
+        return np.inf
+    rare, rarer = (float(ordered[min(max(n // share, 2), n - 1)]) for share in (RARE, RARER))
+    slope = max((rarer - rare) / np.log(RARER / RARE) if rare else 0.0, 0.2 * rarer)
+    return max(rarer + slope * float(np.log(min(RARER, n))), 1.0)
