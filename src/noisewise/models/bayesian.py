@@ -354,7 +354,8 @@ class BayesianFactorizer(Sampled, Featured, KeptRows, on_gpu.OnDevice):
         if self.calibration_ is None or self.calibration_.strangers is None:
             return None
         both = zip(self._encoded(X)[0], self.factors_.shape, strict=True)
-        return np.sum([codes >= n for codes, n in both], axis=0)  # those with features come last
+        found: npt.NDArray[np.int64] = np.sum([codes >= n for codes, n in both], axis=0)
+        return found  # those with features come last
 
     def _best(self, mode: int, codes: Codes, sought: Sought) -> Lists:
         rows, columns = (self.factors_.shape[m] for m in (mode, 1 - mode))

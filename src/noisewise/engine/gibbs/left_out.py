@@ -63,14 +63,15 @@ def cuts_of(widths: Any, anchor: int) -> Array:
     return found
 
 
-def found(sums: Array, seen: Array, scale: Scale) -> LeftOut | None:
+def found(sums: Array, values: Any, scale: Scale) -> LeftOut | None:
     """Return what sums over sweeps come to; None where there were too few.
 
-    ``seen`` has values as the model has them: standardised, or numbers of levels.
+    ``values`` are as the model has them: standardised, or numbers of levels.
     """
     if not sums.size or sums[-1, 0] < FEWEST_SWEEPS:
         return None
     f, square, g, product, log, log_square = (sums[:-1] / sums[-1])[:COMMON]
+    seen = values.astype(np.float64)
     left = np.maximum(1.0 + product - f * g, 1.0 - MOST_LEVERAGE)
     variance = np.maximum(square - f**2, 0.0) / left
     mean, spread = f - variance * g, np.sqrt(np.maximum(log_square - log**2, 0.0))

@@ -276,7 +276,7 @@ class RatingSampler(Sampler[RatingDraw]):
 
     def left_out(self, chains: list[Chain[RatingDraw]]) -> LeftOut | None:
         """Return what all others say of some observations; None where there were too few sweeps."""
-        sums = np.sum([chain.looks for chain in chains], axis=0)
+        sums: Array = np.sum([chain.looks for chain in chains], axis=0)
         return left_out.found(sums, self.looked_values, self.scale) if sums.size else None
 
     def _looked_at(self, chain: Chain[RatingDraw]) -> Array:
