@@ -52,6 +52,15 @@ def test_numbers_are_as_if_they_had_not_been_seen():
     assert left_out.found(sums * 1e-4, seen, scale) is None  # of too few sweeps
 
 
+def test_means_are_clipped_as_they_are_in_every_draw():
+    rng = np.random.default_rng(0)
+    mean, std = np.array([-2.0, 0.3, 1.1, 1.0]), np.array([0.5, 0.9, 0.4, 0.0])
+    drawn = mean + std * rng.normal(size=(200_000, 4))
+    for low, high in ((-1.0, 1.0), (-np.inf, 1.0), (-np.inf, np.inf)):
+        exact = drawn.clip(low, high).mean(axis=0)
+        np.testing.assert_allclose(left_out._clipped(mean, std, low, high), exact, atol=0.01)
+
+
 def test_levels_are_as_if_they_had_not_been_seen():
     mean, total, seen, looks = draws(5)
     unit = 1.7  # in which all is measured

@@ -20,6 +20,7 @@ FEWEST_SWEEPS = 20
 MOST_LEVERAGE = 0.8  # share of a prediction that its own observation may have, to leave it out
 POINTS = np.linspace(-3.0, 3.0, 13)  # stds of the log of the noise, at which it is weighed
 LEAST_CHANCE = 1e-12  # of the level that was seen
+ROOT = np.sqrt(2.0 * np.pi)  # of the normal density
 COMMON = 6  # sums: f and its square, g, f times g, the log of the noise and its square
 
 
@@ -80,7 +81,8 @@ def found(sums: Array, values: Any, scale: Scale) -> LeftOut | None:
         total = noises + variance
         weight = _weights(-0.5 * (np.log(total) + (seen - mean) ** 2 / total))
         noise = (weight * noises).sum(axis=0)
-        value, centre = (scale.location + scale.scale * part for part in (seen, mean))
+        clipped = _clipped(mean, np.sqrt(variance), scale.low, scale.high)
+        value, centre = (scale.location + scale.scale * part for part in (seen, clipped))
         std = scale.scale * np.sqrt(noise + variance)
         return LeftOut(value, centre, std, _share(variance, noise))
     cuts, own = (sums[COMMON:-1] / sums[-1]).T, seen.astype(np.int64)
@@ -101,6 +103,17 @@ def _weights(log_likelihood: Array) -> Array:
     log = -0.5 * POINTS[:, None] ** 2 - log_likelihood
     weight = np.exp(log - log.max(axis=0))
     found: Array = weight / weight.sum(axis=0)
+    return found
+
+
+def _clipped(mean: Array, std: Array, low: float, high: float) -> Array:
+    """Return the mean of normal numbers that are clipped, as predictions are in every draw."""
+    std = np.maximum(std, np.finfo(np.float64).tiny)
+    found = mean
+    for end, sign in ((low, 1.0), (high, -1.0)):
+        if np.isfinite(end):  # what is beyond it, on average
+            beyond = sign * (end - mean) / std
+            found = found + sign * std * (beyond * ndtr(beyond) + np.exp(-0.5 * beyond**2) / ROOT)
     return found
 
 
