@@ -20,6 +20,7 @@ FEWEST_SWEEPS = 20
 MOST_LEVERAGE = 0.8  # share of a prediction that its own observation may have, to leave it out
 POINTS = np.linspace(-3.0, 3.0, 13)  # stds of the log of the noise, at which it is weighed
 LEAST_CHANCE = 1e-12  # of the level that was seen
+LEAST_STD = 1e-6  # of a mean, where values have the std 1
 ROOT = np.sqrt(2.0 * np.pi)  # of the normal density
 COMMON = 6  # sums: f and its square, g, f times g, the log of the noise and its square
 
@@ -108,8 +109,7 @@ def _weights(log_likelihood: Array) -> Array:
 
 def _clipped(mean: Array, std: Array, low: float, high: float) -> Array:
     """Return the mean of normal numbers that are clipped, as predictions are in every draw."""
-    std = np.maximum(std, np.finfo(np.float64).tiny)
-    found = mean
+    std, found = np.maximum(std, LEAST_STD), mean
     for end, sign in ((low, 1.0), (high, -1.0)):
         if np.isfinite(end):  # what is beyond it, on average
             beyond = sign * (end - mean) / std
