@@ -28,8 +28,9 @@ TRIED: dict[str, list[Any]] = {
     "PENALTY": [5.0, 20.0, 80.0],
     "GROUPS": [(1, 1), (10, 1), (20, 1), (20, 3), (20, 5), (40, 5)],
     "BORROWED": [30.0, 100.0, 300.0],
+    "MORE_BORROWED": [100.0, 300.0, 1_000.0],
 }
-NAMES = ("KNOTS", "PENALTY", "GROUPS", "PER_GROUP", "BORROWED")
+NAMES = ("KNOTS", "PENALTY", "GROUPS", "PER_GROUP", "BORROWED", "MORE_BORROWED")
 
 
 def main() -> None:
@@ -105,7 +106,7 @@ def predicted(file: dict[str, Any]) -> Predicted:
     if "held_out_truth" in file:
         given = [file[f"held_out_{name}"].astype(np.float64) for name in ("truth", "mean", "std")]
         if file.get("left_out"):
-            own = Calibration.left_out(*given, levels)
+            own = Calibration.left_out(*given, levels, scale=float(file.get("scale", 1.0)))
         else:
             own = Calibration.measure(given[0] - given[1], given[2], given[1])
     half = calibration.normal_half_width(COVERAGE)

@@ -161,9 +161,12 @@ class Learned:
                 self._note(np.asarray(mean) + error, mean, std, left_out=False)
             return measure(error, std, mean)
 
-        def noted_left_out(truth: Any, means: Any, stds: Any, levels: Any) -> Any:
+        def noted_left_out(
+            truth: Any, means: Any, stds: Any, levels: Any, chances: Any = None, scale: float = 1.0
+        ) -> Any:
             self._note(truth, means, stds, left_out=True)
-            return left_out(truth, means, stds, levels)
+            self.given["scale"] = np.array(scale)
+            return left_out(truth, means, stds, levels, chances, scale)
 
         Calibration.measure = staticmethod(noted)  # type: ignore[method-assign, assignment]
         Calibration.left_out = staticmethod(noted_left_out)  # type: ignore[method-assign]

@@ -32,6 +32,8 @@ MOST_SQUARE = 25.0  # of an error over its std, beyond which it says no more abo
 GROUPS = (20, 5)  # of the mean and of the std, at most
 PER_GROUP = (100, 1_000)  # observations that it takes for one more
 BORROWED = 100.0  # observations that a group has from its neighbours of all std, and from all
+MORE_BORROWED = 300.0  # the same, of cells left out: their noise is known less well
+IDS_UNSEEN = np.array([1.0, 2.0])  # of a cell: what half-widths of strangers are grouped by
 
 Numbers = NDArray[np.float64]
 
@@ -51,11 +53,11 @@ class Shape(NamedTuple):
         return brief(self)
 
     @classmethod
-    def learn(cls, mean: Numbers, std: Numbers, error: Numbers, *, by_std: bool) -> Shape | None:
-        """Learn from held-out errors; None where they say nothing.
+    def learn(cls, mean: Numbers, std: Numbers, error: Numbers, *, held_out: bool) -> Shape | None:
+        """Learn from errors that were held out, or left out; None where they say nothing.
 
-        Errors over their std have the mean square 1. With ``by_std`` the std has a shape of its
-        own and groups, or else only the mean has.
+        Errors over their std have the mean square 1. Of held-out ones, the std has a factor of its
+        own; groups are by mean and std either way.
         """
         if len(mean) > MOST_SHAPED:
             some = np.random.default_rng(0).permutation(len(mean))[:MOST_SHAPED]
@@ -63,7 +65,7 @@ class Shape(NamedTuple):
         squares = (error / std) ** 2
         if not squares.any():
             return None
-        parts = [mean, np.log(std)] if by_std else [mean]
+        parts = [mean, np.log(std)] if held_out else [mean]
         with one_blas_thread():  # the same bits on any number of threads
             curves = _curves(parts, squares)
         curves += [(np.zeros(1), np.zeros(1))] * (2 - len(curves))
@@ -75,7 +77,8 @@ class Shape(NamedTuple):
             return None
         own = start._replace(mean_log=mean_log + math.log(level))
         calibrated = std * np.sqrt(own.factor(mean, std))
-        return own._grouped(mean, calibrated, np.abs(error) / calibrated, by_std=by_std)
+        borrowed = BORROWED if held_out else MORE_BORROWED
+        return own._grouped(mean, calibrated, np.abs(error) / calibrated, borrowed)
 
     def factor(self, mean: Any, std: Any) -> Any:
         """Return the factor of the variance of cells."""
@@ -105,7 +108,9 @@ class Shape(NamedTuple):
         ]
         return map_coordinates(widths, at, order=1, mode="nearest")
 
-    def _grouped(self, mean: Numbers, std: Numbers, scores: Numbers, *, by_std: bool) -> Shape:
+    def _grouped(
+        self, mean: Numbers, std: Numbers, scores: Numbers, borrowed: float, *, by_std: bool = True
+    ) -> Shape:
         """Measure half-widths by groups; together they cover as often as they say."""
         n, order = len(scores), np.argsort(scores, kind="stable")
         many = [max(1, min(m, n // per)) for m, per in zip(GROUPS, PER_GROUP, strict=True)]
@@ -115,7 +120,7 @@ class Shape(NamedTuple):
         in_order, of_mean, of_std = scores[order], of_mean[order], of_std[order]
         for a in range(len(means)):
             row = of_mean == a
-            shared = BORROWED / n + BORROWED * row / max(int(row.sum()), 1)
+            shared = borrowed / n + borrowed * row / max(int(row.sum()), 1)
             for b in range(len(stds)):
                 weight = np.cumsum(shared + (row & (of_std == b)))
                 at = np.searchsorted(weight, COVERAGES * weight[-1])
@@ -190,7 +195,7 @@ class Calibration:
     n: int  # held-out observations
     shape: Shape | None = None  # of the std over predicted means and stds
     sets: Numbers | None = None  # sorted chances of levels up to the true one: see ``set_reach``
-    strangers: Shape | None = None  # half-widths of cells with an id never seen
+    strangers: Shape | None = None  # half-widths of cells with ids never seen: by their number
 
     __repr__ = brief
 
@@ -211,68 +216,91 @@ class Calibration:
         scores = scores / scale
         if mean is not None and len(scores) >= FEWEST_SHAPED:
             means = np.asarray(mean, float)
-            shape = Shape.learn(means, scale * stds, errors, by_std=True)
+            shape = Shape.learn(means, scale * stds, errors, held_out=True)
             if shape is not None:
                 scores = scores / np.sqrt(shape.factor(means, scale * stds))
         return cls(scale, _kept(scores), len(scores), shape)
 
     @classmethod
     def left_out(
-        cls, truth: Numbers, means: Numbers, stds: Numbers, levels: Numbers
+        cls,
+        truth: Numbers,
+        means: Numbers,
+        stds: Numbers,
+        levels: Numbers,
+        chances: Numbers | None = None,
+        scale: float = 1.0,
     ) -> Calibration | None:
-        """Learn from cells as they are predicted from all others: the shape over the mean alone.
+        """Learn from cells as they are predicted from all others: the shape, and half-widths.
 
-        A std that has seen an error knows of it, so that the level of stds is left as it is. None
-        where there are too few cells, or no errors.
+        How large stds are is left to the model, but for ``scale``. Of a short chain, errors of
+        cells left out are too small: half-widths never cover less than these stds say. ``chances``
+        of levels are those of a model that has its own. None where there are too few cells, or no
+        errors.
         """
         errors, n = np.abs(truth - means), len(truth)
         with np.errstate(divide="ignore", invalid="ignore"):
             level = float(np.sqrt(np.mean((errors / stds) ** 2))) if n else 0.0
         if n < FEWEST_SHAPED or not 0.0 < level < math.inf:
             return None
-        shape = Shape.learn(means, level * stds, errors, by_std=False)
+        shape = Shape.learn(means, level * stds, errors, held_out=False)
         if shape is None:
             return None
-        calibrated = level * stds * np.sqrt(shape.factor(means, level * stds))
+        most = max(level, 1.0) / scale
+        shape = shape._replace(std_groups=shape.std_groups / level, widths=shape.widths * most)
+        calibrated = stds * np.sqrt(shape.factor(means, stds))
         sets = None
         if len(levels):
-            sets = kept_sets(level_chances(levels, means, calibrated), levels, truth)
-        return cls(1.0, _kept(errors / calibrated), n, shape, sets)
+            own = level_chances(levels, means, calibrated) if chances is None else chances
+            sets = kept_sets(own, levels, truth)
+        return cls(scale, _kept(errors / (calibrated * level) * most), n, shape, sets)
 
-    def with_strangers(self, truth: Numbers, means: Numbers, stds: Numbers) -> Calibration:
-        """Learn also from cells as they are predicted as if one of their ids were never seen.
+    def with_strangers(
+        self, truth: Numbers, means: Numbers, stds: Numbers, unseen: Numbers
+    ) -> Calibration:
+        """Learn also from cells as they are predicted as if ``unseen`` ids, 1 or 2, were new.
 
-        All else that predicts them has seen them, and so their errors are smaller than those of
-        strangers, whereas the half-widths of cells that are known are too wide: a half-width of
-        strangers is half-way between both, as factors go. Too few cells, or none with an error,
-        leave all as it is.
+        Of one new id, what else predicts a cell has seen it, and so errors are smaller than those
+        of strangers, whereas the half-widths of cells that are known are too wide: a half-width is
+        half-way between both, as factors go. Of two, nothing has seen the cell. Too few cells, or
+        none with an error, leave all as it is.
         """
-        if self.shape is None or len(truth) < FEWEST_SHAPED:
+        few = min(np.sum(unseen == 1), np.sum(unseen == 2)) < FEWEST_SHAPED
+        if self.shape is None or few:
             return self
         calibrated = stds * np.sqrt(self.factor(means, stds))
         with np.errstate(divide="ignore", invalid="ignore"):
             scores = np.abs(truth - means) / calibrated
         if not (np.isfinite(scores).all() and scores.any()):
             return self
-        own = self.shape._grouped(means, calibrated, scores, by_std=False)
-        at = own.mean_groups
-        known = np.stack([self.shape.half_width(c, at, np.ones_like(at)) for c in COVERAGES])
-        return replace(self, strangers=own._replace(widths=np.sqrt(own.widths * known[..., None])))
+        one, two = (
+            self.shape._grouped(means[own], calibrated[own], scores[own], BORROWED, by_std=False)
+            for own in (unseen == 1, unseen == 2)
+        )
+        at = one.mean_groups
+        usual = np.full_like(at, np.median(calibrated[unseen == 1]))
+        known, both = (
+            np.stack([shape.half_width(coverage, at, usual) for coverage in COVERAGES])
+            for shape in (self.shape, two)
+        )
+        widths = np.stack([np.sqrt(one.widths[..., 0] * known), both], axis=-1)
+        return replace(self, strangers=one._replace(std_groups=IDS_UNSEEN, widths=widths))
 
     def half_width(
         self, coverage: float, mean: Any = None, std: Any = None, strangers: Any = None
     ) -> Any:
         """Calibrated stds to either side of the mean that hold ``coverage`` of the cells.
 
-        Cells are all, or like those of the given mean and calibrated std; ``strangers`` are those
-        with an id never seen.
+        Cells are all, or like those of the given mean and calibrated std; ``strangers`` says how
+        many of their ids were never seen.
         """
         check_coverage(coverage)
         if self.shape is not None and mean is not None:
             known = self.shape.half_width(coverage, mean, std)
             if self.strangers is None or strangers is None:
                 return known
-            return np.where(strangers, self.strangers.half_width(coverage, mean, std), known)
+            new = np.asarray(strangers, dtype=np.float64)
+            return np.where(new, self.strangers.half_width(coverage, mean, new), known)
         rank = math.ceil((self.n + 1) * coverage - 1e-9)  # of 1 to n: the score that covers enough
         if rank > self.n:  # more than so few can tell
             return max(float(self.scores[-1]), normal_half_width(coverage))

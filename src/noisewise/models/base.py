@@ -243,8 +243,8 @@ class Factorizer(RegressorMixin, BaseEstimator, ABC):  # type: ignore[misc]
         """Return the chance of every level of cells."""
         return level_chances(self._levels(), *self.predict(X, return_std=True))
 
-    def strangers(self, X: Any) -> npt.NDArray[np.bool_] | None:
-        """Return which cells have an id never seen; None where intervals do not depend on it."""
+    def strangers(self, X: Any) -> npt.NDArray[np.int64] | None:
+        """Return how many ids of each cell were never seen; None where intervals are the same."""
         return None
 
     def interval(

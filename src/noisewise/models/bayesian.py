@@ -45,7 +45,7 @@ from noisewise.models.featured import Featured
 from noisewise.models.kept_rows import KeptRows
 from noisewise.models.learner import Checkpoint, Given, How, checkpoints_of
 from noisewise.models.sampled import FEWEST_DRAWS, Run, Sampled, rating_schema, restored_ratings
-from noisewise.models.strangers import left_out
+from noisewise.models.strangers import learned as calibrated
 from noisewise.recommend import Lists, Sought
 from noisewise.schema import Entry, Found, Schema, record
 from noisewise.settings import SPAN, Rule, either, learned, number, one_of, setting, settings, whole
@@ -292,7 +292,7 @@ class BayesianFactorizer(Sampled, Featured, KeptRows, on_gpu.OnDevice):
         self._note_levels(seen.values)
         found = sampler.left_out([run.state for run in runs])
         if found is not None and self._has_shape():
-            self.calibration_ = left_out(self, sampler, *found)
+            self.calibration_ = calibrated(self, sampler, found)
         rhat = self.convergence_["predictions (median)"]["rhat"]
         if not rhat > WORST_RHAT:
             return runs, None
@@ -349,13 +349,13 @@ class BayesianFactorizer(Sampled, Featured, KeptRows, on_gpu.OnDevice):
         return Cells(self._on_device(there, here), unseen)
 
     @at_one_moment
-    def strangers(self, X: Any) -> npt.NDArray[np.bool_] | None:
-        """Return which cells have an id never seen; None where intervals do not depend on it."""
+    def strangers(self, X: Any) -> npt.NDArray[np.int64] | None:
+        """Return how many ids of each cell were never seen; None where intervals are the same."""
         if self.calibration_ is None or self.calibration_.strangers is None:
             return None
-        users, items = self._encoded(X)[0]
-        n_users, n_items = self.factors_.shape
-        return (users >= n_users) | (items >= n_items)  # those with features come last
+        both = zip(self._encoded(X)[0], self.factors_.shape, strict=True)
+        found: npt.NDArray[np.int64] = np.sum([codes >= n for codes, n in both], axis=0)
+        return found  # those with features come last
 
     def _best(self, mode: int, codes: Codes, sought: Sought) -> Lists:
         rows, columns = (self.factors_.shape[m] for m in (mode, 1 - mode))

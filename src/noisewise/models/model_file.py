@@ -20,7 +20,7 @@ import numpy.typing as npt
 from sklearn.base import BaseEstimator
 
 from noisewise import registry, schema
-from noisewise.calibration import COVERAGES, Calibration, Shape
+from noisewise.calibration import COVERAGES, IDS_UNSEEN, Calibration, Shape
 from noisewise.data import Ids
 from noisewise.data.ids import as_objects, check_ids
 from noisewise.errors import DataError, ModelFileError
@@ -77,7 +77,7 @@ def _common() -> Schema:
             yield Tensor(f"calibration.{name}", "float64", (size,), f"{of}.shape.{name}", rule)
         if widths is not None:
             own = yield Tensor(
-                "calibration.strangers", "float64", (len(COVERAGES), None, 1),
+                "calibration.strangers", "float64", (len(COVERAGES), None, None),
                 f"{of}.strangers.widths", schema.NOT_NEGATIVE, optional=True,
             )  # fmt: skip
             if own is not None:
@@ -133,7 +133,9 @@ def _calibrated(entry: dict[str, Any], found: dict[str, Any]) -> Calibration:
         sound &= all(len(shape[k]) == len(shape[k + 1]) for k in (0, 2))
         if found["strangers"] is not None:
             own = {"mean_groups": found["strangers_at"], "widths": found["strangers"]}
-            strangers = shape._replace(std_groups=shape.std_groups[:1], **own)
+            many = own["widths"].shape[2]  # 1 in files of earlier versions
+            sound &= 1 <= many <= len(IDS_UNSEEN)
+            strangers = shape._replace(std_groups=IDS_UNSEEN[:many], **own)
     if not sound or n is None or len(scores) > n or (sets is not None and len(sets) > n):
         raise Damaged("its calibration makes no sense")
     return Calibration(scale, scores, n, shape, sets, strangers)

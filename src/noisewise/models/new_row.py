@@ -48,11 +48,11 @@ class NewRow:
         low, high = self.model.interval(mean, std, coverage, self.strangers(others))
         return low, high
 
-    def strangers(self, others: Sequence[Any]) -> npt.NDArray[np.bool_]:
-        """Return with which of ``others`` a cell has an id of which no value was seen."""
+    def strangers(self, others: Sequence[Any]) -> npt.NDArray[np.int64]:
+        """Return of how many ids no value was seen, of the cells with ``others``."""
         n = len(self.model.factors_.counts[1 - self.mode])
-        found: npt.NDArray[np.bool_] = self._known(others) >= n
-        return found if len(self.seen) else np.ones_like(found)
+        found: npt.NDArray[np.int64] = (self._known(others) >= n).astype(np.int64)
+        return found if len(self.seen) else found + 1
 
     def recommend(
         self,

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from functools import partial
+from functools import cached_property, partial
 from typing import Any, TypeVar
 
 import numpy as np
@@ -230,12 +230,13 @@ class SpreadSampler(RatingSampler):
         n = len(self.data)
         return self.work.total("log") / n, self.work.total("plain") / n
 
-    def _look(self, draw: RatingDraw) -> tuple[Any, Any]:
-        mean, root, _ = np.sum(self.team.all("look_at", self.looked), axis=0)
-        return mean, root
+    def _look(self, draw: RatingDraw) -> Any:
+        return np.sum(self.team.all("look_at", self.looked), axis=0)[:3]
 
-    def _looked_values(self) -> Floats:
-        values: Floats = np.sum(self.team.all("look_at", self.looked), axis=0)[2]
+    @cached_property
+    def looked_values(self) -> Floats:
+        """Values of the observations that are looked at; of levels, their numbers."""
+        values: Floats = np.sum(self.team.all("look_at", self.looked), axis=0)[3]
         return values
 
     def _typical_root(self) -> float:

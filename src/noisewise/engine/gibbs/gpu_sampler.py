@@ -23,6 +23,7 @@ class GpuSampler(RatingSampler):
     """A sampler of ratings on a GPU; what it keeps of draws is numpy's."""
 
     looked_here: Any
+    users_here: Any
     probes_here: Any
     seen: list[Any]
 
@@ -43,6 +44,7 @@ class GpuSampler(RatingSampler):
         self.device = device
         super().__init__(spec, data, scale, counts, timeline, schedule, held_out, n_jobs)
         self.looked_here = device.on_device(self.looked)
+        self.users_here = device.on_device(self.some[0])
         self.probes_here = device.on_device(np.ascontiguousarray(self.probes))
         self.seen = [  # rows that have observations
             device.on_device(np.flatnonzero(np.diff(data.starts[m])) + data.firsts[m])
@@ -59,7 +61,7 @@ class GpuSampler(RatingSampler):
     def start(self) -> Chain[RatingDraw]:
         """Return a chain before its first sweep."""
         draw = first_draw(self.spec, self.data, len(self.scale.levels))
-        return self._started(GpuDraw.of(draw, self.device), len(self.truth), len(self.looked))
+        return self._started(GpuDraw.of(draw, self.device), len(self.truth), self.looks)
 
     def _roots(self) -> tuple[float, float]:
         root, n = self.work.root, len(self.data)
@@ -76,10 +78,12 @@ class GpuSampler(RatingSampler):
         out = self.work.xp.empty(PROBES, dtype=np.float32)
         return self.device.on_host(self.work.fit(self.probes_here, draw, out)), None
 
-    def _look(self, draw: RatingDraw) -> tuple[Any, Any]:
-        at = self.looked_here
-        mean = draw.fitted[at] + (draw.temporal[:, at].sum(axis=0) if len(draw.temporal) else 0.0)
-        return self.device.on_host(mean), self.device.on_host(self.work.root[at])
+    def _look(self, draw: RatingDraw) -> Any:
+        at, values = self.looked_here, draw.latent if self.spec.ordinal else self.work.here.values
+        return map(self.device.on_host, (draw.mean(at), self.work.root[at], values[at]))
+
+    def _looked_widths(self, draw: RatingDraw) -> Any:
+        return self.device.on_host(draw.widths[self.users_here])
 
     def _snapshot(self, draw: RatingDraw, half: type = np.float16) -> Snapshot:
         rank, here = self.spec.rank, self.device.on_host

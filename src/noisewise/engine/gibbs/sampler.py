@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import math
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any, Generic
 
 import numpy as np
@@ -12,7 +13,8 @@ import numpy.typing as npt
 
 from noisewise.engine.arrays import Array, Arrays, Codes, Counts, Floats, Ints, Source
 from noisewise.engine.data import Data, Scale, Spec, Timeline
-from noisewise.engine.gibbs import newcomers
+from noisewise.engine.gibbs import left_out, newcomers
+from noisewise.engine.gibbs.left_out import LeftOut, Look
 from noisewise.engine.gibbs.posterior import TOTALS, Query, RatingPosterior, Sums
 from noisewise.engine.gibbs.schedule import Schedule
 from noisewise.engine.gibbs.snapshots import rating_snapshot
@@ -34,8 +36,6 @@ from noisewise.engine.training import EpochInfo
 PROBES = 1_000  # cells whose predictions show whether a chain has converged
 MOST_NOISE = math.log(2.0)  # that a draw may have beyond those of later sweeps, to count
 MOST_LOOKED = 20_000  # observations that are predicted as if they had been left out
-FEWEST_LOOKS = 20  # sweeps that it takes
-MOST_LEVERAGE = 0.8  # share of a prediction that its own observation may have, to leave it out
 MOST_ROUNDING = 0.01  # share of the noise's std that half precision may move predictions by
 MOST_ROUNDED = 0.03  # the same for a byte a number, of a single draw
 
@@ -50,7 +50,7 @@ class Chain(Generic[D]):
     probes: Floats  # predictions of probe cells, a row per sweep
     trace: Array  # summaries of the draw, a row per sweep
     sums: Array  # totals of held-out cells (see ``Sums``)
-    looks: Array  # of some observations, sums over sweeps: mean, its square, noise; and sweeps
+    looks: Array  # of some observations, sums over sweeps (see ``left_out``)
 
     @property
     def epoch(self) -> int:
@@ -102,7 +102,7 @@ class Sampler(Generic[D]):
         self.sweep, self.schedule = sweep, schedule
         self.spec, self.data = sweep.work.spec, sweep.work.data
 
-    def _started(self, draw: D, n_watched: int, n_looked: int = 0) -> Chain[D]:
+    def _started(self, draw: D, n_watched: int, looks: tuple[int, int] = (0, 0)) -> Chain[D]:
         """Return a chain before its first sweep."""
         sweeps, self.names = self.schedule.sweeps, list(self.summaries(draw))
         return Chain(
@@ -112,7 +112,7 @@ class Sampler(Generic[D]):
             np.zeros((sweeps, PROBES), dtype=np.float32),
             np.zeros((sweeps, len(self.names))),
             np.zeros((TOTALS, n_watched)),
-            np.zeros((4, n_looked)),
+            np.zeros(looks),
         )
 
     def step(self, chain: Chain[D]) -> EpochInfo:
@@ -222,7 +222,8 @@ class RatingSampler(Sampler[RatingDraw]):
         self.nothing = self.as_posterior({"level": np.empty((0, 1))})
         self.truth = np.empty(0, dtype=np.float32)
         some = np.sort(rng.permutation(len(data))[:MOST_LOOKED])
-        self.looked = some if data.n_modes == 2 and not spec.ordinal else some[:0]
+        self.looked = some if data.n_modes == 2 else some[:0]
+        self.looks = left_out.rows(len(scale.levels)), len(self.looked)
         self.some = self._places(np.tile(some, (data.n_modes, 1)))
         self.query: Query | None = None
         if held_out is not None:
@@ -242,14 +243,13 @@ class RatingSampler(Sampler[RatingDraw]):
     def start(self) -> Chain[RatingDraw]:
         """Return a chain before its first sweep."""
         draw = first_draw(self.spec, self.data, len(self.scale.levels))
-        return self._started(draw, len(self.truth), len(self.looked))
+        return self._started(draw, len(self.truth), self.looks)
 
     def step(self, chain: Chain[RatingDraw]) -> EpochInfo:
         """Sweep once, and note what came of it; the report is in units of the values."""
         info, factor = super().step(chain), self.scale.scale
         if len(self.looked) and chain.epoch > self.schedule.burn_in:
-            mean, root = (part.astype(np.float64) for part in self._look(chain.draw))
-            chain.looks += np.stack([mean, mean**2, root**-2.0, np.ones(len(root))])
+            chain.looks += self._looked_at(chain)
         nll = info.train_nll + math.log(factor)
         return replace(info, train_rmse=info.train_rmse * factor, train_nll=nll)
 
@@ -274,32 +274,35 @@ class RatingSampler(Sampler[RatingDraw]):
             return self.as_posterior({n: np.asarray(a[stay[0][1]]) for n, a in stay[0][0].items()})
         return self.as_posterior({n: np.concatenate([a[n][s] for a, s in stay]) for n in names})
 
-    def left_out(self, chains: list[Chain[RatingDraw]]) -> tuple[Array, Array, Array] | None:
-        """Values of some observations; mean and std as if they had not been seen, in units.
+    def left_out(self, chains: list[Chain[RatingDraw]]) -> LeftOut | None:
+        """Return what all others say of some observations; None where there were too few sweeps."""
+        sums: Array = np.sum([chain.looks for chain in chains], axis=0)
+        return left_out.found(sums, self.looked_values, self.scale) if sums.size else None
 
-        What is known of a mean is taken to be normal, and an observation to have added to it what
-        its noise lets it. None where there were too few sweeps.
-        """
-        sums = np.sum([chain.looks for chain in chains], axis=0)
-        if not sums.size or sums[3, 0] < FEWEST_LOOKS:
-            return None
-        mean, square, noise = sums[:3] / sums[3]
-        variance = np.maximum(square - mean**2, 0.0)
-        left = 1.0 - np.minimum(variance / noise, MOST_LEVERAGE)
-        values = self._looked_values().astype(np.float64)
-        mean = values - (values - mean) / left
-        location, scale = self.scale.location, self.scale.scale
-        std = scale * np.sqrt(noise + variance / left)
-        return location + scale * values, location + scale * mean, std
+    def _looked_at(self, chain: Chain[RatingDraw]) -> Array:
+        """Return what the last sweep adds to sums; of levels, in units of its typical noise."""
+        draw, ones = chain.draw, np.ones((1, len(self.looked)))
+        look = Look(*(part.astype(np.float64) for part in self._look(draw)))
+        if not self.spec.ordinal:
+            return np.vstack([*look.sums(), ones])
+        unit = math.exp(-0.5 * chain.trace[draw.epoch - 1, 0])
+        cuts = left_out.cuts_of(self._looked_widths(draw), self.scale.anchor)
+        return np.vstack([*look.times(unit).sums(), cuts.T * unit, ones])
 
-    def _looked_values(self) -> Floats:
+    @cached_property
+    def looked_values(self) -> Floats:
+        """Values of the observations that are looked at; of levels, their numbers."""
         values: Floats = self.data.values[self.looked]
         return values
 
-    def _look(self, draw: RatingDraw) -> tuple[Any, Any]:
-        """Means of the observations that are looked at in a draw, and roots of their precision."""
-        effects = draw.temporal[:, self.looked].sum(axis=0) if len(draw.temporal) else 0.0
-        return draw.fitted[self.looked] + effects, self.sweep.work.root[self.looked]
+    def _looked_widths(self, draw: RatingDraw) -> Any:
+        """Return logs of widths of levels, of the users of observations that are looked at."""
+        return draw.widths[self.some[0]]
+
+    def _look(self, draw: RatingDraw) -> Any:
+        """Return what is a ``Look`` at observations in a draw."""
+        at, values = self.looked, draw.latent if self.spec.ordinal else self.data.values
+        return draw.mean(at), self.sweep.work.root[at], values[at]
 
     def summaries(self, draw: RatingDraw) -> dict[str, float]:
         """Return a few numbers by which to judge whether chains agree."""

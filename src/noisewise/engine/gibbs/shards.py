@@ -305,13 +305,14 @@ class Shards(KeptHere):
         return found
 
     def look_at(self, positions: Ints) -> Floats:
-        """Return means of observations, roots of their precision, and values; 0 if not here."""
+        """Return what is a ``Look`` at observations, and their values; 0 if not here."""
         visits, view = self.layout.visits(self.number), self.views[0]
         here = (positions >= visits.start) & (positions < visits.stop)
         at, draw = positions[here] - visits.start, view.draw
-        effects = draw.temporal[:, at].sum(axis=0) if len(draw.temporal) else 0.0
-        found = np.zeros((3, len(positions)), dtype=np.float32)
-        found[:, here] = draw.fitted[at] + effects, view.work.root[at], view.shard.values[at]
+        seen = view.shard.values[at]
+        values = draw.latent[at] if self.layout.spec.ordinal else seen
+        found = np.zeros((4, len(positions)), dtype=np.float32)
+        found[:, here] = draw.mean(at), view.work.root[at], values, seen
         return found
 
     # What predictions need of observations, and what checkpoints keep of them.

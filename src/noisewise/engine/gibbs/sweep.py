@@ -125,13 +125,13 @@ class RatingDraw(Draw):
     latent: Floats  # hidden values of levels
     proposals: Array  # how far Metropolis steps reach: cut-points, then each temporal effect
 
-    def temporal_sum(self) -> Any:
-        """Return all temporal effects together at every observation; 0 without any."""
-        return self.temporal.sum(axis=0) if len(self.temporal) else np.float32(0.0)
+    def temporal_sum(self, some: Any = ...) -> Any:
+        """Return all temporal effects together at observations; 0 without any."""
+        return self.temporal[:, some].sum(axis=0) if len(self.temporal) else np.float32(0.0)
 
-    def mean(self) -> Any:
-        """Return the mean of every observation; of levels, of its hidden value."""
-        return self.fitted + self.temporal_sum()
+    def mean(self, some: Any = ...) -> Any:
+        """Return the mean of all observations, or of some; of levels, of their hidden values."""
+        return self.fitted[some] + self.temporal_sum(some)
 
 
 def first_draw(spec: Spec, data: Data, n_levels: int = 0) -> RatingDraw:
