@@ -136,5 +136,6 @@ class AverageFactorizer(Readings, InTime, Seeded, Threads):
         """Make what was learned of what a file has."""
         self.parts_ = tuple(found[f"part{k}"] for k in range(len(self.models)))
         odd = len(self.weights_) != len(self.parts_) or not _are_weights(self.weights_)
+        odd = odd or not math.isclose(math.fsum(self.weights_), 1.0, rel_tol=1e-6)
         if odd or any(part.ids_ != self.ids_ for part in self.parts_):
             raise Damaged("its parts do not belong together")

@@ -66,6 +66,8 @@ class Readings:
     trailing: Array  # and after its last one
     step: float  # of time, mostly
     alike: Ints  # the ``stratum`` of every hole
+    size: int  # readings and holes
+    at_once: float  # readings and holes of a moment, on average
     window: int = MOST_CELLS  # cells that a trial has at most
 
     @classmethod
@@ -82,7 +84,10 @@ class Readings:
         else:
             found = _as_timed(holes, seen, time, series)
         alike = stratum(own, found, len(series), step)
-        return cls(own, *_without_edges(own, found, len(series)), step, alike)
+        size = len(own.when) + len(found.when)
+        at_once = size / max(len(np.union1d(own.when, found.when)), 1)
+        inner = _without_edges(own, found, len(series))
+        return cls(own, *inner, step, alike, size, at_once)
 
     @property
     def n_series(self) -> int:
@@ -92,11 +97,6 @@ class Readings:
     def within(self, window: int) -> Readings:
         """Return the same for trials of so many cells at most."""
         return replace(self, window=window)
-
-    @property
-    def size(self) -> int:
-        """Cells of all series at all times."""
-        return self.n_series * len(np.unique(self.seen.when))
 
     @property
     def n_outages(self) -> int:
@@ -307,7 +307,8 @@ def _window(readings: Readings, under: Mask, rng: np.random.Generator) -> tuple[
 
 def _most_times(readings: Readings) -> int:
     """Return how many times a window has at most."""
-    return max(readings.window // min(readings.n_series, MOST_SERIES), FEWEST_TIMES)
+    share = min(MOST_SERIES / readings.n_series, 1.0)  # of the series that a window has
+    return max(int(readings.window / (readings.at_once * share)), FEWEST_TIMES)
 
 
 def _limited(
