@@ -135,7 +135,7 @@ def _mixed(error: Array, count: Array) -> Array:
         heavy = np.broadcast_to(count[:, None], known[:, h].shape)[known[:, h]][near]
         gram = (own[:, near] * heavy) @ own[:, near].T
         grams[h] = gram / _least(gram)
-        many[h] = _evidence(known[:, h], count, h + 1)
+        many[h] = _evidence(known[:, h], count, int(h) + 1)
     away = np.abs(np.arange(steps)[:, None] - np.arange(steps))
     grams = np.tensordot(BESIDE**away, grams, 1)
     safe = SAFE / np.maximum((BESIDE**away * many).max(axis=1), 1e-9)
