@@ -73,7 +73,7 @@ def simulated(kind, seed, rows=160, n=6):
 @pytest.mark.parametrize("kind", ["walk", "season", "noise"])
 def test_ninety_percent_intervals_cover_about_ninety_percent_at_each_step(kind):
     inside = []
-    for seed in range(14):
+    for seed in range(28):
         values = simulated(kind, seed)
         model = Forecaster.of(Grid(values[:120], np.arange(120.0)), 6)
         low, high = model.ends(0.9)[:, :, None]
@@ -148,6 +148,41 @@ def test_a_short_walk_goes_on_from_its_end():
         grid = Grid(walk, np.arange(30.0))
         away.append(((Forecaster.of(grid, 6).ahead(grid)[0] - walk[-1]) ** 2).mean())
     assert np.sqrt(np.mean(away)) < 1.2
+
+
+@pytest.mark.parametrize(
+    ("kind", "rows", "most"),
+    [
+        ("walk", 14, 1.1),
+        ("walk", 24, 1.1),
+        ("walk", 40, 1.05),
+        ("noise", 40, 1.1),
+        ("season", 60, 1.05),
+    ],
+)
+def test_short_tables_are_told_nearly_as_well_as_by_the_last_reading_or_the_slot_mean(
+    kind, rows, most
+):
+    squared = np.zeros((3, 6))
+    for seed in range(50):
+        values = simulated(kind, seed, rows + 6, 2)
+        past = values[:rows]
+        slots = np.arange(rows + 6) % (12 if kind == "season" else 1)
+        mean = [past[slots[:rows] == slot].mean(axis=0) for slot in slots[rows:]]
+        grid = Grid(past, np.arange(float(rows)))
+        told = (Forecaster.of(grid, 6).ahead(grid)[0], past[-1], np.array(mean))
+        squared += [((one - values[rows:]) ** 2).mean(axis=1) for one in told]
+    best = squared[1:][squared[1:].sum(axis=1).argmin()]
+    assert np.sqrt(squared[0] / best).max() < most
+
+
+def test_what_was_seen_too_rarely_to_be_judged_is_not_said_to_repeat():
+    t = np.arange(700.0)
+    values = 4 * np.sin(t / 220 * 2 * np.pi)[:, None] + 0.3 * simulated("noise", 0, 700, 3)
+    early = Grid(values[:500], t[:500])
+    assert Learned.of(early, 1).profiles
+    assert not Forecaster.of(early, 1).learned.profiles
+    assert Forecaster.of(Grid(values, t), 1).learned.profiles
 
 
 def test_weights_are_those_of_the_best_where_one_is_right():

@@ -17,12 +17,14 @@ from scipy.optimize import nnls
 from noisewise.engine.arrays import Array
 from noisewise.errors import brief
 from noisewise.forecast_widths import FEWEST, Widths
+from noisewise.models.profiles import CYCLES
 from noisewise.simple_forecasts import NAMES, Grid, Learned
 
 HORIZON = 6  # steps that are learned at least; then twice as many, and so on
 FOLDS = (0.5, 0.65, 0.8, 1.0)  # shares of the rows at which origins move on
 MOST_ASKED = 4_000_000  # numbers that origins are asked for: series, steps and origins
-TOLD = 10  # readings that weights are told by at least
+SAFE = 6.0  # errors that the last reading is worth, as what to say where little is known
+DRAWN = {"last": 0.0, "faded": 0.25}  # how much of that holds for a method; 1 for all others
 HALF = 0.25  # of the rows: an origin so long before the last counts half
 BESIDE = 0.8  # what a step counts for the weights of the next or the one before
 EVEN = 1e-2  # of the best squared error, that draws weights to each other
@@ -50,7 +52,8 @@ class Forecaster:
         """
         read = grid if read is None else read
         asked = _moved(grid, read, steps)
-        learned = Learned.of(grid, steps)
+        seen = FOLDS[-2] * float(grid.when[-1] - grid.when[0])  # by the last that origins judged
+        learned = Learned.of(grid, steps, seen / CYCLES)
         usual = np.maximum(learned.std, 1e-12)
         weights = _mixed((asked.found - asked.truth) / usual, asked.count)
         left = asked.truth - np.einsum("hm,mohs->ohs", weights, asked.found)
@@ -119,29 +122,46 @@ def _after(values: Array, origins: Any, steps: int) -> Array:
 def _mixed(error: Array, count: Array) -> Array:
     """Return the weights of methods for every step, none below 0, that sum to 1.
 
-    They are those that would have come closest; steps beside each other say nearly the same.
+    They are those that would have come closest, drawn to the last reading where few errors tell
+    them; steps beside each other say nearly the same.
     """
     methods, _, steps, _ = error.shape
     known = ~np.isnan(error[0])  # the same for all of them: all say something
-    grams = np.zeros((steps, methods, methods))
-    for h in np.flatnonzero(known.sum(axis=(0, 2)) >= TOLD):
+    grams, many = np.zeros((steps, methods, methods)), np.zeros(steps)
+    for h in np.flatnonzero(known.any(axis=(0, 2))):
         own = error[:, :, h][:, known[:, h]]
         best = (own**2).min(axis=0)
         near = best <= np.quantile(best, CLOSE)
         heavy = np.broadcast_to(count[:, None], known[:, h].shape)[known[:, h]][near]
         gram = (own[:, near] * heavy) @ own[:, near].T
         grams[h] = gram / _least(gram)
+        many[h] = _evidence(known[:, h], count, int(h) + 1)
     away = np.abs(np.arange(steps)[:, None] - np.arange(steps))
     grams = np.tensordot(BESIDE**away, grams, 1)
-    return np.array([_weights(gram) for gram in grams])
+    safe = SAFE / np.maximum((BESIDE**away * many).max(axis=1), 1e-9)
+    return np.array([_weights(*one) for one in zip(grams, safe, strict=True)])
 
 
-def _weights(gram: Array) -> Array:
-    """Return the weights that leave least, of the products of errors of methods."""
+def _evidence(known: Array, count: Array, step: int) -> float:
+    """Return how many errors of one series tell as much as those at a step: origin by series.
+
+    Errors of some steps overlap, and those of several series go together: they count as the root.
+    """
+    heavy = count * known.any(axis=1)
+    origins = heavy.sum() ** 2 / (heavy**2).sum()
+    return float(origins / min(step, HORIZON) * np.sqrt(known.sum() / known.any(axis=1).sum()))
+
+
+def _weights(gram: Array, safe: float) -> Array:
+    """Return the weights that leave least, of the products of errors of methods.
+
+    ``safe`` is what squared weights of methods cost beside that: nothing for the last reading.
+    """
     methods = len(gram)
     if not gram.any():
-        return np.asarray(np.eye(methods)[NAMES.index("faded")])
-    gram = gram / _least(gram) + EVEN * np.eye(methods)
+        return np.asarray(np.eye(methods)[NAMES.index("last")])
+    cost = np.array([DRAWN.get(name, 1.0) for name in NAMES])
+    gram = gram / _least(gram) + EVEN * np.eye(methods) + safe * np.diag(cost)
     root = np.vstack([np.linalg.cholesky(gram).T, np.ones(methods)])
     weights = nnls(root, np.append(np.zeros(methods), 1.0))[0]  # whose sum is set afterwards
     return np.asarray(weights / weights.sum())

@@ -93,8 +93,8 @@ class Learned(NamedTuple):
     cycle: int  # rows of a period; 0 if there is none
 
     @classmethod
-    def of(cls, grid: Grid, steps: int) -> Learned:
-        """Learn from a table."""
+    def of(cls, grid: Grid, steps: int, longest: float = np.inf) -> Learned:
+        """Learn from a table; of what repeats, only what takes no longer than some time."""
         n = grid.values.shape[1]
         read = ~np.isnan(grid.values)
         row, which = np.nonzero(read)
@@ -102,6 +102,7 @@ class Learned(NamedTuple):
         counts = np.maximum(read.sum(axis=0), 1)
         mean = np.nansum(grid.values, axis=0) / counts
         found = fit_profiles(series, "auto") if len(row) > 1 and np.ptp(grid.when) > 0 else []
+        found = [one for one in found if one.period <= longest]  # the longest come last
         profiles = smoothed(grid.values - mean, grid.when, found)
         cycle = round(min(one.period for one in profiles) / grid.step) if profiles else 0
         cycle = cycle if CYCLES * cycle <= len(grid.when) else 0
@@ -113,7 +114,8 @@ class Learned(NamedTuple):
         z = np.clip(left / std, -FARTHEST, FARTHEST)
         pairs = z[1:] * z[:-1]
         many = np.maximum((~np.isnan(pairs)).sum(axis=0), 1)
-        phi = np.clip(np.nansum(pairs, axis=0) / many, 0.0, 0.9999)
+        phi = np.nansum(pairs, axis=0) / many
+        phi = np.clip(phi + (1.0 + 3.0 * phi) / many, 0.0, 0.9999)  # few rows show too little of it
         filled = faded(z, phi)
         covariance = filled.T @ filled / len(filled)
         components = np.linalg.eigh(covariance)[1][:, ::-1][:, : min(COMMON, n)]
