@@ -16,6 +16,7 @@ from noisewise.models.auto import CANDIDATES as NAMED
 from noisewise.models.auto import AutoFactorizer
 from noisewise.models.average import AverageFactorizer
 from noisewise.models.bayesian import BayesianFactorizer
+from noisewise.models.grid import TableModel
 from noisewise.models.residual import ResidualFactorizer, TypeMean
 from noisewise.models.series import LinearInterpolator, OUSmoother
 from noisewise.models.temporal import TemporalFactorizer
@@ -224,10 +225,44 @@ def test_weights_are_kept_in_a_file_and_checked(tmp_path, shared):
     model.save(tmp_path / "two.nw")
     again = load(tmp_path / "two.nw")
     np.testing.assert_array_equal(again.predict(asked), model.predict(asked))
+    header, tensors = storage.read(tmp_path / "two.nw", "model")
+    header = {k: v for k, v in header.items() if k not in ("version", "kind")}
+    for weights, told in (([0.5, 0.6], "belong together"), ([1.0], "belong together")):
+        header["weights"] = weights
+        storage.write(tmp_path / "odd.nw", "model", header, tensors)
+        with pytest.raises(ModelFileError, match=told):
+            load(tmp_path / "odd.nw")
+    del header["weights"]  # a file from before there were any
+    storage.write(tmp_path / "old.nw", "model", header, tensors)
+    assert load(tmp_path / "old.nw").weights_ == (0.5, 0.5)
     with pytest.raises(SettingError, match="as many as models, 2; got 3"):
         AverageFactorizer(pairs, weights=(1, 1, 1)).fit(X, y)
     with pytest.raises(SettingError, match="positive"):
         AverageFactorizer(pairs, weights=(1, -1)).fit(X, y)
+
+
+def test_models_that_were_chosen_stay_whatever_the_scale(shared):
+    seen = observe(*shared[:2])
+    readings = holes.Readings.of(seen, 1, None)
+    drawn = contest.draw_heat(readings, "table", np.random.default_rng(0))[1]
+    arena = contest.Arena(
+        seen,
+        readings,
+        drawn,
+        {"mean": TypeMean(), "linear": LinearInterpolator(), "low rank": TableModel("svd", rank=2)},
+        "table",
+    )
+    names = ["mean", "low rank"]
+    found = arena.hold(contest.unscaled(seen), names)
+    assert [*found.answers] == names
+    assert found.errors["mean"] > contest.HOPELESS * found.errors["low rank"]
+
+
+def test_bursts_of_readings_far_apart_take_no_memory():
+    rows = [(s, 86400.0 * day + 0.001 * k, np.sin(day + k + s))
+            for s in range(2) for day in range(100) for k in range(20)]  # fmt: skip
+    model = AutoFactorizer(["linear", "ou"], like="blackout", random_state=0, n_jobs=1).fit(rows)
+    assert model.choice_
 
 
 def test_holes_that_are_given_decide():

@@ -345,3 +345,25 @@ def test_forecast_on_the_command_line(tmp_path):
     assert len(found) == 18
     words = ["forecast", str(tmp_path / "x.nc"), "--out", str(tmp_path / "y.csv")]
     assert "save NetCDF as CSV first" in str(CliRunner().invoke(app, words).exception)
+
+
+def test_one_row_is_not_enough_to_go_on_from():
+    for rows in (1, 6):
+        table = np.full((rows, 2), np.nan)
+        table[0] = 1.0, 2.0
+        with pytest.raises(DataError, match="2 times or more"):
+            DeviationImputer("linear").fit(table).forecast(2)
+
+
+def test_a_jump_of_all_series_at_the_end_leads_not_far_beyond_it():
+    rng = np.random.default_rng(0)
+    table = np.sin(np.arange(120)[:, None] / 5 + np.arange(3)) + 0.1 * rng.normal(size=(120, 3))
+    table[-1] = 1e4
+    assert np.abs(DeviationImputer("linear").fit(table).forecast(2).mean).max() < 2.1e4
+
+
+def test_rows_that_come_long_after_the_fit_take_no_memory():
+    table = np.random.default_rng(0).normal(size=(100, 3))
+    model = Forecaster.of(Grid(table, np.arange(100.0)), 2)
+    later = model.widths.later(np.ones((3, 2, 3)), 10**12)
+    assert np.isfinite(later.now()).all()

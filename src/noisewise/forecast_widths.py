@@ -68,8 +68,9 @@ class Widths:
 
     def later(self, left: Array, rows: int) -> Widths:
         """Return the same after more rows, whose errors count where none are known yet."""
-        empty = np.full((rows, *self.recent.shape[1:]), np.nan)
-        known = np.concatenate([self.recent, empty])[-len(self.recent) - self.recent.shape[1] :]
+        most = len(self.recent) + self.recent.shape[1]
+        empty = np.full((min(rows, most), *self.recent.shape[1:]), np.nan)
+        known = np.concatenate([self.recent, empty])[-most:]
         new = np.full(known.shape, np.nan)
         many = min(len(left), len(known))
         new[len(known) - many :] = np.minimum(np.abs(left) / self.usual, MOST)[len(left) - many :]

@@ -15,7 +15,7 @@ import numpy as np
 from scipy.optimize import nnls
 
 from noisewise.engine.arrays import Array
-from noisewise.errors import brief
+from noisewise.errors import DataError, brief
 from noisewise.forecast_widths import FEWEST, Widths
 from noisewise.models.profiles import CYCLES
 from noisewise.simple_forecasts import NAMES, Grid, Learned
@@ -51,6 +51,8 @@ class Forecaster:
         they are what a forecast starts from and is judged by.
         """
         read = grid if read is None else read
+        if len(grid.when) < 2:
+            raise DataError("A forecast needs readings at 2 times or more; got 1.")
         asked = _moved(grid, read, steps)
         seen = FOLDS[-2] * float(grid.when[-1] - grid.when[0])  # by the last that origins judged
         learned = Learned.of(grid, steps, seen / CYCLES)
@@ -63,12 +65,13 @@ class Forecaster:
     def ahead(self, grid: Grid) -> tuple[Array, Array]:
         """Return mean and std of the steps after a table, step by series."""
         now = len(grid.when) - 1
-        mean = self._mean(grid, np.array([now]))[0]
+        mean = _within(self._mean(grid, np.array([now]))[0], grid.values)
         later = round((float(grid.when[-1]) - self.end) / grid.step)
         if later <= 0:
             return mean, self.widths.now()
         origins = np.arange(max(now - later - self.steps + 1, 0), now)
-        origins = origins[-(len(self.widths.recent) + self.steps) :]
+        most = max(MOST_ASKED // (self.steps * grid.values.shape[1]), FEWEST)
+        origins = origins[-min(len(self.widths.recent) + self.steps, most) :]
         left = _after(grid.values, origins, self.steps) - self._mean(grid, origins)
         return mean, self.widths.later(left, later).now()
 
@@ -117,6 +120,21 @@ def _after(values: Array, origins: Any, steps: int) -> Array:
     rows = len(values)
     at = origins[:, None] + np.arange(1, steps + 1)
     return np.where((at < rows)[:, :, None], values[np.minimum(at, rows - 1)], np.nan)
+
+
+def _within(mean: Array, values: Array) -> Array:
+    """Return forecasts no farther beyond what was ever read than its lowest is from its highest.
+
+    A line through readings that jumped at the end may lead anywhere.
+
+    Examples
+    --------
+    >>> _within(np.array([[5.0, 99.0]]), np.array([[1.0, 2.0], [3.0, np.nan]])).tolist()
+    [[5.0, 2.0]]
+    """
+    low, high = (end.reduce(values, axis=0) for end in (np.fmin, np.fmax))
+    reach = np.nan_to_num(high - low)
+    return np.where(np.isnan(low), mean, np.clip(mean, low - reach, high + reach))
 
 
 def _mixed(error: Array, count: Array) -> Array:

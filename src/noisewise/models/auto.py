@@ -87,16 +87,16 @@ class AutoFactorizer(Readings, InTime, Seeded, Threads):
     """Choose among models of sensors by what they predict of readings that were hidden.
 
     What is missing of the table is moved in time by random offsets, three or more, and hides what
-    lies under it; of a large table, in a window of time and of some of the series. Every candidate
-    learns from the rest and predicts what is hidden; those far behind after the first offset, and
-    all but three of those that cost seconds, are not asked again; of a large table, a small window
-    tells which these are. The one with the lowest mean squared error is fitted again on everything,
-    or a mix of up to four that is better, with weights that hedge where few outages tell; samplers
-    with more factors than they were judged with, if the table is much larger than a trial. Errors
-    are in units of the std of their series, without the hundredth of cells that nobody can predict,
-    and count more in series that have more holes. Stds and intervals are calibrated on the same
-    cells, by series and by the size of the std. With too few observations to judge by, the first
-    candidate is taken.
+    lies under it; of a large table by one or two, in a window of time and of some of the series.
+    Every candidate learns from the rest and predicts what is hidden; those far behind after the
+    first offset, and all but three of those that cost seconds, are not asked again; of a large
+    table, a small window tells which these are. The one with the lowest mean squared error is
+    fitted again on everything, or a mix of up to four that is better, with weights that hedge where
+    few outages tell; samplers with more factors than they were judged with, if the table is much
+    larger than a trial. Errors are in units of the std of their series, without the hundredth of
+    cells that nobody can predict, and count more in series that have more holes. Stds and intervals
+    are calibrated on the same cells, by series and by the size of the std. With too few
+    observations to judge by, the first candidate is taken.
 
     Examples
     --------

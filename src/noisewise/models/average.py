@@ -108,6 +108,7 @@ class AverageFactorizer(Readings, InTime, Seeded, Threads):
     def only(self, which: Sequence[int], parts: Sequence[Factorizer]) -> None:
         """Go on with some of the models, by number, which may have become others."""
         left = [self.weights_[k] for k in which]
+        self.models, self.weights = tuple(self.models[k] for k in which), tuple(left)
         self.parts_ = tuple(parts)
         self.weights_ = tuple(one / math.fsum(left) for one in left)
 
@@ -128,14 +129,17 @@ class AverageFactorizer(Readings, InTime, Seeded, Threads):
     def schema(self) -> Schema:
         """Declare what a file keeps: the models, and how much each counts."""
         yield Entry("seconds", "seconds_", real())
-        yield Entry("weights", "weights_", _as_weights)
+        yield Entry("weights", "weights_", _as_weights, added=True)
         for k in range(len(self.models)):
             yield Part(f"part{k}", f"parts_.{k}")
 
     def restore(self, found: Found) -> None:
         """Make what was learned of what a file has."""
         self.parts_ = tuple(found[f"part{k}"] for k in range(len(self.models)))
-        odd = len(self.weights_) != len(self.parts_) or not _are_weights(self.weights_)
-        odd = odd or not math.isclose(math.fsum(self.weights_), 1.0, rel_tol=1e-6)
+        given: Any = self.weights_
+        if given is None:  # a file from before there were any
+            given = self.weights_ = (1.0 / len(self.parts_),) * len(self.parts_)
+        odd = len(given) != len(self.parts_) or not _are_weights(given)
+        odd = odd or not math.isclose(math.fsum(given), 1.0, rel_tol=1e-6)
         if odd or any(part.ids_ != self.ids_ for part in self.parts_):
             raise Damaged("its parts do not belong together")

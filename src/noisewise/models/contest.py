@@ -209,7 +209,7 @@ class Arena:
     def hold(self, scaling: Scaling, names: Sequence[str] | None = None) -> Contest:
         """Let models predict what is hidden, trial by trial; the hopeless stop after the first.
 
-        Models that have a name here were chosen before, and need no heat.
+        Models that have a name here were chosen before: they need no heat, and all stay.
         """
         seen = Observations(self.seen.codes, scaling.values, self.seen.ids)
         own, restore = self.readings.seen, scaling.restore
@@ -235,9 +235,10 @@ class Arena:
             truth, units_of, weight = (np.concatenate(part) for part in parts)
             errors |= _errors(said, staying, truth, units_of, weight)
             if turn == 0:
-                everybody, first = staying, dict(errors)
+                everybody, first = [*staying], dict(errors)
                 limit = MORE_HOPELESS if heats else HOPELESS
-                staying = _hopeful(errors, staying, self.dear, len(trial.hidden), limit)
+                if names is None:
+                    staying = _hopeful(errors, staying, self.dear, len(trial.hidden), limit)
             if turn < len(heats):  # which only tells who takes part
                 said, truths, units, begin = {name: [] for name in staying}, [], [], turn + 1
         if staying:  # of those that left early, as if later trials had been as hard for them

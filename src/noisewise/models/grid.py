@@ -24,7 +24,7 @@ from noisewise.engine.training import one_blas_thread
 from noisewise.errors import DataError, SettingError
 from noisewise.models.later_rows import KnownRows
 from noisewise.models.sensors import PRIOR, SeriesModel
-from noisewise.schema import POSITIVE, Schema, Tensor
+from noisewise.schema import POSITIVE, RISING, Schema, Tensor
 from noisewise.settings import Rule, learned, one_of, setting, settings, whole
 
 HELD_OUT = 0.1  # share of readings that tell the std
@@ -72,7 +72,7 @@ class TableModel(SeriesModel):
     lags: Sequence[int] = setting(
         Rule("a list of whole numbers, 1 or more", _are_lags),
         'How many moments before and after "nearest", "regression" and "forest" also look at what '
-        "was read then.",
+        "was read then. Rows that come in after the fit are filled by what is read at their time.",
         default=(),
     )
 
@@ -140,7 +140,7 @@ class TableModel(SeriesModel):
     def schema(self) -> Schema:
         """Declare what a file keeps: also the filled table, and the variance of its series."""
         n_series = yield from super().schema()
-        times = yield Tensor("times", "float64", (None,), "times_")
+        times = yield Tensor("times", "float64", (None,), "times_", RISING)
         yield Tensor("filled", "float64", (n_series, len(times)), "filled_")
         yield Tensor("variance", "float64", (n_series,), "variance_", POSITIVE)
 
@@ -158,7 +158,8 @@ def _filled(
     table[which[known], place[known]] = series.values[known]
     counts = np.maximum((~np.isnan(table)).sum(axis=1), 1)
     mean = np.nansum(table, axis=1) / counts
-    mean = np.where((~np.isnan(table)).any(axis=1), mean, mean[counts > 0].mean())
+    read = (~np.isnan(table)).any(axis=1)
+    mean = np.where(read, mean, mean[read].mean() if read.any() else 0.0)
     std = np.sqrt(np.nansum((table - mean[:, None]) ** 2, axis=1) / counts)
     std = np.where(std > 0, std, 1.0)
     table = (table - mean[:, None]) / std[:, None]
@@ -176,13 +177,15 @@ def _filled(
 def _by_neighbours(model: TableModel, table: Array, start: Array) -> Array:
     """Fill moments with the mean of those that are most alike."""
     out, n = start.copy(), table.shape[1]
-    around = _with_lags(table.T, model.lags)
+    reach = max(model.lags, default=0)
     for piece in np.array_split(np.arange(n), -(-n // MOST_ROWS)):
         part = table[:, piece]
         rows = np.flatnonzero(np.isnan(part).any(axis=0))
         if not len(rows):
             continue
-        away = nan_euclidean_distances(around[piece[rows]], around[piece])
+        first, last = max(piece[0] - reach, 0), piece[-1] + 1 + reach
+        around = _with_lags(table[:, first:last].T, model.lags)[piece - first]
+        away = nan_euclidean_distances(around[rows], around)
         away = np.where(np.isnan(away), np.inf, away)
         for s in range(len(table)):
             donors, holes = np.flatnonzero(~np.isnan(part[s])), np.isnan(part[s, rows])
