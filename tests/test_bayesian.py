@@ -353,7 +353,7 @@ def test_sampling_goes_on_with_the_same_bits_after_being_killed(stars, tmp_path)
     expected = tensors_of(make_model(**settings).fit(*stars), tmp_path)
     context = forkserver()
     rng = np.random.default_rng()
-    progress = context.Value("i", 0)
+    progress = context.RawValue("i", 0)  # without a lock, that a killed process might hold
     for moment in (5, 17, 12, 8):  # sweeps after the checkpoint before: in both chains
         progress.value = 0
         job = (*stars, tmp_path, progress, 10**9)

@@ -125,7 +125,7 @@ def test_fit_has_the_same_bits_after_being_killed_at_twenty_moments(small_world,
     for run in range(4):
         folder = tmp_path / f"run{run}"
         folder.mkdir()
-        progress = context.Value("i", 0)
+        progress = context.RawValue("i", 0)  # without a lock, that a killed process might hold
         for moment in sorted([*rng.choice(in_fit, 3, False), *rng.choice(in_refit, 2, False)]):
             job = X, y, folder, progress, moment + 2
             process = context.Process(target=fit_slowly, args=job)
