@@ -8,12 +8,14 @@ import pandas as pd
 import pytest
 
 from noisewise import DeviationImputer, TemporalFactorizer
+from noisewise.engine.data import Series
 from noisewise.engine.gibbs.series import online
 from noisewise.engine.gibbs.series.online import DRAWS, NOTHING, Online, Timed
 from noisewise.engine.gibbs.series.posterior import Asked
 from noisewise.errors import DataError, ModelFileError
 from noisewise.models.auto import AutoFactorizer
 from noisewise.models.grid import TableModel
+from noisewise.models.later_rows import KnownRows
 from noisewise.models.residual import ResidualFactorizer
 from noisewise.models.series import OUSmoother
 from noisewise.since import filters
@@ -314,3 +316,26 @@ def test_a_file_whose_filters_are_elsewhere_is_refused(fitted_imputers, tmp_path
     model.later_ = later
     going.save(tmp_path / "good.nw")
     assert DeviationImputer.load(tmp_path / "good.nw").set_params(n_jobs=1) is not None
+
+
+@pytest.mark.parametrize("by_neighbours", [True, False])
+def test_a_row_is_filled_alike_alone_and_among_others(by_neighbours):
+    rng = np.random.default_rng(0)
+    filled = rng.normal(size=(5, 40)).cumsum(axis=1)
+    known = KnownRows.of(filled, np.arange(40.0), by_neighbours)
+    later = np.where(rng.random((5, 12)) < 0.4, np.nan, rng.normal(size=(5, 12)))
+    later[0] = 1.0  # so that every row has a reading
+    later[:, 3] = filled[:, 7]
+    later[2:, 3] = np.nan
+
+    def extended(upto):
+        which, when = np.nonzero(~np.isnan(later[:, :upto]))
+        series = Series.group(which, 40.0 + when, later[which, when], 5)
+        return known.extended(series)[1][:, 40:]
+
+    one_by_one = np.column_stack([extended(k + 1)[:, -1] for k in range(12)])
+    known.told.clear()
+    np.testing.assert_array_equal(extended(12), one_by_one)
+    np.testing.assert_array_equal(extended(12), one_by_one)  # as they were told before
+    if by_neighbours:
+        np.testing.assert_allclose(one_by_one[:, 3], filled[:, 7], atol=1e-6)

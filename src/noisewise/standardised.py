@@ -123,10 +123,10 @@ class StandardisedModel:
         mean, std = np.full(len(cells), np.nan), np.full(len(cells), np.nan)
         for rows, model in self._answering(cells, known):
             part = cells.take(rows)
-            z, spread = model.predict(part, return_std=True)
-            judged = None
-            if isinstance(model, AutoFactorizer) and self.scale.transformed.any():
-                judged = model.model_.predict(part, return_std=True)[1]
+            if isinstance(model, AutoFactorizer):
+                z, spread, judged = model.predict_judged(part)
+            else:
+                (z, spread), judged = model.predict(part, return_std=True), None
             mean[rows], std[rows] = self.scale.own(z, spread, sensors[rows], judged)
         return mean, std
 

@@ -32,6 +32,8 @@ from noisewise.data.tables_with_holes import (
 from noisewise.data.timestamps import Clock, Floats
 from noisewise.errors import DataError
 
+PLAIN = (np.dtype(np.float64), np.dtype(np.float32))  # of columns of pandas that are arrays
+
 
 def as_frame(X: Any) -> nw.DataFrame[Any] | None:
     """Wrap a frame of any library; return None for what is no frame."""
@@ -172,6 +174,9 @@ def _place(frame: nw.DataFrame[Any], name: Any, setting: str) -> int:
 
 def _numbers(column: nw.Series[Any]) -> Floats:
     """Return a column as floats, NaN where it has nothing."""
+    plain = _plain(column)
+    if plain is not None:
+        return np.asarray(plain, dtype=np.float64).copy()
     if column.is_null().all():
         return np.full(len(column), np.nan)
     if column.dtype.is_integer():  # which a cast refuses if floats cannot tell them apart
@@ -194,12 +199,22 @@ def _numbers(column: nw.Series[Any]) -> Floats:
     return values
 
 
+def _plain(column: nw.Series[Any]) -> Any:
+    """Return the array of floats that a column of pandas is; None for any other column."""
+    native = column.to_native()
+    is_plain = column.implementation.is_pandas() and native.dtype in PLAIN
+    return native.to_numpy() if is_plain else None
+
+
 def _is_numeric(column: nw.Series[Any]) -> bool:
     return bool(column.dtype.is_numeric() or column.dtype == nw.Boolean)
 
 
-def _filled(column: nw.Series[Any], new: Floats, where: Mask) -> nw.Series[Any]:
+def _filled(column: nw.Series[Any], new: Floats, where: Mask) -> Any:
     """Return a column with other values in some rows, all other rows as they were."""
+    plain = _plain(column)
+    if plain is not None:  # the usual case, and many times as fast
+        return np.where(where, new.astype(plain.dtype), plain)
     if column.dtype.is_integer() or not _is_numeric(column):
         new, where = np.where(where, new, _numbers(column)), np.ones(len(new), dtype=bool)
         # Something of the same library and length that casts to floats, whatever was in it.
@@ -211,11 +226,12 @@ def _filled(column: nw.Series[Any], new: Floats, where: Mask) -> nw.Series[Any]:
     return column.scatter(np.flatnonzero(where), new[where].astype(kind))
 
 
-def _replaced(frame: nw.DataFrame[Any], changed: dict[int, nw.Series[Any]]) -> Any:
+def _replaced(frame: nw.DataFrame[Any], changed: dict[int, Any]) -> Any:
     """Return a copy of a frame with other columns at some places."""
     if not frame.implementation.is_pandas_like():
         return frame.with_columns(*changed.values()).to_native()
     out = frame.to_native().copy()
     for k, column in changed.items():
-        out.isetitem(k, column.to_native())  # by place: labels may be tuples
+        own = column.to_native() if isinstance(column, nw.Series) else column
+        out.isetitem(k, own)  # by place: labels may be tuples
     return out

@@ -35,6 +35,8 @@ _CHUNK = 1_000_000  # values whose squares are held at a time
 
 def from_frame(native: Any) -> Any:
     """Wrap a frame or a series of any library, leave the rest as it is."""
+    if isinstance(native, np.ndarray | list | tuple):
+        return native
     try:
         wrapped = nw.from_native(native, allow_series=True, pass_through=True)
     except nw.exceptions.DuplicateError as error:

@@ -15,7 +15,7 @@ from typing import Any, Self
 import numpy as np
 
 from noisewise.calibration import Calibration
-from noisewise.data import Ids, Observations, encode_ids, observe
+from noisewise.data import Ids, Observations, encode_ids, observe, warn_of_unknown
 from noisewise.data.timestamps import (
     SeriesIndex,
     key_places,
@@ -23,7 +23,7 @@ from noisewise.data.timestamps import (
     sensor_modes,
     series_keys,
 )
-from noisewise.engine.arrays import Ints, Moments
+from noisewise.engine.arrays import Floats, Ints, Moments
 from noisewise.errors import SettingError
 from noisewise.models import contest, lengths, local
 from noisewise.models.average import AverageFactorizer
@@ -33,6 +33,7 @@ from noisewise.models.base import (
     Seeded,
     Threads,
     as_it_is,
+    at_one_moment,
     clone_with,
     in_one_step,
     shown,
@@ -272,12 +273,23 @@ class AutoFactorizer(Readings, InTime, Seeded, Threads):
 
     def cells(self, X: Any) -> Cells:
         """Return what is known of cells, before clipping and calibration."""
+        return self._judged(X)[0]
+
+    @at_one_moment
+    def predict_judged(self, X: Any) -> tuple[Floats, Floats, Floats]:
+        """Predict mean and std; and the std of the chosen model, before it was calibrated."""
+        cells, judged = self._judged(X)
+        warn_of_unknown(X, self.ids_, cells.unseen, but=self._unbounded())
+        mean, noise, epistemic = self.finished(cells)
+        return mean, np.sqrt(noise + epistemic), judged
+
+    def _judged(self, X: Any) -> tuple[Cells, Floats]:
         found = self.model_.cells(X)
         mean, noise, epistemic = self.model_.finished(found)
-        which = self._index.series(encode_ids(X, self.ids_))
-        square = self.local_.factors(which, np.sqrt(noise + epistemic)) ** 2
+        which, judged = self._index.series(encode_ids(X, self.ids_)), np.sqrt(noise + epistemic)
+        square = self.local_.factors(which, judged) ** 2
         noise, epistemic = ((square * part).astype(part.dtype) for part in (noise, epistemic))
-        return Cells(Moments(mean, noise, epistemic), found.unseen)
+        return Cells(Moments(mean, noise, epistemic), found.unseen), judged
 
     def __str__(self) -> str:
         return f"AutoFactorizer {self.reason_}" if hasattr(self, "reason_") else repr(self)

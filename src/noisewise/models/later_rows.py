@@ -1,25 +1,24 @@
 """Rows that come in after a table was filled: what the filled rows say of them.
 
 What was not read of a row is what rows most like it had, or what the covariance of the filled table
-makes of what was read (shrunk as Ledoit and Wolf do). Of a row of which nothing was read, lines
-between readings tell.
+makes of what was read (shrunk as Ledoit and Wolf do).
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, field
 
 import numpy as np
 from sklearn.covariance import ledoit_wolf
-from sklearn.impute import KNNImputer
 
 from noisewise.engine.arrays import Array
-from noisewise.engine.data import Series, interpolate
+from noisewise.engine.data import Series
 from noisewise.errors import brief
 
 MOST_ROWS = 4_000  # the last ones, that are looked at
 NEIGHBOURS = 10
+MOST_TOLD = 10_000  # rows that are remembered
+LEAST = 1e-9  # distance, so that rows that are the same tell alone
 
 
 @dataclass(frozen=True, eq=False)
@@ -31,7 +30,8 @@ class KnownRows:
     mean: Array  # of every series
     std: Array
     covariance: Array  # of readings less their mean, over their std
-    nearest: Any  # a fitted KNNImputer, or None
+    rows: Array | None  # the last ones, less mean and over std, where the nearest tell
+    told: dict[bytes, Array] = field(default_factory=dict)  # rows that came, and as filled
 
     __repr__ = brief
 
@@ -41,11 +41,8 @@ class KnownRows:
         mean, std = filled.mean(axis=1), filled.std(axis=1)
         std = np.where(std > 0, std, 1.0)
         rows = ((filled - mean[:, None]) / std[:, None]).T[-MOST_ROWS:]
-        nearest = None
-        if by_neighbours:
-            nearest = KNNImputer(n_neighbors=NEIGHBOURS, weights="distance").fit(rows)
         covariance = ledoit_wolf(rows, assume_centered=True)[0]
-        return cls(filled, times, mean, std, covariance, nearest)
+        return cls(filled, times, mean, std, covariance, rows if by_neighbours else None)
 
     def extended(self, series: Series) -> tuple[Array, Array]:
         """Return times and the filled table with all times at which series were read."""
@@ -55,25 +52,39 @@ class KnownRows:
         table = np.full((len(self.filled), len(times)), np.nan)
         table[series.which, np.searchsorted(times, series.time)] = series.values
         table[:, at] = np.where(np.isnan(table[:, at]), self.filled, table[:, at])
-        rows = ((table[:, new] - self.mean[:, None]) / self.std[:, None]).T
-        found = self._from_others(rows)
-        every = np.repeat(np.arange(len(table)), len(new))
-        lines = interpolate(series, every, np.tile(times[new], len(table))).value
-        lines = lines.reshape(len(table), len(new))
-        told = self.mean[:, None] + self.std[:, None] * found.T
-        told = np.where(np.isnan(rows).all(axis=1), lines, told)
-        table[:, new] = np.where(np.isnan(table[:, new]), told, table[:, new])
+        for k in new.tolist():
+            table[:, k] = self._completed(table[:, k])
         return times, table
 
-    def _from_others(self, rows: Array) -> Array:
-        """Return rows, less mean and over std, with what was not read filled from what was."""
-        if self.nearest is not None:
-            return np.asarray(self.nearest.transform(rows)) if len(rows) else rows
-        out, read = rows.copy(), ~np.isnan(rows)
-        for pattern in np.unique(read, axis=0):
-            if pattern.any() and not pattern.all():
-                own = (read == pattern).all(axis=1)
-                inner = self.covariance[np.ix_(pattern, pattern)]
-                weights = np.linalg.solve(inner, self.covariance[np.ix_(pattern, ~pattern)])
-                out[np.ix_(own, ~pattern)] = rows[np.ix_(own, pattern)] @ weights
-        return out
+    def _completed(self, row: Array) -> Array:
+        """Return a row with what was not read filled from what was.
+
+        Every row by itself, so that no bit depends on which others come with it; and once, as all
+        rows since the fit come again with the next.
+        """
+        key = row.tobytes()
+        found = self.told.get(key)
+        if found is None:
+            if len(self.told) >= MOST_TOLD:
+                self.told.clear()
+            found = self.told[key] = np.where(np.isnan(row), self._from_others(row), row)
+        return found
+
+    def _from_others(self, row: Array) -> Array:
+        read = ~np.isnan(row)
+        out = np.zeros(len(row))
+        z = (row[read] - self.mean[read]) / self.std[read]
+        if self.rows is None:
+            inner, outer = self.covariance[read][:, read], self.covariance[read][:, ~read]
+            out[~read] = np.linalg.solve(inner, z) @ outer
+        else:
+            out[~read] = _of_nearest(self.rows[:, read], z, self.rows[:, ~read])
+        return np.asarray(self.mean + self.std * out)
+
+
+def _of_nearest(known: Array, row: Array, wanted: Array) -> Array:
+    """Return what the nearest rows had, each by one over its distance."""
+    distance = np.sqrt(((known - row) ** 2).sum(axis=1))
+    nearest = np.argsort(distance, kind="stable")[:NEIGHBOURS]
+    weight = 1.0 / np.maximum(distance[nearest], LEAST)
+    return np.asarray(weight @ wanted[nearest] / weight.sum())
