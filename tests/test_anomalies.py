@@ -61,6 +61,15 @@ def test_spikes_are_found_and_nothing_else(series):
         assert len(found(values)) == len(told)
 
 
+def test_a_switch_that_is_often_on_for_a_while_may_be_on_for_a_moment():
+    rng = np.random.default_rng(0)
+    on = np.column_stack([walk(rng, 3000, 15.0) for _ in range(4)]) > 0.8
+    watts = np.round(np.where(on, 1500.0, 60.0) + 10 * rng.normal(size=on.shape))
+    assert len(found(watts)) <= 12
+    watts[1000, 2] = 9000.0
+    assert ("spike", 2, 1000) in found(watts)
+
+
 def test_what_several_series_read_at_a_time_is_an_event():
     values = table()
     values[300] += 80.0

@@ -28,6 +28,10 @@ BURST = 51  # readings that tell how lively a series is at a time
 SHARED = 0.1  # of all series: what so many have at a time is an event, and no error
 STIRRED = 4.0  # scales that a series is away if it takes part in an event
 
+SUDDEN = 3.0  # times larger than what readings before, and after, differ by
+FARTHER = 1.25  # times a usual step, that a reading is away that is off
+STEPS, FEWEST_STEPS = 0.01, 10  # share of a series that is amid sudden steps if these are usual
+
 LOCAL, WHOLE = (0.5, 0.9), (0.9, 0.97)  # quantiles of distances that tell scale and tails
 
 _DEGREES = np.linspace(*TAILS, 101)
@@ -78,10 +82,19 @@ def _judged(value: Floats) -> tuple[Floats, Floats, Floats]:
     odd = 2.0 * stats.cauchy.pdf(away / wide) / wide
     probability = PRIOR * odd / (PRIOR * odd + (1.0 - PRIOR) * usual)
     return (
-        np.where(away > 0.0, probability, 0.0),
+        np.where(away > _usual_step(value, high - low), probability, 0.0),
         0.5 * (low + high),
         np.copysign(away, value - low) / (scale * burst),
     )
+
+
+def _usual_step(value: Floats, steps: Floats) -> float:
+    """Return how far a series often steps at once, to stay there: no reading so far away is odd."""
+    ends = np.pad(value, SIDE, mode="reflect")
+    apart = np.ptp(np.lib.stride_tricks.sliding_window_view(ends, SIDE), axis=1)
+    within = np.maximum(apart[: len(value)], apart[SIDE + 1 :])
+    sudden = np.sort(np.where(SUDDEN * within < steps, steps, 0.0))
+    return FARTHER * float(sudden[-max(FEWEST_STEPS, int(STEPS * len(value)))])
 
 
 def _most(away: Floats) -> float:
