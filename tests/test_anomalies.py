@@ -206,6 +206,13 @@ def test_dead_sensors_are_silent_or_flat():
     assert len(rows) == 3
 
 
+def test_a_series_alone_that_goes_flat_is_compared_with_no_others():
+    values = table(2)[:, :1]
+    values[400:, 0] = 20.0 + np.random.default_rng(0).normal(0, 0.001, 200)
+    (words,) = find_anomalies(values)["words"]
+    assert words == "0 hardly changes any more since 400."
+
+
 @pytest.mark.parametrize("seed", range(6))
 def test_what_goes_flat_is_dated_to_the_hour_in_long_tables(seed):
     rng = np.random.default_rng(seed)

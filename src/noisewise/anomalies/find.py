@@ -138,9 +138,11 @@ class _Words(NamedTuple):
 
     def changed(self, series: int, change: Change, first: int) -> Any:
         last = int(self.tracks.bounds[series + 1]) - 1
-        others = "compared with the others" if len(self.tracks) > 1 else "compared with before"
+        alone = len(self.tracks) == 1
+        others = "compared with before" if alone else "compared with the others"
+        unlike = "." if alone else ", and others do."
         words = {
-            "dead": "{who} hardly changes any more since {start}, and others do.",
+            "dead": "{who} hardly changes any more since {start}" + unlike,
             "unit": f"{{who}} seems to have changed its unit at {{start}}, {change.what}.",
             "shift": f"{{who}} reads {change.size:+.3g} since {{start}}, {others}.",
             "drift": f"{{who}} drifts since {{start}}, {others}: by {change.size:+.3g} until now.",
