@@ -48,9 +48,10 @@ def find_anomalies(
     X and the parameters up to ``duplicates`` are as for ``DeviationImputer``. Nothing is fitted:
     it takes seconds. The kinds are:
 
-    - ``spike``: a single reading far outside those before and after, unless others have it too;
-      those that are off with this ``probability`` or more are listed;
-    - ``stuck``: the same reading for far longer than is the habit of the series;
+    - ``spike``: a single reading far outside those before and after, unless others have it too or
+      the series often steps as far; those off with this ``probability`` or more are listed;
+    - ``stuck``: the same reading for far longer than is the habit of the series, or while others
+      moved farther than ever;
     - ``unit``: the readings are as if in another unit from a time on, such as °F instead of °C;
     - ``shift``, ``drift``: since a time, a series is at another level than others let expect, or
       moves away from it more and more;

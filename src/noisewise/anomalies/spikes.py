@@ -4,6 +4,7 @@ A reading is compared with the medians of the three before it and the three afte
 it lies outside both, by more than its series ever does. How far a series does is told by the middle
 of its own distances, as the scale and the tails of Student's t; bursts make it wider for a while.
 In the same way it is odd if it lies outside both, and far outside all that its series ever reads.
+What is no farther away than the series often steps, to stay there, is not odd.
 """
 
 from __future__ import annotations
