@@ -61,6 +61,15 @@ def test_spikes_are_found_and_nothing_else(series):
         assert len(found(values)) == len(told)
 
 
+def test_a_switch_that_is_often_on_for_a_while_may_be_on_for_a_moment():
+    rng = np.random.default_rng(0)
+    on = np.column_stack([walk(rng, 3000, 15.0) for _ in range(4)]) > 0.8
+    watts = np.round(np.where(on, 1500.0, 60.0) + 10 * rng.normal(size=on.shape))
+    assert len(found(watts)) <= 12
+    watts[1000, 2] = 9000.0
+    assert ("spike", 2, 1000) in found(watts)
+
+
 def test_what_several_series_read_at_a_time_is_an_event():
     values = table()
     values[300] += 80.0
@@ -119,6 +128,28 @@ def test_a_sensor_that_is_stuck_for_a_fifth_of_its_readings_is_no_habit():
     assert (run.first, run.last) == (2000, 2999)
 
 
+@pytest.mark.parametrize("seed", [4, 7])
+def test_a_lamp_that_is_left_on_is_no_fault_and_a_sensor_of_light_that_is_stuck_is(seed):
+    rng, hours = np.random.default_rng(seed), np.arange(4800)
+    day = np.exp(3 + 0.5 * walk(rng, 4800, 20.0))[:, None] * rng.uniform(0.5, 2, 6)
+    day = day * np.exp(0.1 * rng.normal(size=day.shape))
+    lamps = np.exp(rng.normal(3, 0.7, (40, 6)))[hours // 120]
+    values = np.round(np.where((hours // 60 % 2 == 1)[:, None], lamps, day), 1)
+    assert found(values) == []
+    values[1230:1650, 3] = values[1230, 3]
+    assert found(values) == [("stuck", 3, 1230)]
+
+
+@pytest.mark.parametrize("seed", [4, 11])
+def test_a_reading_that_a_converter_often_repeats_is_no_fault(seed):
+    rng = np.random.default_rng(seed)
+    shared = 20 * walk(rng, 4000, 100.0)
+    columns = [shared + 3 * walk(rng, 4000, 30.0) + rng.normal(0, 0.7, 4000) for _ in range(6)]
+    values = np.round(np.column_stack(columns))
+    values[(values >= 10) & (values <= 14)] = 12.0
+    assert [row for row in found(values) if row[0] == "stuck"] == []
+
+
 def test_a_night_without_light_is_no_fault():
     rng = np.random.default_rng(0)
     light = np.maximum(np.sin(2 * np.pi * np.arange(600) / 48), 0.0)[:, None]
@@ -173,6 +204,13 @@ def test_dead_sensors_are_silent_or_flat():
     assert rows[2][0] == "dead"
     assert abs(rows[2][1] - 380) <= 3
     assert len(rows) == 3
+
+
+def test_a_series_alone_that_goes_flat_is_compared_with_no_others():
+    values = table(2)[:, :1]
+    values[400:, 0] = 20.0 + np.random.default_rng(0).normal(0, 0.001, 200)
+    (words,) = find_anomalies(values)["words"]
+    assert words == "0 hardly changes any more since 400."
 
 
 @pytest.mark.parametrize("seed", range(6))

@@ -35,7 +35,7 @@ SHIFT = 8.0  # times the usual change from one stretch to the next
 SHIFT_SIZE = 1.0  # spreads of a series
 SHIFT_WINDOW = 25  # parts of a series: the stretches that are compared
 DRIFT = 10.0  # times what a series wanders anyway
-DRIFT_GAIN, DRIFT_LEAST = 15.0, 4.0  # or: times that less is unexplained; and that it wanders
+DRIFT_GAIN, DRIFT_LEAST = 10.0, 4.0  # or: times that less is unexplained; and that it wanders
 FLAT = 0.1  # of its usual spread: a series that moves less until the end is dead
 FLAT_TAIL = 0.05  # share of its bins that must be flat
 

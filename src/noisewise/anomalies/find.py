@@ -19,12 +19,14 @@ from noisewise.data import Observations
 from noisewise.data.labelled import labelled
 from noisewise.data.observations import Duplicates
 from noisewise.data.tables_with_holes import Roles
-from noisewise.data.timestamps import are_dates
+from noisewise.data.timestamps import Floats, are_dates
 from noisewise.errors import DataError, SettingError
 from noisewise.gaps import Table, as_column, as_time
 
 KINDS = ("dead", "unit", "drift", "shift", "stuck", "spike")  # in this order in a table
-MOVED = 5.0  # spreads that others let expect of a series while it was stuck
+AWAY = 5.0  # spreads that others let expect of a series while it was stuck
+MORE = 2.0  # times farther than during any other long run of the series
+CALM, VERY = 0.7, 3.3  # spreads that others move less in a calm; there, a run must be so odd
 FEW = 5  # series: with fewer, the others are not to be trusted
 LARGEST = 1e100  # reading, whose square is a number still
 LATE = 10  # parts of a series: what wanders off in the last of them may come back
@@ -46,9 +48,10 @@ def find_anomalies(
     X and the parameters up to ``duplicates`` are as for ``DeviationImputer``. Nothing is fitted:
     it takes seconds. The kinds are:
 
-    - ``spike``: a single reading far outside those before and after, unless others have it too;
-      those that are off with this ``probability`` or more are listed;
-    - ``stuck``: the same reading for far longer than is the habit of the series;
+    - ``spike``: a single reading far outside those before and after, unless others have it too or
+      the series often steps as far; those off with this ``probability`` or more are listed;
+    - ``stuck``: the same reading for far longer than is the habit of the series, or while others
+      moved farther than ever;
     - ``unit``: the readings are as if in another unit from a time on, such as °F instead of °C;
     - ``shift``, ``drift``: since a time, a series is at another level than others let expect, or
       moves away from it more and more;
@@ -136,9 +139,11 @@ class _Words(NamedTuple):
 
     def changed(self, series: int, change: Change, first: int) -> Any:
         last = int(self.tracks.bounds[series + 1]) - 1
-        others = "compared with the others" if len(self.tracks) > 1 else "compared with before"
+        alone = len(self.tracks) == 1
+        others = "compared with before" if alone else "compared with the others"
+        unlike = "." if alone else ", and others do."
         words = {
-            "dead": "{who} hardly changes any more since {start}, and others do.",
+            "dead": "{who} hardly changes any more since {start}" + unlike,
             "unit": f"{{who}} seems to have changed its unit at {{start}}, {change.what}.",
             "shift": f"{{who}} reads {change.size:+.3g} since {{start}}, {others}.",
             "drift": f"{{who}} drifts since {{start}}, {others}: by {change.size:+.3g} until now.",
@@ -176,7 +181,7 @@ class _Finder:
         grid = Grid.of(self.tracks, good)
         others = Others(grid.table)
         for run in runs:
-            if not run.certain and not self._should_have_moved(run, grid, others):
+            if not self._is_stuck(run, grid, others):
                 continue
             last = int(self.tracks.bounds[run.series + 1]) - 1
             between = slice(run.first, run.last + 1)
@@ -185,21 +190,27 @@ class _Finder:
             self.rows.append(self.words.stuck(run, many, until_end))
             good[between] = False
 
-    def _should_have_moved(self, run: Stretch, grid: Grid, every: Others) -> bool:
-        """Tell whether others let expect that a series moved while it did not."""
-        first, last = grid.bins(self.tracks.time[[run.first, run.last]]).tolist()
+    def _is_stuck(self, run: Stretch, grid: Grid, every: Others) -> bool:
+        """Tell whether a run is odd beside what others let expect of its series meanwhile.
+
+        It is if they are far away, or move farther than during any other long run. Where they stay
+        as they are, it must be odder by itself.
+        """
         own, near = grid.table[run.series], every.near(run.series)
         others = near.say(grid.table[near.series])
+        bins = grid.bins(self.tracks.time[np.array([[run.first, run.last], *run.besides])])
+        parts = [slice(first, last + 1) for first, last in bins.tolist()]
         outside = ~np.isnan(own) & ~np.isnan(others)
-        outside[first : last + 1] = False
-        inside = others[first : last + 1]
-        inside = inside[~np.isnan(inside)]
-        if outside.sum() < FEW or len(inside) < FEW:
-            return False
-        relation = Relation(others[outside], own[outside], self.floor[run.series])
-        expected, std = relation(inside)
-        away = np.abs(expected - self.tracks.value[run.first]) / std
-        return bool(np.quantile(away, 0.75) > MOVED)
+        outside[parts[0]] = False
+        if outside.sum() < FEW or (~np.isnan(others[parts[0]])).sum() < FEW:
+            return run.certain
+        expected, std = Relation(others[outside], own[outside], self.floor[run.series])(others)
+        moved, *besides = (_moved(expected[part], std[part]) for part in parts)
+        if run.certain:
+            return moved >= CALM or run.score >= VERY
+        away = (np.abs(expected - self.tracks.value[run.first]) / std)[parts[0]]
+        far = run.score >= 1.0 and np.nanquantile(away, 0.75) > AWAY
+        return bool(far or moved > max(AWAY, MORE * max(besides, default=0.0)))
 
     def _changed(self, grid: Grid, good: Mask, dead: set[int]) -> None:
         """Find changes for good, the clearest first: others are compared without what changed."""
@@ -235,6 +246,14 @@ class _Finder:
         steps = (time - grid.start) / self.tracks.step
         path = Path(steps, value, x, least_step(self.floor[series], value))
         return int(own[first_after(path, change.kind, change.factor, change.offset, rough)])
+
+
+def _moved(expected: Floats, std: Floats) -> float:
+    """Return how far a series should have moved, in spreads."""
+    there = ~np.isnan(expected)
+    if there.sum() < FEW:
+        return 0.0
+    return float(np.ptp(np.quantile(expected[there], (0.05, 0.95))) / np.median(std[there]))
 
 
 def _table(rows: list[dict[str, Any]], names: list[str]) -> Table:

@@ -4,6 +4,7 @@ A reading is compared with the medians of the three before it and the three afte
 it lies outside both, by more than its series ever does. How far a series does is told by the middle
 of its own distances, as the scale and the tails of Student's t; bursts make it wider for a while.
 In the same way it is odd if it lies outside both, and far outside all that its series ever reads.
+What is no farther away than the series often steps, to stay there, is not odd.
 """
 
 from __future__ import annotations
@@ -27,6 +28,10 @@ MEAN = 0.8  # of normal distances, in standard deviations
 BURST = 51  # readings that tell how lively a series is at a time
 SHARED = 0.1  # of all series: what so many have at a time is an event, and no error
 STIRRED = 4.0  # scales that a series is away if it takes part in an event
+
+SUDDEN = 3.0  # times larger than what readings before, and after, differ by
+FARTHER = 1.25  # times a usual step, that a reading is away that is off
+STEPS, FEWEST_STEPS = 0.01, 10  # share of a series that is amid sudden steps if these are usual
 
 LOCAL, WHOLE = (0.5, 0.9), (0.9, 0.97)  # quantiles of distances that tell scale and tails
 
@@ -78,10 +83,19 @@ def _judged(value: Floats) -> tuple[Floats, Floats, Floats]:
     odd = 2.0 * stats.cauchy.pdf(away / wide) / wide
     probability = PRIOR * odd / (PRIOR * odd + (1.0 - PRIOR) * usual)
     return (
-        np.where(away > 0.0, probability, 0.0),
+        np.where(away > _usual_step(value, high - low), probability, 0.0),
         0.5 * (low + high),
         np.copysign(away, value - low) / (scale * burst),
     )
+
+
+def _usual_step(value: Floats, steps: Floats) -> float:
+    """Return how far a series often steps at once, to stay there: no reading so far away is odd."""
+    ends = np.pad(value, SIDE, mode="reflect")
+    apart = np.ptp(np.lib.stride_tricks.sliding_window_view(ends, SIDE), axis=1)
+    within = np.maximum(apart[: len(value)], apart[SIDE + 1 :])
+    sudden = np.sort(np.where(SUDDEN * within < steps, steps, 0.0))
+    return FARTHER * float(sudden[-max(FEWEST_STEPS, int(STEPS * len(value)))])
 
 
 def _most(away: Floats) -> float:

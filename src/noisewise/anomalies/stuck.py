@@ -17,6 +17,7 @@ BELIEF = 20.0  # readings that what is known of others counts as
 RARE, RARER = 20, 200  # one run of so many is as odd: two points of the tail
 LONGER = 1.65  # times the oddest run that the tail lets expect
 ALIKE = 4  # runs of a series at most, one of which can be odd by itself alone
+LONGEST = 20  # other runs of a series, in which its others may have moved as much
 ALONE = 4.0  # times longer a run must be if its length alone speaks against it
 LONG = 1.5  # times the longest silence before: a series that is silent until the end is dead
 SILENT_STEPS = 20  # of the table, at least
@@ -30,11 +31,12 @@ class Stretch(NamedTuple):
     first: int
     last: int
     score: float  # how far beyond the longest or oddest that was to be expected
-    certain: bool  # whether it is odd whatever others did meanwhile: neither a habit, nor at an end
+    certain: bool  # whether it is odd even if others moved little: neither a habit, nor at an end
+    besides: list[list[int]]  # first and last of the longest other runs of the series
 
 
 def long_runs(tracks: Tracks, good: Mask) -> list[Stretch]:
-    """Return the stretches of equal readings that are odder than usual for their series.
+    """Return the stretches of equal readings that are longer than usual for their series.
 
     Runs are judged by their lengths, and by the sum over their readings of how rarely this series
     repeats itself, at such a level and after such a time; or by far greater length alone.
@@ -49,17 +51,18 @@ def long_runs(tracks: Tracks, good: Mask) -> list[Stretch]:
         begins, lengths = _runs(value)
         if len(lengths) < 3:
             continue  # it hardly ever changed: that is how it is
-        sums = np.append(0.0, np.cumsum(_surprise(tracks.time[own] / step, value)))
-        odd = sums[begins + lengths - 1] - sums[begins]
+        odd = _surprise(tracks.time[own] / step, value, lengths)
         inside = (value[begins] > value.min()) & (value[begins] < value.max())
         longer, odder = _beyond(lengths, inside), _beyond(odd, inside)
         score = np.maximum(np.sqrt(longer * odder) * (odder >= 1.0), longer / ALONE)
-        told = (longer >= 1.0) & (score >= 1.0) & (lengths >= FEWEST)
-        for run in np.flatnonzero(told).tolist():
-            ends = own[begins[run]], own[begins[run] + lengths[run] - 1]
+        lasts = np.column_stack([own[begins], own[begins + lengths - 1]])
+        longest = np.argsort(-lengths, kind="stable")[: LONGEST + 1].tolist()
+        for run in np.flatnonzero((longer >= 1.0) & (lengths >= FEWEST)).tolist():
+            besides = [lasts[k].tolist() for k in longest if k != run]
             is_rare = (2 * lengths[inside] >= lengths[run]).sum() <= ALIKE
             certain = bool(score[run] >= LONGER and is_rare and inside[run])
-            found.append(Stretch(series, int(ends[0]), int(ends[1]), float(score[run]), certain))
+            first, last = lasts[run].tolist()
+            found.append(Stretch(series, first, last, float(score[run]), certain, besides))
     return found
 
 
@@ -75,7 +78,7 @@ def silences(tracks: Tracks) -> list[Stretch]:
         silent, before = float(end - time[-1]), float(np.diff(time).max())
         if silent >= max(least, LONG * before):
             last = int(tracks.bounds[series + 1]) - 1
-            found.append(Stretch(series, last, last, silent / before, True))
+            found.append(Stretch(series, last, last, silent / before, True, []))
     return found
 
 
@@ -85,21 +88,35 @@ def _runs(value: Floats) -> tuple[Ints, Ints]:
     return begins, np.diff(np.append(begins, len(value)))
 
 
-def _surprise(steps: Floats, value: Floats) -> Floats:
-    """Return how surprising it is, in nats, that readings from the second on are as the last.
+def _surprise(steps: Floats, value: Floats, lengths: Ints) -> Floats:
+    """Return how surprising runs are, in nats: how rarely the series repeats itself elsewhere.
 
-    That is by how often the series repeats itself at such levels, after so many steps.
+    That is by how often it does at such levels, after so many steps, without the run itself: a long
+    one would be its own habit.
     """
     same, ordered = np.diff(value) == 0.0, np.sort(value)
     rank = np.searchsorted(ordered, value, "left") + np.searchsorted(ordered, value, "right")
+    exact = np.unique(value, return_inverse=True)[1][:-1]
     part = np.minimum(rank[:-1] * PARTS // (2 * len(value)), PARTS - 1)
     lag = np.clip(np.rint(np.log2(np.maximum(np.diff(steps), 1.0))), 0, LAGS - 1).astype(np.int64)
-    cell = part * LAGS + lag
-    share = (same.sum() + 0.5) / len(value)
-    for place, many in ((part, PARTS), (cell, PARTS * LAGS)):
-        total, equal = np.bincount(place, minlength=many), np.bincount(place, same, many)
-        share = (equal[place] + BELIEF * share) / (total[place] + BELIEF)
-    return np.asarray(-np.log(share))
+
+    def by_lag(row: Ints, weights: Any, rows: int) -> Floats:
+        return np.asarray(
+            np.bincount(row * LAGS + lag, weights, rows * LAGS).reshape(rows, LAGS), float
+        )
+
+    own = by_lag(np.repeat(np.arange(len(lengths)), lengths)[:-1], same, len(lengths))
+    at = np.minimum(np.cumsum(lengths) - lengths, len(part) - 1)  # where every run begins
+    repeated = own.sum(axis=1)
+    share = (same.sum() - repeated + 0.5) / (len(same) - repeated + 1.0)
+    share = np.repeat(share[:, None], LAGS, axis=1)
+    for level in (part, exact):
+        many = int(level.max()) + 1
+        equal, total = (by_lag(level, one, many)[level[at]] - own for one in (same, None))
+        pooled, of = equal.sum(axis=1, keepdims=True), total.sum(axis=1, keepdims=True)
+        share = (pooled + BELIEF * share) / (of + BELIEF)
+        share = (equal + BELIEF * share) / (total + BELIEF)
+    return np.asarray(-(own * np.log(share)).sum(axis=1))
 
 
 def _beyond(sizes: Any, inside: Mask) -> Floats:
