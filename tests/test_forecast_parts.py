@@ -139,3 +139,33 @@ def test_learning_from_a_handful_of_rows_says_something():
     for rows in range(2, 9):
         grid = Grid(steady(rows), np.arange(float(rows)))
         assert np.isfinite(Learned.of(grid, 6).ahead(grid, np.array([rows - 1]), 6)).all()
+
+
+def test_intervals_are_wider_for_series_that_ended_before_others():
+    inside, widths = [], []
+    for seed in range(12):
+        walk = np.cumsum(np.random.default_rng(seed).normal(size=(306, 4)), axis=0)
+        past = walk[:300].copy()
+        past[-12:, :2] = np.nan
+        grid = Grid(past, np.arange(300.0))
+        model = Forecaster.of(grid, 6)
+        mean, std = model.ahead(grid)
+        low, high = model.ends(0.9)[:, :, None]
+        away = walk[300:] - mean
+        inside.append((away > low * std) & (away < high * std))
+        widths.append(std)
+    assert np.mean(inside, axis=(0, 1))[:2].min() > 0.8
+    assert 0.8 < np.mean(inside, axis=(0, 1))[2:].mean() < 0.97
+    wider = np.mean(widths, axis=0)
+    assert (wider[:, :2].mean(axis=1) > 1.3 * wider[:, 2:].mean(axis=1)).all()
+
+
+def test_intervals_are_as_they_were_where_many_readings_are_missing():
+    rng = np.random.default_rng(0)
+    walk = np.cumsum(rng.normal(size=(600, 3)), axis=0)
+    values = np.where(rng.random((600, 3)) < 0.6, np.nan, walk)
+    values[-3:] = walk[-3:]
+    values[-2:, 0] = np.nan
+    model = Forecaster.of(Grid(values, np.arange(600.0)), 6)
+    std = model.widths.now()
+    np.testing.assert_allclose(model._silent(values, std), std)

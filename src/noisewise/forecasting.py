@@ -28,6 +28,7 @@ DRAWN = {"last": 0.0, "faded": 0.25}  # how much of that holds for a method; 1 f
 HALF = 0.25  # of the rows: an origin so long before the last counts half
 BESIDE = 0.8  # what a step counts for the weights of the next or the one before
 EVEN = 1e-2  # of the best squared error, that draws weights to each other
+USUAL = 0.9  # of rows, at which readings are as old as is usual
 ALIKE = 1000.0  # errors of a series that weights of all series are worth
 CLOSE = 0.995  # share of readings that weights are told by: no mixture comes close to the others
 
@@ -69,12 +70,25 @@ class Forecaster:
         mean = _within(self._mean(grid, np.array([now]))[0], grid.values)
         later = round((float(grid.when[-1]) - self.end) / grid.step)
         if later <= 0:
-            return mean, self.widths.now()
+            return mean, self._silent(grid.values, self.widths.now())
         origins = np.arange(max(now - later - self.steps + 1, 0), now)
         most = max(MOST_ASKED // (self.steps * grid.values.shape[1]), FEWEST)
         origins = origins[-min(len(self.widths.recent) + self.steps, most) :]
         left = _after(grid.values, origins, self.steps) - self._mean(grid, origins)
-        return mean, self.widths.later(left, later).now()
+        return mean, self._silent(grid.values, self.widths.later(left, later).now())
+
+    def _silent(self, values: Array, std: Array) -> Array:
+        """Return stds that are wider for series that ended before others: these steps are more.
+
+        They grow with the root of steps, as those of a walk, until they are those of the series.
+        """
+        row = np.arange(len(values))[:, None]
+        last = np.maximum.accumulate(np.where(np.isnan(values), -1, row), axis=0)
+        age = np.where(row <= last[-1], row - last, 0)  # of readings; errors know of usual ones
+        more = np.maximum(row[-1] - last[-1] - np.quantile(age, USUAL, axis=0), 0.0)
+        step = np.arange(1, len(std) + 1)[:, None]
+        wider = std * np.sqrt(1.0 + more / step)
+        return np.asarray(np.minimum(wider, np.maximum(std, self.learned.std)))
 
     def _mean(self, grid: Grid, origins: Any) -> Array:
         found = self.learned.ahead(grid, origins, self.steps)
