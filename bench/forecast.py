@@ -3,7 +3,8 @@
 ``python bench/forecast.py --data FOLDER --json bench/results/forecast.json`` measures noisewise,
 the last value and the slot mean. With ``--peers PYTHON``, the interpreter of an environment with
 statsmodels and statsforecast, AutoETS and UnobservedComponents forecast the first series of every
-table from the same origins; noisewise is counted on the same cells beside them.
+table from the same origins; noisewise is counted on the same cells beside them. ``--before``
+takes the errors of peers from an earlier record, where rivals have the same errors in both.
 
 Errors are in stds of a series over the rows before the first origin. Tables are cut to the last
 rows, and to the series that were read most, so that a run takes minutes; the record says so.
@@ -152,6 +153,20 @@ def peers(python: str, values: Any, found: dict[str, Any], period: int) -> dict[
         subprocess.run([*run, str(STEPS), str(PEER_ROWS)], check=True)
         with np.load(answer) as said:
             told = {name: said[name] for name in said.files}
+    return _errors(values, found, told)
+
+
+def peers_before(record: dict[str, Any], values: Any, found: dict[str, Any]) -> dict[str, Any]:
+    """Return the errors that peers had in an earlier record, of the same cells."""
+    own = _errors(values, found, {})
+    same = all(np.isclose(own[name], record[name], rtol=1e-9) for name in ("last", "slot"))
+    if not same:
+        raise ValueError("The earlier record is of other cells: measure peers again.")
+    return record | own
+
+
+def _errors(values: Any, found: dict[str, Any], told: dict[str, Any]) -> dict[str, Any]:
+    """Return the errors of peers and rivals at the first series."""
     scale = np.nanstd(values[: origins_of(values)[0], :PEER_SERIES], axis=0)
     told |= {name: found[name][:, :, :PEER_SERIES] for name in ("noisewise", "last", "slot")}
     truth = found["truth"][:, :, :PEER_SERIES]
@@ -174,16 +189,21 @@ def main() -> None:
     parser.add_argument("--data", type=Path, default=os.environ.get("NOISEWISE_DATA"))
     parser.add_argument("--json", type=Path, required=True)
     parser.add_argument("--peers", default=None)
+    parser.add_argument("--before", type=Path, default=None)
     parser.add_argument("--tables", nargs="*", default=[*PERIODS])
     given = parser.parse_args()
     record: dict[str, Any] = {
-        "command": "python bench/forecast.py" + (" --peers PYTHON" if given.peers else ""),
+        "command": "python bench/forecast.py" + (" --peers PYTHON" if given.peers else "")
+        + (" --before RECORD" if given.before else ""),
         "date": datetime.now(UTC).date().isoformat(), "machine": platform.machine(),
         "cpus": os.cpu_count(), "steps": STEPS, "origins": ORIGINS, "rows": ROWS, "series": SERIES,
         "peer_series": PEER_SERIES, "peer_rows": PEER_ROWS, "tables": {},
     }  # fmt: skip
     if given.peers is not None:
         record["peers"] = versions(given.peers)
+    before = None if given.before is None else json.loads(given.before.read_text())
+    if before is not None:
+        record |= {"peers": before["peers"], "peers_date": before.get("peers_date", before["date"])}
     for name in given.tables:
         values = table(given.data, name)
         found = measured(values, PERIODS[name])
@@ -191,6 +211,9 @@ def main() -> None:
         if given.peers is not None:
             period = PERIODS[name][0] if PERIODS[name] else 1
             record["tables"][name]["peers"] = peers(given.peers, values, found, period)
+        elif before is not None:
+            one = before["tables"][name]["peers"]
+            record["tables"][name]["peers"] = peers_before(one, values, found)
         inside, cells = (
             np.sum([one[key] for one in record["tables"].values()], axis=0)
             for key in ("inside_by_step", "cells_by_step")

@@ -25,6 +25,7 @@ ALL = (4.0, 16.0)  # those of all series
 SAME = (8.0, 32.0)  # those of a series at the step that is asked for
 MOST = 8.0  # times the usual error, that one counts at most
 LEAST = 0.05  # of the usual error, that is expected at least
+ALMOST = 1e-9  # of all squares: that each of those is larger, as some may say the same
 ROUNDS = 3  # of weights by what was expected before
 CARE = 0.15  # over the root of origins: how much less a tail holds than it did
 
@@ -121,7 +122,10 @@ def _weights(told: Array, size: Array) -> Array:
     weights = usual
     for _ in range(ROUNDS):
         heavy = 1.0 / np.maximum(weights @ x, LEAST)
-        weights = np.asarray(nnls((x * heavy).T, y * heavy)[0], dtype=np.float64)
+        both = np.vstack([x, y]) * heavy
+        gram = both @ both.T
+        root = np.linalg.cholesky(gram + ALMOST * np.trace(gram) * np.eye(len(gram))).T
+        weights = np.asarray(nnls(root[:, :-1], root[:, -1])[0], dtype=np.float64)
     return weights if weights.any() else usual
 
 

@@ -23,11 +23,13 @@ from noisewise.simple_forecasts import NAMES, Grid, Learned
 HORIZON = 6  # steps that are learned at least; then twice as many, and so on
 FOLDS = (0.5, 0.65, 0.8, 1.0)  # shares of the rows at which origins move on
 MOST_ASKED = 4_000_000  # numbers that origins are asked for: series, steps and origins
-SAFE = 6.0  # errors that the last reading is worth, as what to say where little is known
+SAFE = 8.0  # errors that the last reading is worth, as what to say where little is known
 DRAWN = {"last": 0.0, "faded": 0.25}  # how much of that holds for a method; 1 for all others
 HALF = 0.25  # of the rows: an origin so long before the last counts half
 BESIDE = 0.8  # what a step counts for the weights of the next or the one before
 EVEN = 1e-2  # of the best squared error, that draws weights to each other
+USUAL = 0.9  # of rows, at which readings are as old as is usual
+ALIKE = 1000.0  # errors of a series that weights of all series are worth
 CLOSE = 0.995  # share of readings that weights are told by: no mixture comes close to the others
 
 
@@ -36,7 +38,7 @@ class Forecaster:
     """Forecasts of all series, as mixtures; arrays are by step."""
 
     learned: Learned
-    weights: Array  # of the methods
+    weights: Array  # of the methods, by series
     widths: Widths
     end: float  # the last time that was learned from
     steps: int
@@ -58,7 +60,7 @@ class Forecaster:
         learned = Learned.of(grid, steps, seen / CYCLES)
         usual = np.maximum(learned.std, 1e-12)
         weights = _mixed((asked.found - asked.truth) / usual, asked.count)
-        left = asked.truth - np.einsum("hm,mohs->ohs", weights, asked.found)
+        left = asked.truth - np.einsum("hms,mohs->ohs", weights, asked.found)
         widths = Widths.of(left, asked.count, usual)
         return cls(learned, weights, widths, float(read.when[-1]), steps)
 
@@ -68,16 +70,29 @@ class Forecaster:
         mean = _within(self._mean(grid, np.array([now]))[0], grid.values)
         later = round((float(grid.when[-1]) - self.end) / grid.step)
         if later <= 0:
-            return mean, self.widths.now()
+            return mean, self._silent(grid.values, self.widths.now())
         origins = np.arange(max(now - later - self.steps + 1, 0), now)
         most = max(MOST_ASKED // (self.steps * grid.values.shape[1]), FEWEST)
         origins = origins[-min(len(self.widths.recent) + self.steps, most) :]
         left = _after(grid.values, origins, self.steps) - self._mean(grid, origins)
-        return mean, self.widths.later(left, later).now()
+        return mean, self._silent(grid.values, self.widths.later(left, later).now())
+
+    def _silent(self, values: Array, std: Array) -> Array:
+        """Return stds that are wider for series that ended before others: these steps are more.
+
+        They grow with the root of steps, as those of a walk, until they are those of the series.
+        """
+        row = np.arange(len(values))[:, None]
+        last = np.maximum.accumulate(np.where(np.isnan(values), -1, row), axis=0)
+        age = np.where(row <= last[-1], row - last, 0)  # of readings; errors know of usual ones
+        more = np.maximum(row[-1] - last[-1] - np.quantile(age, USUAL, axis=0), 0.0)
+        step = np.arange(1, len(std) + 1)[:, None]
+        wider = std * np.sqrt(1.0 + more / step)
+        return np.asarray(np.minimum(wider, np.maximum(std, self.learned.std)))
 
     def _mean(self, grid: Grid, origins: Any) -> Array:
         found = self.learned.ahead(grid, origins, self.steps)
-        return np.asarray(np.einsum("hm,mohs->ohs", self.weights, found))
+        return np.asarray(np.einsum("hms,mohs->ohs", self.weights, found))
 
     def ends(self, coverage: float) -> Array:
         """Return the ends of intervals, in stds around the mean: low and high, by step."""
@@ -138,26 +153,28 @@ def _within(mean: Array, values: Array) -> Array:
 
 
 def _mixed(error: Array, count: Array) -> Array:
-    """Return the weights of methods for every step, none below 0, that sum to 1.
+    """Return the weights of methods, none below 0, that sum to 1: step by method by series.
 
-    They are those that would have come closest, drawn to the last reading where few errors tell
-    them; steps beside each other say nearly the same.
+    They are those that would have come closest for a series, drawn to those of all series, and to
+    the last reading where few errors tell them; steps beside each other say nearly the same.
     """
-    methods, _, steps, _ = error.shape
+    methods, _, steps, n = error.shape
     known = ~np.isnan(error[0])  # the same for all of them: all say something
-    grams, many = np.zeros((steps, methods, methods)), np.zeros(steps)
+    grams, many, own = np.zeros((steps, n, methods, methods)), np.zeros(steps), np.zeros((steps, n))
     for h in np.flatnonzero(known.any(axis=(0, 2))):
-        own = error[:, :, h][:, known[:, h]]
-        best = (own**2).min(axis=0)
-        near = best <= np.quantile(best, CLOSE)
-        heavy = np.broadcast_to(count[:, None], known[:, h].shape)[known[:, h]][near]
-        gram = (own[:, near] * heavy) @ own[:, near].T
-        grams[h] = gram / _least(gram)
+        best = (error[:, :, h] ** 2).min(axis=0)
+        near = known[:, h] & (best <= np.nanquantile(best, CLOSE))
+        one = np.where(near, error[:, :, h], 0.0).transpose(2, 0, 1)
+        grams[h] = (one * count) @ one.transpose(0, 2, 1)
         many[h] = _evidence(known[:, h], count, int(h) + 1)
-    away = np.abs(np.arange(steps)[:, None] - np.arange(steps))
-    grams = np.tensordot(BESIDE**away, grams, 1)
-    safe = SAFE / np.maximum((BESIDE**away * many).max(axis=1), 1e-9)
-    return np.array([_weights(*one) for one in zip(grams, safe, strict=True)])
+        own[h] = [_evidence(some[:, None], count, int(h) + 1) for some in known[:, h].T]
+    beside = BESIDE ** np.abs(np.arange(steps)[:, None] - np.arange(steps))
+    safe = SAFE / np.maximum((beside * many).max(axis=1), 1e-9)
+    alike = _unit(np.tensordot(beside, _unit(grams.sum(axis=1)), 1))[:, None]
+    share = (own / (own + ALIKE))[:, :, None, None]
+    grams = share * _unit(np.tensordot(beside, _unit(grams), 1)) + (1.0 - share) * alike
+    both = zip(grams, safe, strict=True)
+    return np.array([[_weights(one, cost) for one in row] for row, cost in both]).swapaxes(1, 2)
 
 
 def _evidence(known: Array, count: Array, step: int) -> float:
@@ -166,6 +183,8 @@ def _evidence(known: Array, count: Array, step: int) -> float:
     Errors of some steps overlap, and those of several series go together: they count as the root.
     """
     heavy = count * known.any(axis=1)
+    if not heavy.any():
+        return 0.0
     origins = heavy.sum() ** 2 / (heavy**2).sum()
     return float(origins / min(step, HORIZON) * np.sqrt(known.sum() / known.any(axis=1).sum()))
 
@@ -179,13 +198,14 @@ def _weights(gram: Array, safe: float) -> Array:
     if not gram.any():
         return np.asarray(np.eye(methods)[NAMES.index("last")])
     cost = np.array([DRAWN.get(name, 1.0) for name in NAMES])
-    gram = gram / _least(gram) + EVEN * np.eye(methods) + safe * np.diag(cost)
+    gram = _unit(gram) + EVEN * np.eye(methods) + safe * np.diag(cost)
     root = np.vstack([np.linalg.cholesky(gram).T, np.ones(methods)])
     weights = nnls(root, np.append(np.zeros(methods), 1.0))[0]  # whose sum is set afterwards
     return np.asarray(weights / weights.sum())
 
 
-def _least(gram: Array) -> float:
-    """Return the squared error of the best method; not 0, where it made none."""
-    own = gram.diagonal()
-    return max(float(own.min()), 1e-12 * float(own.max()), float(np.finfo(float).tiny))
+def _unit(grams: Array) -> Array:
+    """Return products of errors over the squared error of the best method; 0 if none was made."""
+    own = np.einsum("...ii->...i", grams)
+    least = np.maximum(own.min(axis=-1), 1e-12 * own.max(axis=-1))
+    return np.asarray(grams / np.maximum(least, np.finfo(float).tiny)[..., None, None])

@@ -10,6 +10,7 @@ from sklearn.utils.validation import check_is_fitted
 from noisewise.calibration import check_coverage
 from noisewise.data import encode_ids
 from noisewise.data.next_rows import last_rows, next_rows
+from noisewise.data.tables_with_holes import Fitted
 from noisewise.drift import warn_of
 from noisewise.errors import DataError
 from noisewise.models.base import at_one_moment, in_one_step
@@ -127,7 +128,7 @@ class Ahead:
         Parameters
         ----------
         steps : int
-            How many rows, at the usual distance of the table.
+            How many rows, at the usual distance of the table, after its last one.
         X : table, optional
             Newer rows as for ``transform``: the forecast goes on from these, as the imputer stays
             as it was. An imputer that was loaded from a file needs a row or more to know what its
@@ -155,11 +156,11 @@ class Ahead:
         check_is_fitted(self)
         STEPS.require("steps", steps)
         check_coverage(coverage)
-        model, rows = self._standardised, getattr(self, "_last", None)
+        model, rows, fitted = self._standardised, getattr(self, "_last", None), self._fitted
         if X is not None:
             table = self._placed(self._read(X, reset=False))
             model = model.knowing(table.observed(self.duplicates), self.bounds)
-            rows = last_rows(X, self._roles)
+            rows, fitted = last_rows(X, self._roles), Fitted.of(table)
         if rows is None:
             raise DataError(
                 "An imputer from a file does not know what its tables look like: give the last "
@@ -168,7 +169,8 @@ class Ahead:
         step = model.past.step
         step = int(step) if step == int(step) else step
         table = self._read(next_rows(rows, self._roles, step, steps), reset=False)
-        found, where = _next_cells(model, table, steps, coverage)
+        told = model.ahead(steps, coverage, _empty(model, fitted))
+        found, where = _next_cells(table, model, told)
         if self.whole:
             found = [np.rint(found[0]), found[1], np.floor(found[2]), np.ceil(found[3])]
         return Forecast(*(table.put(part, where) for part in found))
@@ -196,7 +198,18 @@ class Ahead:
         return {"series": names, "drifted": found.drifted, **found._asdict()}
 
 
-def _next_cells(model: Any, table: Any, steps: int, coverage: float) -> tuple[list[Any], Any]:
+def _empty(model: Any, fitted: Fitted) -> int:
+    """Return how many rows without readings a table ends with."""
+    empty: int = model.rows_since(fitted.end - 1)
+    if empty > MOST:
+        raise DataError(
+            f"The last {empty:,} rows have no readings: a forecast goes on from {MOST:,} at most. "
+            "Leave these rows out."
+        )
+    return empty
+
+
+def _next_cells(table: Any, model: Any, told: Any) -> tuple[list[Any], Any]:
     """Return a forecast in the shape of a table of the next rows, and where there is one."""
     cells = table.cells(np.arange(table.values.size))
     codes = encode_ids(cells, model.seen.ids)[:-1]
@@ -204,6 +217,6 @@ def _next_cells(model: Any, table: Any, steps: int, coverage: float) -> tuple[li
     which = model.past.series(tuple(np.where(known, code, 0) for code in codes))
     known &= which >= 0
     place = np.argsort(np.argsort(cells.ids[-1].labels, kind="stable"))[cells.codes[-1]]
-    found = [np.where(known, part[place, which], np.nan) for part in model.ahead(steps, coverage)]
+    found = [np.where(known, part[place, which], np.nan) for part in told]
     shape = table.values.shape
     return [part.reshape(shape) for part in found], known.reshape(shape)

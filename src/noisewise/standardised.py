@@ -225,18 +225,26 @@ class StandardisedModel:
         """Return what readings since the fit are like beside those of the fit; and who is who."""
         return self.past.drift(self.since)
 
-    def ahead(self, steps: int, coverage: float) -> Ahead:
-        """Forecast all series: mean, std and ends of intervals in units of the table."""
+    def rows_since(self, end: float) -> int:
+        """Return how many rows without any reading there were until a time."""
+        last = max([self.past.end, *self.since.when[-1:]])  # which are in order
+        return int(max(np.rint((end - last) / self.past.step), 0))
+
+    def ahead(self, steps: int, coverage: float, empty: int = 0) -> Ahead:
+        """Forecast all series: mean, std and ends of intervals in units of the table.
+
+        So many empty rows are passed over, which came after the last reading.
+        """
         seen = learned_from(self.seen, self.decided)
-        forecaster = self.past.forecaster(seen, steps)
+        forecaster = self.past.forecaster(seen, empty + steps)
         z, spread = forecaster.ahead(self.past.grid(self.everything))
         low, high = forecaster.ends(coverage)
-        sensors = self.past.sensors
+        sensors, after = self.past.sensors, slice(empty, empty + steps)
 
         def own(part: Any) -> Floats:
-            return np.array([self.scale.ends(row, sensors) for row in part[:steps]])
+            return np.array([self.scale.ends(row, sensors) for row in part[after]])
 
-        both = [self.scale.own(*row, sensors) for row in zip(z[:steps], spread, strict=False)]
+        both = [self.scale.own(*row, sensors) for row in zip(z[after], spread[after], strict=True)]
         mean, std = (np.array(part) for part in zip(*both, strict=True))
         return Ahead(mean, std, own(z + low[:, None] * spread), own(z + high[:, None] * spread))
 
