@@ -312,6 +312,7 @@ class DeviationImputer(
     @property
     def model_(self) -> Factorizer:
         """What was learned, of readings in standard deviations of their sensor."""
+        check_is_fitted(self)
         return self._standardised.model
 
     @property
@@ -324,6 +325,7 @@ class DeviationImputer(
     @at_one_moment
     def scale_(self) -> str | None:
         """The scale that models compute in; for "auto", the one it took."""
+        check_is_fitted(self)
         return self._standardised.decided.transform
 
     @at_one_moment

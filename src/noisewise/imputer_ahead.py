@@ -13,10 +13,11 @@ from noisewise.data.next_rows import last_rows, next_rows
 from noisewise.drift import warn_of
 from noisewise.errors import DataError
 from noisewise.models.base import at_one_moment, in_one_step
-from noisewise.settings import Rule, whole
+from noisewise.settings import Rule, either, whole
 
 MOST_CHUNKS = 1_000  # of holes that are drawn together
 MOST = 1_000  # steps of a forecast
+SEED = either(whole(0), None)
 STEPS = Rule(f"a whole number from 1 to {MOST:,}", lambda v: whole(1).holds(v) and v <= MOST)
 
 
@@ -104,6 +105,7 @@ class Ahead:
         (3, True, True)
         """
         whole(1).require("n", n)
+        SEED.require("random_state", random_state)
         rng = np.random.default_rng(random_state)
         streams = iter(rng.spawn(MOST_CHUNKS))
         table, known, drawn = self._answered(

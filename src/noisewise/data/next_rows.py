@@ -195,6 +195,8 @@ def next_stamps(known: list[Any], step: float, steps: int) -> list[Any]:
         return [one.isoformat(sep=apart)[: len(core)] + last[len(core) :] for one in moments]
     if isinstance(last, datetime):
         return [_later(last, step, k) for k in range(1, steps + 1)]
+    if isinstance(last, timedelta):
+        return [last + k * timedelta(seconds=step) for k in range(1, steps + 1)]
     if isinstance(last, date):
         moment = datetime(last.year, last.month, last.day)
         return [_later(moment, step, k).date() for k in range(1, steps + 1)]
