@@ -371,5 +371,6 @@ def normal_half_width(coverage: float) -> float:
 
 def check_coverage(coverage: Any) -> None:
     """Raise unless coverage is a share strictly between 0 and 1."""
-    if not (isinstance(coverage, numbers.Real) and 0.0 < coverage < 1.0):
+    is_number = isinstance(coverage, numbers.Real)
+    if not (is_number and 0.0 < coverage < 1.0):
         raise DataError(f"coverage must be between 0 and 1, e.g. 0.9; got {coverage!r}.")
