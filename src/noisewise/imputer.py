@@ -224,7 +224,7 @@ class DeviationImputer(
         self._standardised = StandardisedModel.fit(
             seen, table.sensor, model, wishes, self._holes(table)
         )
-        self._fitted, self._last = Fitted.of(table), last_rows(X, self._roles)
+        self._fitted, self._last = Fitted.of(table), last_rows(X, self._roles, table.when)
         return self
 
     def _holes(self, table: LabelledArray) -> Observations:

@@ -63,7 +63,7 @@ class Ahead:
         before = self._standardised
         model = before.knowing(table.observed(self.duplicates), self.bounds)
         if self._fitted.later(table).end > self._fitted.end:
-            self._last = last_rows(X, self._roles)
+            self._last = last_rows(X, self._roles, table.when)
         self._fitted = self._fitted.later(table)
         if model is not before:
             self._standardised = model.settled()
@@ -157,11 +157,17 @@ class Ahead:
         check_is_fitted(self)
         STEPS.require("steps", steps)
         check_coverage(coverage)
-        model, rows = self._standardised, getattr(self, "_last", None)
+        model, rows, known = self._standardised, getattr(self, "_last", None), self._fitted
         if X is not None:
             table = self._placed(self._read(X, reset=False))
-            model = model.knowing(table.observed(self.duplicates), self.bounds)
-            rows = last_rows(X, self._roles)
+            model, known = (
+                model.knowing(table.observed(self.duplicates), self.bounds),
+                known.later(table),
+            )
+            if known.end == known.of(table).end:  # of older rows nothing but readings is new
+                rows = last_rows(X, self._roles, table.when)
+            elif rows is None:
+                raise DataError("X must have the last rows that the imputer knows, or later ones.")
         if rows is None:
             raise DataError(
                 "An imputer from a file does not know what its tables look like: give the last "
@@ -170,6 +176,7 @@ class Ahead:
         step = model.past.step
         step = int(step) if step == int(step) else step
         table = self._read(next_rows(rows, self._roles, step, steps), reset=False)
+        table = table.later(known.end) if table.clock == "rows" else table
         found, where = _next_cells(model, table, steps, coverage)
         if self.whole:
             found = [np.rint(found[0]), found[1], np.floor(found[2]), np.ceil(found[3])]
@@ -199,13 +206,24 @@ class Ahead:
 
 
 def _next_cells(model: Any, table: Any, steps: int, coverage: float) -> tuple[list[Any], Any]:
-    """Return a forecast in the shape of a table of the next rows, and where there is one."""
+    """Return a forecast in the shape of a table of the next rows, and where there is one.
+
+    Steps are counted from the last reading, which may be some rows before the end of the table.
+    """
     cells = table.cells(np.arange(table.values.size))
     codes = encode_ids(cells, model.seen.ids)[:-1]
     known = (np.array(codes) >= 0).all(axis=0)
     which = model.past.series(tuple(np.where(known, code, 0) for code in codes))
     known &= which >= 0
-    place = np.argsort(np.argsort(cells.ids[-1].labels, kind="stable"))[cells.codes[-1]]
-    found = [np.where(known, part[place, which], np.nan) for part in model.ahead(steps, coverage)]
+    labels = cells.ids[-1].labels
+    silent = max(round((float(min(labels)) - model.last_time) / model.past.step) - 1, 0)
+    if silent + steps > MOST:
+        raise DataError(
+            f"Nothing was read in the last {silent:,} rows, and a forecast can be of at most "
+            f"{MOST:,} from the last reading: leave rows without readings out, or ask for fewer."
+        )
+    place = silent + np.argsort(np.argsort(labels, kind="stable"))[cells.codes[-1]]
+    ahead = model.ahead(silent + steps, coverage)
+    found = [np.where(known, part[place, which], np.nan) for part in ahead]
     shape = table.values.shape
     return [part.reshape(shape) for part in found], known.reshape(shape)

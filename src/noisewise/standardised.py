@@ -228,11 +228,18 @@ class StandardisedModel:
         """Return what readings since the fit are like beside those of the fit; and who is who."""
         return self.past.drift(self.since)
 
+    @property
+    def last_time(self) -> float:
+        """The time of the last reading."""
+        return max(self.past.end, float(self.since.when.max(initial=-np.inf)))
+
     def ahead(self, steps: int, coverage: float) -> Ahead:
         """Forecast all series: mean, std and ends of intervals in units of the table."""
         seen = learned_from(self.seen, self.decided)
         forecaster = self.past.forecaster(seen, steps)
         z, spread = forecaster.ahead(self.past.grid(self.everything))
+        lone = np.bincount(self.past.series(self.seen.codes[:-1])) < 2
+        spread = np.where(lone, np.maximum(spread, 1.0), spread)  # nothing tells how they swing
         low, high = forecaster.ends(coverage)
         sensors = self.past.sensors
 

@@ -85,6 +85,12 @@ class LabelledArray:
         """The number of places along the axis of time."""
         return len(self.modes[-1].codes)
 
+    @property
+    def when(self) -> Any:
+        """The time of every place along the axis of time."""
+        rows = self.modes[-1]
+        return rows.ids.labels[rows.codes]
+
     def cells(self, places: NDArray[np.intp]) -> Observations:
         """Return what is at some places of the flattened array; its values stay float64."""
         at = np.unravel_index(places, self.values.shape)
