@@ -133,3 +133,50 @@ def test_a_report_of_gaps_takes_what_an_imputer_takes():
     assert gap_report(X.astype(object)).share == gap_report(X).share
     with pytest.raises(DataError, match="an array of numbers"):
         gap_report([["a", "b"], ["c", "d"]])
+
+
+def wanderers(seed):
+    """Three series that forget within ten hours, with noise, hour by hour."""
+    rng = np.random.default_rng(seed)
+    steps = rng.normal(size=(500, 3))
+    for k in range(1, 500):
+        steps[k] += 0.9 * steps[k - 1]
+    when = pd.date_range("2024-05-01", periods=500, freq="h")
+    return pd.DataFrame(steps + 0.3 * rng.normal(size=steps.shape), index=when)
+
+
+@pytest.mark.parametrize("rows", ["in between", "every third"])
+def test_rows_at_other_distances_are_no_more_surprising(rows):
+    surprise = []
+    for seed in range(6):
+        frame = wanderers(seed)
+        late = np.arange(500) >= 300
+        new = late & (np.arange(500) % 3 == 0)
+        if rows == "in between":
+            new = np.random.default_rng(9).random(500) < 0.3
+        imputer = fitted(frame[~new & ~late] if rows == "every third" else frame[~new])
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # a level may wander far in so many hours
+            surprise.append(imputer.update(frame[new]).drift()["surprise"])
+    assert 0.7 < np.mean(surprise) < 1.4
+
+
+def test_a_series_that_has_moved_away_has_drifted_at_any_distance():
+    frame = wanderers(0)
+    imputer = fitted(frame[:300])
+    with pytest.warns(UserWarning, match="of 3 series have drifted"):
+        imputer.update(frame[300::3].add([0.0, 0.0, 12.0]))
+    assert imputer.drift()["drifted"][2]
+
+
+def test_whole_numbers_stay_within_bounds_that_are_none():
+    rng = np.random.default_rng(0)
+    counts = rng.poisson(3, (120, 3)).clip(1, 7).astype(float)
+    counts[rng.random(counts.shape) < 0.2] = np.nan
+    imputer = fitted(counts, whole=True, bounds=(0.5, 7.2))
+    ahead = imputer.forecast(3, coverage=0.99)
+    tables = (imputer.transform(counts), *imputer.interval(counts, 0.99), *ahead[:1], *ahead[2:])
+    for one in tables:
+        assert (one == np.rint(one)).all()
+        assert one.min() >= 1.0
+        assert one.max() <= 7.0

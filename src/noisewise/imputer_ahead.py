@@ -13,6 +13,7 @@ from noisewise.data.next_rows import last_rows, next_rows
 from noisewise.drift import warn_of
 from noisewise.errors import DataError
 from noisewise.models.base import at_one_moment, in_one_step
+from noisewise.scaling import whole_numbers
 from noisewise.settings import Rule, either, whole
 
 MOST_CHUNKS = 1_000  # of holes that are drawn together
@@ -112,7 +113,7 @@ class Ahead:
             X, lambda model, cells: model.sample(cells, n, next(streams)), n
         )
         if self.whole:
-            drawn = [np.rint(one) for one in drawn]
+            drawn = [whole_numbers(one, np.rint, self.bounds) for one in drawn]
         return [table.put(one, known) for one in drawn]
 
     @at_one_moment
@@ -157,17 +158,7 @@ class Ahead:
         check_is_fitted(self)
         STEPS.require("steps", steps)
         check_coverage(coverage)
-        model, rows, known = self._standardised, getattr(self, "_last", None), self._fitted
-        if X is not None:
-            table = self._placed(self._read(X, reset=False))
-            model, known = (
-                model.knowing(table.observed(self.duplicates), self.bounds),
-                known.later(table),
-            )
-            if known.end == known.of(table).end:  # of older rows nothing but readings is new
-                rows = last_rows(X, self._roles, table.when)
-            elif rows is None:
-                raise DataError("X must have the last rows that the imputer knows, or later ones.")
+        model, rows, known = self._from(X)
         if rows is None:
             raise DataError(
                 "An imputer from a file does not know what its tables look like: give the last "
@@ -178,9 +169,24 @@ class Ahead:
         table = self._read(next_rows(rows, self._roles, step, steps), reset=False)
         table = table.later(known.end) if table.clock == "rows" else table
         found, where = _next_cells(model, table, steps, coverage)
-        if self.whole:
-            found = [np.rint(found[0]), found[1], np.floor(found[2]), np.ceil(found[3])]
+        found = _whole(found, self.bounds) if self.whole else found
         return Forecast(*(table.put(part, where) for part in found))
+
+    def _from(self: Any, X: Any) -> tuple[Any, Any, Any]:
+        """Return what a forecast goes on from: the model, the last rows, and what is known."""
+        model, rows, known = self._standardised, getattr(self, "_last", None), self._fitted
+        if X is None:
+            return model, rows, known
+        table = self._placed(self._read(X, reset=False))
+        model, known = (
+            model.knowing(table.observed(self.duplicates), self.bounds),
+            known.later(table),
+        )
+        if known.end == known.of(table).end:  # of older rows nothing but readings is new
+            rows = last_rows(X, self._roles, table.when)
+        elif rows is None:
+            raise DataError("X must have the last rows that the imputer knows, or later ones.")
+        return model, rows, known
 
     @at_one_moment
     def drift(self: Any) -> dict[str, Any]:
@@ -203,6 +209,14 @@ class Ahead:
         check_is_fitted(self)
         found, names = self._standardised.drift()
         return {"series": names, "drifted": found.drifted, **found._asdict()}
+
+
+def _whole(found: list[Any], bounds: Any) -> list[Any]:
+    """Round a forecast: means, and ends of intervals outwards."""
+    mean, std, low, high = found
+    ways = ((mean, np.rint), (low, np.floor), (high, np.ceil))
+    mean, low, high = (whole_numbers(part, way, bounds) for part, way in ways)
+    return [mean, std, low, high]
 
 
 def _next_cells(model: Any, table: Any, steps: int, coverage: float) -> tuple[list[Any], Any]:

@@ -230,6 +230,20 @@ def _bounds(bounds: Any, look: Look, values: Floats, n: int) -> tuple[Floats, Fl
     return low, high
 
 
+def whole_numbers(values: Any, towards: Any, bounds: Any) -> Any:
+    """Return whole numbers within bounds; ``towards`` is how to round, such as ``np.floor``.
+
+    Examples
+    --------
+    >>> whole_numbers(np.array([0.6, 7.1]), np.ceil, (0.5, 7.2)).tolist()
+    [1.0, 7.0]
+    """
+    ends: Any = bounds if isinstance(bounds, tuple | list) else (None, None)
+    low = -np.inf if ends[0] is None else np.ceil(ends[0])
+    high = np.inf if ends[1] is None else np.floor(ends[1])
+    return np.clip(towards(values), low, high)
+
+
 def check_within(bounds: Any, values: Floats) -> None:
     """Raise if readings are beyond bounds that a user has given."""
     if bounds is None or isinstance(bounds, str):
