@@ -180,3 +180,20 @@ def test_whole_numbers_stay_within_bounds_that_are_none():
         assert (one == np.rint(one)).all()
         assert one.min() >= 1.0
         assert one.max() <= 7.0
+
+
+def test_times_closer_than_a_microsecond_are_asked_for_as_numbers():
+    frame = pd.DataFrame(table()).set_axis(pd.DatetimeIndex(np.arange(80) * 100))
+    with pytest.raises(DataError, match="give finer times as numbers"):
+        fitted(frame)
+    filled = DeviationImputer("linear", **QUICK).fit_transform(frame.set_axis(np.arange(80) * 100))
+    assert filled.notna().all(axis=None)
+
+
+@pytest.mark.parametrize("method", ["regression", "lagged", "forest"])
+def test_a_single_row_is_filled_without_a_word(method):
+    row = pd.DataFrame([[1.0, 2.0, np.nan]])
+    with warnings.catch_warnings():
+        warnings.filterwarnings("error", category=RuntimeWarning)
+        filled = DeviationImputer(method, sensor=None, **QUICK).fit_transform(row)
+    assert filled.notna().all(axis=None)

@@ -115,6 +115,11 @@ def time_numbers(column: Any, words: str, *, has_zone: bool = False) -> tuple[ND
     if kind in "mM":
         missing = np.isnat(entries)
         ticks = entries.astype(f"{kind}8[us]").astype(np.int64)
+        if len(np.unique(entries)) > len(np.unique(ticks)):
+            raise DataError(
+                f"{words} must be microseconds apart, or more: give finer times as numbers, such "
+                "as nanoseconds since the first."
+            )
         whole = not (ticks % _SECOND).any()
         stamps = ticks // _SECOND if whole else ticks / _SECOND
     elif kind in "iuf":
