@@ -218,7 +218,30 @@ def files():
             long('"{sensor}";{time};{value}', '"Series";"Time";"Value"',
                  stamp="%Y-%m-%dT%H:%M:%S+00:00", missing="null").encode()),
     }  # fmt: skip
-    return found | spaced() | doubtful()
+    return found | spaced() | rarer() | doubtful()
+
+
+def rarer():
+    """Return files with days of the year, sums below the table, and in encodings without a mark."""
+    numbered = wide(before=('"{n}"',), head='"time","heat","damp"', missing="NA")
+    total = "Total:,1200.25,62400.50\nMean,20.00,1040.01\n"
+    middle = wide().replace(f"{TIMES[24]:%Y-%m-%d %H:%M}", total + f"{TIMES[24]:%Y-%m-%d %H:%M}", 1)
+    fraction = wide(("%Y", lambda t: f"{t.timetuple().tm_yday + t.hour / 24:.4f}"),
+                    "Year,DOY,heat,damp")  # fmt: skip
+    return {
+        "Campbell, hours and minutes": File(
+            wide(("%Y", "%-j", "%-H%M"), "Year,Day_of_Year,Hour_Minute_RTM,heat,damp").encode()),
+        "day of the year": File(wide(("%Y", "%j", "%H"), "YEAR,JDAY,HOUR,heat,damp").encode()),
+        "day of the year and its part": File(fraction.encode()),
+        "time without colons": File(wide("%Y%m%dT%H%M%SZ").encode()),
+        "UTF-16 without a mark": File(wide().encode("utf-16-be")),
+        "UTF-32": File(wide().encode("utf-32")),
+        "Excel's words": File(wide(delimiter=";", head="Zeit;heat;damp", missing="#NV").encode()),
+        "sums below the table": File(wide(below=total).encode()),
+        "sums of every day": File(middle.encode()),
+        "write.table of R": File(numbered.encode()),
+        "a format below the names": File(wide(units="yyyy-mm-dd hh:mm,°C,hPa").encode()),
+    }  # fmt: skip
 
 
 def spaced():

@@ -260,7 +260,7 @@ SENTENCES = {
         "fit with --set keep_seen=true, or pass --seen."
     ),
     "got rank=3 and 'time' is a word": "got rank=3 and 'time' is a word",
-    'value="a b", or drop': "--value a b, or drop",
+    'value="a b", or drop': "--value 'a b', or drop",
     "got 'x'. Name the mode that is time with time=.": (
         "got 'x'. Give the column of times as the last --id."
     ),

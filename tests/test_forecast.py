@@ -367,3 +367,57 @@ def test_rows_that_come_long_after_the_fit_take_no_memory():
     model = Forecaster.of(Grid(table, np.arange(100.0)), 2)
     later = model.widths.later(np.ones((3, 2, 3)), 10**12)
     assert np.isfinite(later.now()).all()
+
+
+def backwards(kind):
+    """Return the frame with the last row first, as a table of some kind; and how it is read."""
+    frame = FRAME[::-1]
+    if kind == "shuffled":
+        return FRAME.sample(frac=1.0, random_state=0), {}
+    if kind == "a series":
+        return frame["a"], {}
+    if kind == "polars":
+        return pl.from_pandas(frame.tz_localize(None).reset_index()), {"time": "when"}
+    if kind == "xarray":
+        times = frame.index.tz_localize(None).to_numpy()
+        return xr.DataArray(frame.to_numpy(), dims=("time", "s"), coords={"time": times}), {}
+    return frame, {}
+
+
+@pytest.mark.parametrize("kind", ["a frame", "shuffled", "a series", "polars", "xarray"])
+def test_the_next_rows_follow_the_last_time_and_not_the_last_row(kind, expected):
+    table, options = backwards(kind)
+    mean = imputer(**options).fit(table).forecast(4).mean
+    values = mean.drop("when").to_numpy() if kind == "polars" else mean.to_numpy()
+    stamps = {"polars": lambda: mean["when"].to_list(), "xarray": lambda: mean["time"].values}
+    found = pd.DatetimeIndex(stamps.get(kind, lambda: mean.index)()).tz_localize(None)
+    assert found.tolist() == pd.date_range("2024-05-21", periods=4, freq="h").tolist()
+    whole = imputer().fit(FRAME["a"]).forecast(4) if kind == "a series" else expected
+    np.testing.assert_allclose(values, whole.mean.to_numpy(), rtol=1e-4)
+
+
+def test_rows_without_readings_at_the_end_are_steps_of_a_forecast():
+    silent = FRAME.copy()
+    silent.iloc[-7:] = np.nan
+    fitted = imputer().fit(silent)
+    short = imputer().fit(FRAME[:-7])
+    whole = short.forecast(12).mean
+    for ahead in (fitted.forecast(5), short.forecast(5, silent[-7:])):
+        pd.testing.assert_frame_equal(ahead.mean, whole[7:], check_freq=False)
+    rows = imputer().fit(silent.to_numpy()).forecast(5).mean
+    np.testing.assert_allclose(rows, whole[7:].to_numpy(), rtol=1e-5)
+    with pytest.raises(DataError, match="Nothing was read in the last 7 rows"):
+        fitted.forecast(995)
+
+
+def test_older_rows_change_nothing_of_where_a_forecast_begins(tmp_path):
+    fitted = imputer().fit(FRAME)
+    pd.testing.assert_frame_equal(fitted.forecast(5, FRAME[:50]).mean, fitted.forecast(5).mean)
+    fitted.save(tmp_path / "a.nw")
+    with pytest.raises(DataError, match="the last rows that the imputer knows, or later ones"):
+        DeviationImputer.load(tmp_path / "a.nw").forecast(5, FRAME[:50])
+
+
+def test_a_series_read_once_is_forecast_with_a_wide_std():
+    ahead = imputer().fit(np.array([[20.0, np.nan], [np.nan, 30.0]])).forecast(2)
+    assert (ahead.std >= [20.0, 30.0]).all()

@@ -189,7 +189,7 @@ def test_a_std_file_stands_beside_its_file(tmp_path):
         ("x.csv", WIDE, {"sensor": "time"}, "sensor does nothing for a wide table"),
         ("x.csv", WIDE, {"separator": "-"}, "must be named LOCATION-SENSOR; got 'hall/heat'"),
         ("x.csv", "", {}, "The file is empty"),
-        ("x.csv", "a\n1\n", {}, "must have two columns or more"),
+        ("x.csv", "a\nb\n", {}, "must have two columns or more"),
         ("x.csv", "time,a\n", {}, "no rows below"),
         ("x.csv", "time,a\n1,2,3\n", {}, "line 2: found 3 fields"),
         ("x.xlsx", "", {}, "must end in .csv, .tsv"),

@@ -178,6 +178,39 @@ def test_an_option_that_is_asked_for_is_named_as_the_command_line_has_it(tmp_pat
         assert words in capsys.readouterr().err
 
 
+@pytest.mark.parametrize("gap", ["", "NA"])
+@pytest.mark.parametrize("head", ["heat\n", ""])
+def test_a_table_may_have_a_single_column(tmp_path, gap, head):
+    entries = [gap if number is None else f"{number:.2f}" for number in HEAT]
+    text = head + "\n".join(entries) + "\n\n"
+    (tmp_path / "a.csv").write_text(text)
+    fill_file(tmp_path / "a.csv", tmp_path / "out.csv", method="linear")
+    old, new = (text.split("\n"), (tmp_path / "out.csv").read_text().split("\n"))
+    assert len(old) == len(new)
+    changed = [k for k, pair in enumerate(zip(old, new, strict=True)) if len(set(pair)) > 1]
+    assert changed == [k + bool(head) for k, number in enumerate(HEAT) if number is None]
+
+
+def test_a_day_that_no_year_has_is_refused(tmp_path):
+    rows = "".join(f"2013,{day},20.5\n" for day in (364, 365, 366, 367))
+    (tmp_path / "a.csv").write_text("Year,DOY,heat\n" + rows)
+    with pytest.raises(DataError, match="a day from 1 to 366"):
+        read_gapped(tmp_path / "a.csv")
+
+
+def test_a_word_that_a_shell_would_take_for_its_own_is_quoted(tmp_path, capsys):
+    text = FILES["plain"].content.decode().replace(",,", ",#bad,")
+    (tmp_path / "a.csv").write_text(text)
+    assert run("impute", tmp_path / "a.csv", "--out", tmp_path / "out.csv") == 2
+    assert "Say --missing '#bad'" in capsys.readouterr().err
+
+
+def test_infinity_in_a_file_warns_of_nothing_but_itself(tmp_path, capsys):
+    (tmp_path / "a.csv").write_text(FILES["plain"].content.decode().replace(",,", ",inf,"))
+    assert run("impute", tmp_path / "a.csv", "--out", tmp_path / "out.csv") == 2
+    assert "invalid value" not in capsys.readouterr().err
+
+
 def test_decimals_far_below_the_head_are_understood(tmp_path):
     rows = "".join(f"{k};{'0,2' if k == 900 else 0};\n" for k in range(1000))
     path = tmp_path / "rain.csv"

@@ -10,6 +10,7 @@ is wide beside the gaps between stars, have half-widths of their own.
 from __future__ import annotations
 
 import math
+import numbers
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
@@ -368,7 +369,8 @@ def normal_half_width(coverage: float) -> float:
     return float(ndtri(0.5 + 0.5 * coverage))
 
 
-def check_coverage(coverage: float) -> None:
+def check_coverage(coverage: Any) -> None:
     """Raise unless coverage is a share strictly between 0 and 1."""
-    if not 0.0 < coverage < 1.0:
+    is_number = isinstance(coverage, numbers.Real)
+    if not (is_number and 0.0 < coverage < 1.0):
         raise DataError(f"coverage must be between 0 and 1, e.g. 0.9; got {coverage!r}.")

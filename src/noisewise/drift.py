@@ -1,7 +1,8 @@
 """Drift: whether what comes in is still like what was learned.
 
 Every series is taken for an AR(1) process, whose filter says what to expect of a reading from the
-one before: the standardised surprise is how far off it is, in stds of those in the fitted table.
+one before, however long before it was: the standardised surprise is how far off it is, in stds of
+those in the fitted table.
 Two things are watched over the last readings of a series: their level, and how large surprises are.
 Both are compared with the most that there ever was in as many readings of the fitted table.
 """
@@ -51,11 +52,13 @@ class Watch:
 
     mean: Array
     std: Array
-    phi: Array  # correlation of a reading with the one before
+    phi: Array  # correlation of a reading with the one a step before
+    step: Array  # the time that mostly lies between two readings
     spread: Array  # std of surprises, in stds of the series
     most_level: Array
     most_surprise: Array
     last: Array  # reading, less mean and over std
+    end: Array  # its time
 
     __repr__ = brief
 
@@ -72,20 +75,25 @@ class Watch:
         same = which[1:] == which[:-1]
         pairs = np.bincount(which[1:][same], (z[1:] * z[:-1])[same], n)
         phi = np.clip(pairs / np.maximum(counts - 1, 1), 0.0, 1.0)
+        step, gaps = np.ones(n), np.diff(series.time)
+        for s in range(n):
+            if series.counts[s] >= 2:
+                step[s] = np.median(gaps[series.starts[s] : series.starts[s + 1] - 1])
+        own_phi, wide = _after(phi[which[1:]], gaps / step[which[1:]])
         error = np.zeros(len(z))
-        error[1:] = np.where(same, z[1:] - phi[which[1:]] * z[:-1], 0.0)
+        error[1:] = np.where(same, (z[1:] - own_phi * z[:-1]) / wide, 0.0)
         spread = np.sqrt(np.bincount(which, error**2, n) / np.maximum(counts - 1, 1))
         spread = np.where(spread > 0, spread, 1.0)
         squared = np.minimum(np.abs(error / spread[which]), FARTHEST) ** 2
         most = np.full((2, n), np.inf)  # of a series that is too short to tell
-        last = np.zeros(n)
+        last, end = np.zeros(n), np.zeros(n)
         for s in range(n):
             own = slice(*series.starts[s : s + 2])
             if series.counts[s]:
-                last[s] = z[own][-1]
+                last[s], end[s] = z[own][-1], series.time[own][-1]
             if series.counts[s] >= 2 * WINDOW:
                 most[:, s] = np.abs(_rolling(z[own])).max(), _rolling(squared[own]).max()
-        return cls(mean, std, phi, spread, most[0], most[1], last)
+        return cls(mean, std, phi, step, spread, most[0], most[1], last, end)
 
     def look(self, which: Ints, when: Array, values: Array) -> Drift:
         """Look at readings that came in since."""
@@ -93,11 +101,30 @@ class Watch:
         order = np.lexsort([when, which])
         bounds = np.searchsorted(which[order], np.arange(len(self.mean) + 1))
         for s in np.flatnonzero(np.diff(bounds) >= WINDOW):
-            z = (values[order[bounds[s] : bounds[s + 1]]] - self.mean[s]) / self.std[s]
-            error = (z - self.phi[s] * np.append(self.last[s], z[:-1])) / self.spread[s]
+            own = order[bounds[s] : bounds[s + 1]]
+            z = (values[own] - self.mean[s]) / self.std[s]
+            gaps = np.abs(np.diff(when[own], prepend=self.end[s]))
+            phi, wide = _after(np.full(len(z), self.phi[s]), gaps / self.step[s])
+            error = (z - phi * np.append(self.last[s], z[:-1])) / (wide * self.spread[s])
             level[s] = z[-WINDOW:].mean()
             surprise[s] = (np.minimum(np.abs(error[-WINDOW:]), FARTHEST) ** 2).mean()
         return Drift(level, self.most_level, surprise, self.most_surprise)
+
+
+def _after(phi: Array, steps: Array) -> tuple[Array, Array]:
+    """Return the correlation of readings some steps apart, and how much wider surprises are then.
+
+    Examples
+    --------
+    >>> phi, wide = _after(np.array([0.5, 0.5, 1.0]), np.array([1.0, 2.0, 4.0]))
+    >>> phi.tolist(), wide.round(2).tolist()
+    ([0.5, 0.25, 1.0], [1.0, 1.12, 2.0])
+    """
+    steps = np.maximum(steps, 1.0)
+    far = phi**steps
+    with np.errstate(divide="ignore", invalid="ignore"):
+        share = (1.0 - far**2) / (1.0 - phi**2)
+    return far, np.sqrt(np.where(phi < 1.0, share, steps))
 
 
 def _rolling(values: Array) -> Array:

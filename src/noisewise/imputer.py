@@ -28,7 +28,7 @@ from noisewise.imputer_tables import read_table
 from noisewise.models import base
 from noisewise.models.auto import LIKE, AutoFactorizer
 from noisewise.models.base import Factorizer, at_one_moment, in_one_step
-from noisewise.scaling import BOUNDS, TRANSFORMS
+from noisewise.scaling import BOUNDS, TRANSFORMS, whole_numbers
 from noisewise.settings import (
     Rule,
     check,
@@ -224,7 +224,7 @@ class DeviationImputer(
         self._standardised = StandardisedModel.fit(
             seen, table.sensor, model, wishes, self._holes(table)
         )
-        self._fitted, self._last = Fitted.of(table), last_rows(X, self._roles)
+        self._fitted, self._last = Fitted.of(table), last_rows(X, self._roles, table.when)
         return self
 
     def _holes(self, table: LabelledArray) -> Observations:
@@ -253,7 +253,8 @@ class DeviationImputer(
         was ever read stay as they are, with a warning. The std of a reading is 0.
         """
         table, known, (mean, std) = self._answered(X, StandardisedModel.predict)
-        filled = table.put(np.rint(mean) if self.whole else mean, known)
+        mean = whole_numbers(mean, np.rint, self.bounds) if self.whole else mean
+        filled = table.put(mean, known)
         return (filled, table.put(std, np.ones_like(known))) if return_std else filled
 
     @at_one_moment
@@ -276,7 +277,8 @@ class DeviationImputer(
             X, lambda model, cells: model.interval(cells, coverage)
         )
         if self.whole:
-            low, high = np.floor(low), np.ceil(high)
+            low = whole_numbers(low, np.floor, self.bounds)
+            high = whole_numbers(high, np.ceil, self.bounds)
         return table.put(low, known), table.put(high, known)
 
     def fit_transform(self, X: Any, y: Any = None, return_std: bool = False) -> Any:
@@ -312,6 +314,7 @@ class DeviationImputer(
     @property
     def model_(self) -> Factorizer:
         """What was learned, of readings in standard deviations of their sensor."""
+        check_is_fitted(self)
         return self._standardised.model
 
     @property
@@ -324,6 +327,7 @@ class DeviationImputer(
     @at_one_moment
     def scale_(self) -> str | None:
         """The scale that models compute in; for "auto", the one it took."""
+        check_is_fitted(self)
         return self._standardised.decided.transform
 
     @at_one_moment

@@ -10,14 +10,15 @@ from sklearn.utils.validation import check_is_fitted
 from noisewise.calibration import check_coverage
 from noisewise.data import encode_ids
 from noisewise.data.next_rows import last_rows, next_rows
-from noisewise.data.tables_with_holes import Fitted
 from noisewise.drift import warn_of
 from noisewise.errors import DataError
 from noisewise.models.base import at_one_moment, in_one_step
-from noisewise.settings import Rule, whole
+from noisewise.scaling import whole_numbers
+from noisewise.settings import Rule, either, whole
 
 MOST_CHUNKS = 1_000  # of holes that are drawn together
 MOST = 1_000  # steps of a forecast
+SEED = either(whole(0), None)
 STEPS = Rule(f"a whole number from 1 to {MOST:,}", lambda v: whole(1).holds(v) and v <= MOST)
 
 
@@ -63,7 +64,7 @@ class Ahead:
         before = self._standardised
         model = before.knowing(table.observed(self.duplicates), self.bounds)
         if self._fitted.later(table).end > self._fitted.end:
-            self._last = last_rows(X, self._roles)
+            self._last = last_rows(X, self._roles, table.when)
         self._fitted = self._fitted.later(table)
         if model is not before:
             self._standardised = model.settled()
@@ -105,13 +106,14 @@ class Ahead:
         (3, True, True)
         """
         whole(1).require("n", n)
+        SEED.require("random_state", random_state)
         rng = np.random.default_rng(random_state)
         streams = iter(rng.spawn(MOST_CHUNKS))
         table, known, drawn = self._answered(
             X, lambda model, cells: model.sample(cells, n, next(streams)), n
         )
         if self.whole:
-            drawn = [np.rint(one) for one in drawn]
+            drawn = [whole_numbers(one, np.rint, self.bounds) for one in drawn]
         return [table.put(one, known) for one in drawn]
 
     @at_one_moment
@@ -156,11 +158,7 @@ class Ahead:
         check_is_fitted(self)
         STEPS.require("steps", steps)
         check_coverage(coverage)
-        model, rows, fitted = self._standardised, getattr(self, "_last", None), self._fitted
-        if X is not None:
-            table = self._placed(self._read(X, reset=False))
-            model = model.knowing(table.observed(self.duplicates), self.bounds)
-            rows, fitted = last_rows(X, self._roles), Fitted.of(table)
+        model, rows, known = self._from(X)
         if rows is None:
             raise DataError(
                 "An imputer from a file does not know what its tables look like: give the last "
@@ -169,11 +167,26 @@ class Ahead:
         step = model.past.step
         step = int(step) if step == int(step) else step
         table = self._read(next_rows(rows, self._roles, step, steps), reset=False)
-        told = model.ahead(steps, coverage, _empty(model, fitted))
-        found, where = _next_cells(table, model, told)
-        if self.whole:
-            found = [np.rint(found[0]), found[1], np.floor(found[2]), np.ceil(found[3])]
+        table = table.later(known.end) if table.clock == "rows" else table
+        found, where = _next_cells(model, table, steps, coverage)
+        found = _whole(found, self.bounds) if self.whole else found
         return Forecast(*(table.put(part, where) for part in found))
+
+    def _from(self: Any, X: Any) -> tuple[Any, Any, Any]:
+        """Return what a forecast goes on from: the model, the last rows, and what is known."""
+        model, rows, known = self._standardised, getattr(self, "_last", None), self._fitted
+        if X is None:
+            return model, rows, known
+        table = self._placed(self._read(X, reset=False))
+        model, known = (
+            model.knowing(table.observed(self.duplicates), self.bounds),
+            known.later(table),
+        )
+        if known.end == known.of(table).end:  # of older rows nothing but readings is new
+            rows = last_rows(X, self._roles, table.when)
+        elif rows is None:
+            raise DataError("X must have the last rows that the imputer knows, or later ones.")
+        return model, rows, known
 
     @at_one_moment
     def drift(self: Any) -> dict[str, Any]:
@@ -198,25 +211,33 @@ class Ahead:
         return {"series": names, "drifted": found.drifted, **found._asdict()}
 
 
-def _empty(model: Any, fitted: Fitted) -> int:
-    """Return how many rows without readings a table ends with."""
-    empty: int = model.rows_since(fitted.end - 1)
-    if empty > MOST:
-        raise DataError(
-            f"The last {empty:,} rows have no readings: a forecast goes on from {MOST:,} at most. "
-            "Leave these rows out."
-        )
-    return empty
+def _whole(found: list[Any], bounds: Any) -> list[Any]:
+    """Round a forecast: means, and ends of intervals outwards."""
+    mean, std, low, high = found
+    ways = ((mean, np.rint), (low, np.floor), (high, np.ceil))
+    mean, low, high = (whole_numbers(part, way, bounds) for part, way in ways)
+    return [mean, std, low, high]
 
 
-def _next_cells(table: Any, model: Any, told: Any) -> tuple[list[Any], Any]:
-    """Return a forecast in the shape of a table of the next rows, and where there is one."""
+def _next_cells(model: Any, table: Any, steps: int, coverage: float) -> tuple[list[Any], Any]:
+    """Return a forecast in the shape of a table of the next rows, and where there is one.
+
+    Steps are counted from the last reading, which may be some rows before the end of the table.
+    """
     cells = table.cells(np.arange(table.values.size))
     codes = encode_ids(cells, model.seen.ids)[:-1]
     known = (np.array(codes) >= 0).all(axis=0)
     which = model.past.series(tuple(np.where(known, code, 0) for code in codes))
     known &= which >= 0
-    place = np.argsort(np.argsort(cells.ids[-1].labels, kind="stable"))[cells.codes[-1]]
-    found = [np.where(known, part[place, which], np.nan) for part in told]
+    labels = cells.ids[-1].labels
+    silent = max(round((float(min(labels)) - model.last_time) / model.past.step) - 1, 0)
+    if silent + steps > MOST:
+        raise DataError(
+            f"Nothing was read in the last {silent:,} rows, and a forecast can be of at most "
+            f"{MOST:,} from the last reading: leave rows without readings out, or ask for fewer."
+        )
+    place = silent + np.argsort(np.argsort(labels, kind="stable"))[cells.codes[-1]]
+    ahead = model.ahead(silent + steps, coverage)
+    found = [np.where(known, part[place, which], np.nan) for part in ahead]
     shape = table.values.shape
     return [part.reshape(shape) for part in found], known.reshape(shape)

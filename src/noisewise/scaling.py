@@ -23,6 +23,7 @@ ENOUGH = 20  # readings that tell what a sensor is like
 SKEWED = 0.5  # the skewness of what may be a count or a concentration
 NEAR_ZERO = 0.25  # of the median: how small its smallest reading is at most
 ZEROS = 2  # readings of exactly 0 that make 0 a bound
+LEAST_VARIANCE = 1e-200  # of a sensor: floats hold smaller ones with few digits, or none
 BEYOND = 1.0  # stds above the largest reading that the way back ends at
 POINTS = 24  # of the quadrature
 
@@ -180,8 +181,8 @@ def fit_scale(
     elif transform is not None and (look.smallest < origin).any():
         worst = int((look.smallest - origin).argmin())
         raise DataError(
-            f"transform={transform!r} needs readings of {origin[worst]:g} or more; got "
-            f"{look.smallest[worst]:g}: give bounds=(low, None), or transform=None."
+            f"scale={transform!r} needs readings of {origin[worst]:g} or more; got "
+            f"{look.smallest[worst]:g}: give bounds=(low, None), or scale=None."
         )
     if changed.any():
         low = np.where(changed, np.maximum(low, origin), low)
@@ -199,6 +200,12 @@ def sensor_units(values: Floats, sensors: Ints, n: int) -> Units:
     mean, variance = Units.of(values, sensors, n)
     lone = np.flatnonzero(np.bincount(sensors, minlength=n) == 1)
     variance[lone] = np.where(mean[lone] == 0.0, 1.0, mean[lone] ** 2)
+    if (variance < LEAST_VARIANCE).any():
+        least = np.sqrt(LEAST_VARIANCE)
+        raise DataError(
+            f"Readings of a sensor must differ by more than {least:g}, or all be 0: give them in a "
+            "smaller unit."
+        )
     return Units(mean, variance)
 
 
@@ -221,6 +228,20 @@ def _bounds(bounds: Any, look: Look, values: Floats, n: int) -> tuple[Floats, Fl
         high[:] = np.inf if bounds[1] is None else bounds[1]
         check_within(bounds, values)
     return low, high
+
+
+def whole_numbers(values: Any, towards: Any, bounds: Any) -> Any:
+    """Return whole numbers within bounds; ``towards`` is how to round, such as ``np.floor``.
+
+    Examples
+    --------
+    >>> whole_numbers(np.array([0.6, 7.1]), np.ceil, (0.5, 7.2)).tolist()
+    [1.0, 7.0]
+    """
+    ends: Any = bounds if isinstance(bounds, tuple | list) else (None, None)
+    low = -np.inf if ends[0] is None else np.ceil(ends[0])
+    high = np.inf if ends[1] is None else np.floor(ends[1])
+    return np.clip(towards(values), low, high)
 
 
 def check_within(bounds: Any, values: Floats) -> None:

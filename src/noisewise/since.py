@@ -18,7 +18,7 @@ from noisewise.data.timestamps import Floats, Ints, as_integers, key_places, ser
 from noisewise.drift import Drift, Watch
 from noisewise.engine.data import Series
 from noisewise.engine.gibbs.series.later import Place
-from noisewise.errors import unsaid
+from noisewise.errors import LARGEST, unsaid
 from noisewise.forecasting import HORIZON, Forecaster
 from noisewise.models.auto import AutoFactorizer
 from noisewise.models.average import AverageFactorizer
@@ -112,7 +112,8 @@ class Past:
     def standard(self, since: Since) -> Floats:
         """Return readings as z-scores."""
         sensors = np.zeros(len(since)) if self.sensor is None else since.codes[self.sensor]
-        return self.scale.standard(since.values, sensors.astype(np.int64))
+        z = self.scale.standard(since.values, sensors.astype(np.int64))
+        return np.clip(z, -LARGEST, LARGEST)
 
     @cached_property
     def step(self) -> float:

@@ -122,21 +122,24 @@ class StandardisedModel:
         known, sensors = self._sensors(cells)
         mean, std = np.full(len(cells), np.nan), np.full(len(cells), np.nan)
         for rows, model in self._answering(cells, known):
-            part = cells.take(rows)
-            if isinstance(model, AutoFactorizer):
-                z, spread, judged = model.predict_judged(part)
-            else:
-                (z, spread), judged = model.predict(part, return_std=True), None
-            mean[rows], std[rows] = self.scale.own(z, spread, sensors[rows], judged)
+            told = _told(model, cells.take(rows))
+            mean[rows], std[rows] = self.scale.own(*told[:2], sensors[rows], told[2])
         return mean, std
 
     def interval(self, cells: Observations, coverage: float) -> tuple[Floats, Floats]:
-        """Return ends of intervals of readings; NaN for sensors of which nothing was ever read."""
+        """Return ends of intervals of readings; NaN for sensors of which nothing was ever read.
+
+        They hold the mean, which on a scale of roots or logarithms is above the middle.
+        """
         known, sensors = self._sensors(cells)
         ends = np.full((2, len(cells)), np.nan)
         for rows, model in self._answering(cells, known):
-            told = model.predict_interval(cells.take(rows), coverage)
-            ends[:, rows] = [self.scale.ends(end, sensors[rows]) for end in told]
+            z, spread, judged = _told(model, cells.take(rows))
+            mean = self.scale.own(z, spread, sensors[rows], judged)[0]
+            low, high = (
+                self.scale.ends(end, sensors[rows]) for end in model.interval(z, spread, coverage)
+            )
+            ends[:, rows] = np.minimum(low, mean), np.maximum(high, mean)
         return ends[0], ends[1]
 
     def _answering(self, cells: Observations, known: Any) -> list[tuple[Any, Any]]:
@@ -225,28 +228,28 @@ class StandardisedModel:
         """Return what readings since the fit are like beside those of the fit; and who is who."""
         return self.past.drift(self.since)
 
-    def rows_since(self, end: float) -> int:
-        """Return how many rows without any reading there were until a time."""
-        last = max([self.past.end, *self.since.when[-1:]])  # which are in order
-        return int(max(np.rint((end - last) / self.past.step), 0))
+    @property
+    def last_time(self) -> float:
+        """The time of the last reading."""
+        return max(self.past.end, float(self.since.when.max(initial=-np.inf)))
 
-    def ahead(self, steps: int, coverage: float, empty: int = 0) -> Ahead:
-        """Forecast all series: mean, std and ends of intervals in units of the table.
-
-        So many empty rows are passed over, which came after the last reading.
-        """
+    def ahead(self, steps: int, coverage: float) -> Ahead:
+        """Forecast all series: mean, std and ends of intervals in units of the table."""
         seen = learned_from(self.seen, self.decided)
-        forecaster = self.past.forecaster(seen, empty + steps)
+        forecaster = self.past.forecaster(seen, steps)
         z, spread = forecaster.ahead(self.past.grid(self.everything))
+        lone = np.bincount(self.past.series(self.seen.codes[:-1])) < 2
+        spread = np.where(lone, np.maximum(spread, 1.0), spread)  # nothing tells how they swing
         low, high = forecaster.ends(coverage)
-        sensors, after = self.past.sensors, slice(empty, empty + steps)
+        sensors = self.past.sensors
 
         def own(part: Any) -> Floats:
-            return np.array([self.scale.ends(row, sensors) for row in part[after]])
+            return np.array([self.scale.ends(row, sensors) for row in part[:steps]])
 
-        both = [self.scale.own(*row, sensors) for row in zip(z[after], spread[after], strict=True)]
+        both = [self.scale.own(*row, sensors) for row in zip(z[:steps], spread, strict=False)]
         mean, std = (np.array(part) for part in zip(*both, strict=True))
-        return Ahead(mean, std, own(z + low[:, None] * spread), own(z + high[:, None] * spread))
+        below, above = own(z + low[:, None] * spread), own(z + high[:, None] * spread)
+        return Ahead(mean, std, np.minimum(below, mean), np.maximum(above, mean))
 
     def sample(self, cells: Observations, n: int, rng: np.random.Generator) -> Floats:
         """Return n joint draws of readings; NaN for sensors of which nothing was ever read.
@@ -321,6 +324,13 @@ def _scaling(
 
     z = scale.standard(seen.values, _sensors_of(seen, sensor)[0])
     return contest.Scaling(name, z.astype(np.float32), restore)
+
+
+def _told(model: Any, cells: Observations) -> tuple[Any, Any, Any]:
+    """Return mean and std of z-scores; and the std that a mean is taken with, if another."""
+    if isinstance(model, AutoFactorizer):
+        return model.predict_judged(cells)
+    return *model.predict(cells, return_std=True), None
 
 
 def _on(seen: Observations, scaling: contest.Scaling) -> Observations:

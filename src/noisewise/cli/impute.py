@@ -180,7 +180,7 @@ def fill_file(
     if not holes.any():
         raise DataError(
             f"{path} has no gap to fill: all of {holes.size:,} cells have a reading. If a long "
-            "table lacks rows, ask for them to be added."
+            "table lacks rows, ask for them to be added with --complete."
         )
     imputer = DeviationImputer(
         method, **gapped.options, duplicates=duplicates, settings=settings, random_state=seed,

@@ -11,6 +11,7 @@ import inspect
 import json
 import os
 import re
+import shlex
 import sys
 from collections.abc import Callable, Collection, Iterable
 from dataclasses import asdict, dataclass, is_dataclass
@@ -384,7 +385,7 @@ def _as_option(found: re.Match[str]) -> str:
     comma = "," if found.group().endswith(",") else ""
     if text is None:
         return option + comma
-    entries = [entry.strip("'\"") for entry in _ENTRY.findall(text)]
+    entries = [shlex.quote(entry.strip("'\"")) for entry in _ENTRY.findall(text)]
     another_follows = _PARAMETER.match(found.string, found.end() + 1)  # as in a call
     rest = "" if another_follows else comma
     return " ".join(f"{option} {entry}" for entry in entries) + rest

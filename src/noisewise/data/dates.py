@@ -61,7 +61,8 @@ _DATE = (
     r"|(?P<month2>[^\W\d_]{3,10})\.?\s(?P<day2>\d{1,2}),?\s(?P<year2>\d{4})"
     r"|(?P<compact>\d{8}))"
 )
-_STAMP = re.compile(rf"{_DATE}(?:(?:\s*t\s*|,?\s+){_CLOCK}(?:\s*{_ZONE})?)?", re.I)
+_DIGITS = r"(?P<digits>\d{4}(?:\d\d)?)"
+_STAMP = re.compile(rf"{_DATE}(?:(?:\s*t\s*|,?\s+)(?:{_CLOCK}|{_DIGITS})(?:\s*{_ZONE})?)?", re.I)
 _TIME = re.compile(rf"{_CLOCK}(?:\s*{_ZONE})?", re.I)
 _ISO = re.compile(r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d(:\d\d(\.\d{1,6})?)?")
 _UNITS = {1: (5e8, 4e9), 1_000: (5e11, 4e12), 10**6: (5e14, 4e15), 10**9: (5e17, 4e18)}
@@ -261,10 +262,13 @@ def _of_date(found: re.Match[str]) -> tuple[int, int, int, int] | None:
 
 def _of_clock(found: re.Match[str]) -> int | None:
     """Return microseconds since midnight, -1 if there is no time of day, None if it is wrong."""
-    if found["hour"] is None:
+    digits = found.groupdict().get("digits")
+    if found["hour"] is None and digits is None:
         return -1
-    hour, minute = int(found["hour"]), int(found["minute"] or found["after"] or 0)
+    hour, minute = int(found["hour"] or 0), int(found["minute"] or found["after"] or 0)
     second = int(found["second"] or 0)
+    if digits is not None:
+        hour, minute, second = int(digits[:2]), int(digits[2:4]), int(digits[4:] or 0)
     half = (found["half"] or "").lower()
     if half:
         if not 1 <= hour <= 12:

@@ -26,7 +26,7 @@ _LINES, _LETTERS = 400, 2**18  # of the beginning of a file, which is looked at
 _UNDEFINED = bytes((0x81, 0x8D, 0x8F, 0x90, 0x9D))  # in Windows-1252
 _UNIT = re.compile(
     r"\W*(?:deg|°|[CFK%VAW]|[munkµμ]?(?:g|m|s|V|A|W|l)|[hk]?Pa|m?bar|pp[mb]|w/?m|m/s|km/h|lux|ph|hrs?|"
-    r"TS|RN|Smp|Avg|Min|Max|Tot|unit|none)\b.{0,12}|\W+",
+    r"TS|RN|Smp|Avg|Min|Max|Tot|unit|none)\b.{0,12}|\W+|(?:(?:y{2,4}|m{1,2}|d{1,2}|h{1,2}|s{1,2})\b\W*){2,}",
     re.I,
 )
 _FITTING = 0.8  # share of rows that must look like those below for a table to begin
@@ -54,6 +54,7 @@ class Dialect(NamedTuple):
     head: list[str]  # the fields of that line
     numerals: Numerals
     decimal_is_open: bool  # nothing told the decimal mark so far
+    begins_with_data: bool  # rows begin with a number or a date
 
     @classmethod
     def of(cls, path: Path, given: Given) -> Dialect:
@@ -67,7 +68,7 @@ class Dialect(NamedTuple):
         head = _Head(lines, delimiter, Numerals.of(".", given.missing))
         names, above, names_line, fields = head.names(given.header)
         reader.check_columns(len(names))
-        if len(names) < 2:
+        if len(names) < 2 and head.kinds != ["data"]:
             raise DataError(
                 f"The table must have two columns or more; got {listed(names)}. If something else "
                 f"than spaces, a tab or one of ; , | is between them, say so with delimiter=."
@@ -82,8 +83,9 @@ class Dialect(NamedTuple):
         numerals = Numerals.of(decimal or ".", given.missing)
         least = min(head.width, len(names))
         return cls(
-            encoding, delimiter, names, least, above, names_line, fields, numerals, decimal is None
-        )
+            encoding, delimiter, names, least, above, names_line, fields, numerals, decimal is None,
+            head.kinds[0] == "data",
+        )  # fmt: skip
 
 
 class _Head:
@@ -94,6 +96,7 @@ class _Head:
         rows = _rows(lines, delimiter)
         self.rows = [(line, row) for line, row in rows if any(cell.strip() for cell in row)]
         self.width = _usual_width([row for _, row in self.rows])
+        reader.check_columns(self.width)
         full = [row for _, row in self.rows if len(row) == self.width]
         below = full[len(full) // 2 :]
         self.kinds = [self._most(row[k] for row in below) for k in range(self.width)]
@@ -168,7 +171,8 @@ class _Head:
         if self.rows[0][1][0] == "TOA5" and len(self.rows) > 1:
             return 1, []
         timed = [k for k in likely if any(map(names_time, self.rows[k][1]))]
-        named = timed or [k for k in likely if not self._has_units(k)] or likely[:1]
+        plain = [k for k in likely if not self._has_units(k)]
+        named = [k for k in timed if k in plain] or timed or plain or likely[:1]
         at = named[-1] if rows else named[0]
         names = [cell.strip() for cell in self.rows[at][1]]
         over = self.rows[at - 1][1] if at > start else []
@@ -185,12 +189,20 @@ class _Head:
     def _filled(self, k: int) -> int:
         return sum(bool(cell.strip()) for cell in self.rows[k][1])
 
+    def _counts(self) -> bool:
+        """Tell whether the first fields of rows count them, as R writes them without a name."""
+        first = [row[0].strip() for _, row in self.rows if len(row) == self.width]
+        begin = int(first[0]) if first[0].isdecimal() else 0
+        return len(first) > 1 and first == [str(begin + k) for k in range(len(first))]
+
     def _padded(self, row: Sequence[str], line: int) -> list[str]:
         """Return names for every column: the last one may have none if nothing is in it."""
         names = [cell.strip().lstrip("\ufeff") for cell in row]
         if names and names[0].startswith("#") and len(names[0]) > 1:
             names[0] = names[0][1:].strip()
         missing = self.width - len(names)
+        if missing == 1 and names and self._counts():
+            return ["", *names]
         if missing > 0 and names and self.kinds[-1] != "missing":
             raise DataError(
                 f"line {line}: found {self.width} fields, expected {len(names)}, which are "
@@ -277,11 +289,13 @@ def encoding_of(path: Path) -> str:
     """Return how the text of a file is encoded: as its first bytes say, UTF-8, or Windows-1252."""
     parts = reader.pieces(path)
     head = next(parts, b"")
+    if head.startswith((codecs.BOM_UTF32_LE, codecs.BOM_UTF32_BE)):
+        return "utf-32"
     if head.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
         return "utf-16"
     few = head[:1000]
-    if len(few) > 3 and few.count(0) * 2 >= len(few) - 2 and not few[1:2].strip(b"\0"):
-        return "utf-16-le"
+    if len(few) > 3 and few.count(0) * 2 >= len(few) - 2 and 0 in few[:2]:
+        return "utf-16-be" if few[0] == 0 else "utf-16-le"
     found = reader.looks_like(few)
     if found != "text":
         raise DataError(f"Expected text, but it looks like {found}; rename or convert it.")

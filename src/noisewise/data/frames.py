@@ -16,6 +16,7 @@ import narwhals as nw
 import numpy as np
 
 from noisewise.data.ids import from_frame
+from noisewise.data.numerals import is_numeral
 from noisewise.data.tables_with_holes import (
     SENSOR_NAMES,
     LabelledArray,
@@ -192,11 +193,18 @@ def _numbers(column: nw.Series[Any]) -> Floats:
         entry = column[row]
         if not isinstance(entry, numbers.Real | Decimal):
             raise DataError(
-                f"Column {column.name!r} must hold numbers; got {entry!r} in row {row}: drop the "
-                f"column{hint}."
+                f"Column {column.name!r} must hold numbers; got {entry!r} in row {row}: "
+                f"{_remedy(entry)}{hint}."
             )
         values[row] = float(entry)
     return values
+
+
+def _remedy(entry: Any) -> str:
+    """Return what to do about a column with an entry that is no number."""
+    if isinstance(entry, str) and is_numeral(entry.strip()):
+        return "make numbers of that text first, or drop the column"
+    return "drop the column"
 
 
 def _plain(column: nw.Series[Any]) -> Any:

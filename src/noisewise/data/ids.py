@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 import numbers
+import sys
 from collections.abc import Callable, Iterable, Sequence
 from decimal import Decimal
 from functools import cached_property
@@ -43,6 +44,9 @@ def from_frame(native: Any) -> Any:
         raise DataError(f"Rename columns of X so that no two are alike. {error}") from None
     if isinstance(wrapped, nw.LazyFrame):
         raise DataError("X is a lazy frame; call its collect() first.")
+    pyarrow: Any = sys.modules.get("pyarrow")
+    if pyarrow is not None and isinstance(native, pyarrow.RecordBatch):
+        raise DataError("X is a record batch; pass pyarrow.Table.from_batches([X]).")
     return wrapped
 
 

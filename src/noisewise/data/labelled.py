@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numbers
 from dataclasses import replace
 from typing import Any
 
@@ -26,6 +27,8 @@ def labelled(X: Any, roles: Roles) -> LabelledArray:
     if frame is not None:
         return read_frame(frame, roles)
     array = np.asarray(X)
+    if array.dtype.kind == "O" and all(isinstance(v, numbers.Real | None) for v in array.flat):
+        array = array.astype(np.float64)
     if array.ndim < 2 or array.dtype.kind not in "biuf":
         raise DataError(
             f"X must be a frame, a series, an array of numbers with 2 dimensions or more, or of "

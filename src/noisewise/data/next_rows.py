@@ -21,16 +21,19 @@ MONTH = 28 * 86_400.0, 31 * 86_400.0  # seconds
 YEAR = 365 * 86_400.0, 366 * 86_400.0
 
 
-def last_rows(X: Any, roles: Roles) -> Any:
+def last_rows(X: Any, roles: Roles, when: Any) -> Any:
     """Return a small part of a table that tells what its next rows are like.
 
-    Of a table with rows of several series, it is the last row of each.
+    It has the last rows in the order of time, which ``when`` has for every row; of a table with
+    rows of several series, the last row of each.
     """
+    ordered = bool((when[1:] >= when[:-1]).all())
+    order = np.argsort(when, kind="stable")
+    last: Any = slice(-ENOUGH, None) if ordered else order[-ENOUGH:].tolist()
     if is_xarray(X):
-        time = "time" if roles.time is None else roles.time
-        return X.isel({time: slice(-ENOUGH, None)})
+        return X.isel({"time" if roles.time is None else roles.time: last})
     if is_series(X):
-        return X[-ENOUGH:]
+        return nw.from_native(X, series_only=True)[last].to_native() if not ordered else X[last]
     frame = as_frame(X)
     if frame is None:
         X = np.asarray(X)
@@ -42,10 +45,10 @@ def last_rows(X: Any, roles: Roles) -> Any:
     named = [roles.location, sensor]
     keys = [name for name in named if isinstance(name, str) and name in frame.columns]
     if roles.value is not None or keys:
-        late = frame.sort(roles.time) if roles.time is not None else frame
+        late = frame if ordered else frame[order.tolist()]
         late = late.unique(subset=keys, keep="last", maintain_order=True) if keys else late[-1:]
         return late.to_native()
-    return frame.tail(ENOUGH).to_native()
+    return (frame.tail(ENOUGH) if ordered else frame[last]).to_native()
 
 
 def next_rows(rows: Any, roles: Roles, step: float, steps: int) -> Any:
@@ -158,7 +161,8 @@ def next_index(index: Any, step: float, steps: int) -> Any:
         return type(index)(next_stamps(index.tolist(), step, steps), name=index.name)
     pd: Any = sys.modules["pandas"]  # which made the index
     known = index.unique().sort_values()
-    freq = index.freq or (type(known)(known, freq="infer").freq if len(known) > 2 else None)
+    own = index.freq if index.is_monotonic_increasing else None
+    freq = own or (type(known)(known, freq="infer").freq if len(known) > 2 else None)
     if freq is not None:
         found = pd.date_range(known[-1], periods=steps + 1, freq=freq)[1:]
     elif index.tz is None:
@@ -195,6 +199,8 @@ def next_stamps(known: list[Any], step: float, steps: int) -> list[Any]:
         return [one.isoformat(sep=apart)[: len(core)] + last[len(core) :] for one in moments]
     if isinstance(last, datetime):
         return [_later(last, step, k) for k in range(1, steps + 1)]
+    if isinstance(last, timedelta):
+        return [last + k * timedelta(seconds=step) for k in range(1, steps + 1)]
     if isinstance(last, date):
         moment = datetime(last.year, last.month, last.day)
         return [_later(moment, step, k).date() for k in range(1, steps + 1)]

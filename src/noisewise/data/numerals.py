@@ -19,7 +19,9 @@ ABSENT = frozenset(
     (
         "", "na", "n/a", "n.a.", "#n/a", "#na", "nan", "null", "none", "nil", "missing", "no data",
         "nodata", "nd", "n/d", "n.d.", "s/d", "k.a.", "unknown", "unavailable", "undefined", "nat",
-        "\\n", "#div/0!", "#value!", "#ref!", "#num!", "#name?", "<na>",
+        "\\n", "#div/0!", "#value!", "#ref!", "#num!", "#name?", "<na>", "<null>", "#n/a n/a",
+        "#nv", "#n/d", "#wert!", "#valeur!", "#bezug!", "1.#qnan", "1.#ind", "-1.#ind", "-nan",
+        "err", "error",
     )
 )  # fmt: skip
 # What loggers write as a number for want of a better word.
@@ -175,7 +177,7 @@ def decimal_of(cells: Iterable[str], delimiter: str) -> Decimal | Literal["?"] |
 
 def unlikely(numbers: NDArray[np.float64]) -> float | None:
     """Return a number that loggers write for a missing reading, if it lies far from all others."""
-    known = numbers[~np.isnan(numbers)]
+    known = numbers[np.isfinite(numbers)]
     found: Any = [code for code in CODES if known.size and code in (known.min(), known.max())]
     for code in found:
         rest = known[known != code]

@@ -19,7 +19,8 @@ _LISTS = {
     # Numbers are times only under these names; dates are times under any.
     "time": (
         "time timestamp datetime date day hour epoch step ts unixtime unixtimestamp epochtime "
-        "messdatum timestampms yyyymmdd yyyymmddhh yyyymmddhhmm datehour"
+        "messdatum timestampms yyyymmdd yyyymmddhh yyyymmddhhmm datehour "
+        "doy jday julianday dayofyear yearday yday decimalday decimaldoy"
     ),
     "date": (
         "dateandtime datumzeit datumuhrzeit zeitstempel zeitpunkt zeit datum fecha fechahora data "
@@ -51,6 +52,8 @@ _CALENDAR = (
     "minute minutes minuto minuut",
     "second seconds sekunde seconde",
 )
+_OF_YEAR = frozenset(["doy", "jday", "jd", "julian", "julianday", "dayofyear", "yearday", "yday"])
+_HOURS = frozenset(f"{_CALENDAR[3]} hours hhmm hrmn hourmin hourminutertm time".split())
 _PARTS = {"yy", *USUAL["hour"], *(word for words in _CALENDAR for word in words.split())}
 _BUOYS = ("YY", "MM", "DD", "hh", "mm")  # where only the case tells months from minutes
 _TOGETHER = (("statecode", "countycode", "sitenum"),)  # columns that only together say where
@@ -235,7 +238,23 @@ def _calendar_columns(table: Table, free: list[str]) -> tuple[str, ...]:
         if len(fitting) != 1:
             break
         found.append(fitting[0])
-    return tuple(found) if len(found) >= 3 else ()
+    return tuple(found) if len(found) >= 3 else _day_of_year(table, free, found[:1])
+
+
+def _day_of_year(table: Table, free: list[str], year: list[str]) -> tuple[str, ...]:
+    """Return columns of a year, of its day, and of hour and minute where there are any."""
+    found = list(year)
+    for words in (_OF_YEAR, _HOURS, _CALENDAR[4].split()):
+        fitting = [name for name in free if plain(name) in words and table.is_number(name)]
+        if len(fitting) != 1:
+            break
+        found += fitting
+    return tuple(found) if year and len(found) >= 2 else ()
+
+
+def is_day_of_year(name: str) -> bool:
+    """Tell whether a column with this name, beside one of years, has the day of the year."""
+    return plain(name) in _OF_YEAR
 
 
 def find_ids(table: Table, named: Found, times: Codes, value: str | None) -> Found:
@@ -307,7 +326,7 @@ def is_beside(name: str, numbers: np.ndarray, *, may_count: bool = False) -> boo
 
     One that may count rows does so whatever its name is.
     """
-    if not len(numbers) or np.isnan(numbers).any():
+    if not len(numbers) or not np.isfinite(numbers).all():
         return False
     if plain(name) in _ABOUT or plain(name) in USUAL["location"]:
         return len(numbers) > 1 and bool((numbers == numbers[0]).all())

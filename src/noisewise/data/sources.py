@@ -137,7 +137,7 @@ class TextSource:
         first = names[0]
         if len(names) > 1 and first not in self._parts:
             columns = [self.rows.columns[name].numbers() for name in names]
-            return self._arrow(dates.calendar(columns, ", ".join(names)))
+            return self._arrow(_calendar(columns, names))
         if first in self._parts:
             of_day = None
             if len(names) > 1:
@@ -179,6 +179,26 @@ class TextSource:
         """Write the file with other numbers in some rows, more columns and more rows."""
         sources = {self.names.index(name): rows for name, rows in more.items()}
         self.rows.write(path, replaced, added, MoreRows(sources) if sources else None)
+
+
+def _calendar(columns: list[NDArray[np.float64]], names: Sequence[str]) -> dates.Moments:
+    """Return dates from columns of their parts: of year, month and day, or of year and its day."""
+    said = ", ".join(names)
+    if not roles.is_day_of_year(names[1]):
+        return dates.calendar(columns, said)
+    year, day, *clock = columns
+    if not (np.isfinite(year).all() and (day >= 1.0).all() and (day < 367.0).all()):
+        raise DataError(
+            f"the columns {said} must hold a year and a day from 1 to 366 in every row."
+        )
+    whole = np.floor(day)
+    if clock and clock[0].max() > 24:  # hours and minutes, such as 1230
+        clock = [*np.divmod(clock[0], 100)]
+    if not clock:
+        minutes = np.round((day - whole) * 1440.0)
+        clock = [*np.divmod(minutes, 60)]
+    first = dates.calendar([year, np.ones_like(year), np.ones_like(year), *clock], said)
+    return first._replace(ticks=first.ticks + (whole - 1.0).astype(np.int64) * dates.DAY)
 
 
 @dataclass(frozen=True, eq=False)
@@ -250,7 +270,7 @@ class ParquetSource:
         """Return times as they are."""
         if len(names) > 1:
             columns = [self._floats(name) for name in names]
-            return TextSource._arrow(dates.calendar(columns, ", ".join(names)))
+            return TextSource._arrow(_calendar(columns, names))
         return self.table.column(names[0])
 
     def _floats(self, name: str) -> NDArray[np.float64]:

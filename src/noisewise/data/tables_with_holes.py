@@ -22,6 +22,7 @@ Mask: TypeAlias = NDArray[np.bool_]
 
 CLOCKS = get_args(Clock)
 SHOWN = 5  # series that a warning names
+LARGEST = 1e100  # reading, whose square is a number still
 SENSOR_NAMES = ("sensor", "variable")  # what the mode that is the sensor is called, as a rule
 
 
@@ -59,13 +60,14 @@ class LabelledArray:
     put: Callable[[Floats, Mask], Any]  # makes a table of the same kind with other values
 
     def __post_init__(self) -> None:
-        infinite = np.isinf(self.values)
-        if infinite.any():
-            at = np.unravel_index(infinite.argmax(), self.values.shape)
-            who = self.series(np.array([infinite.argmax()]))[0]
+        beyond = np.abs(self.values) > LARGEST
+        if beyond.any():
+            at = np.unravel_index(beyond.argmax(), self.values.shape)
+            who = self.series(np.array([beyond.argmax()]))[0]
+            rule = "finite" if np.isinf(self.values[at]) else f"at most {LARGEST:g} in size"
             raise DataError(
-                f"Readings must be finite, or NaN for a hole; got {self.values[at]} for {who!r} in "
-                f"row {at[self.modes[-1].axis]}: put NaN there to have it filled."
+                f"Readings must be {rule}, or NaN for a hole; got {self.values[at]:g} for {who!r} "
+                f"in row {at[self.modes[-1].axis]}: put NaN there to have it filled."
             )
 
     @property
@@ -82,6 +84,12 @@ class LabelledArray:
     def n_rows(self) -> int:
         """The number of places along the axis of time."""
         return len(self.modes[-1].codes)
+
+    @property
+    def when(self) -> Any:
+        """The time of every place along the axis of time."""
+        rows = self.modes[-1]
+        return rows.ids.labels[rows.codes]
 
     def cells(self, places: NDArray[np.intp]) -> Observations:
         """Return what is at some places of the flattened array; its values stay float64."""

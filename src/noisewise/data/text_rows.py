@@ -30,6 +30,14 @@ Floats: TypeAlias = NDArray[np.float64]
 Mask: TypeAlias = NDArray[np.bool_]
 Replaced: TypeAlias = Mapping[str, tuple[Floats, Mask]]  # numbers for some rows of a column
 
+# How rows begin that sum up those above them.
+_SUMMARIES = frozenset(
+    (
+        "total", "totals", "sum", "average", "averages", "avg", "mean", "median", "min", "minimum",
+        "max", "maximum", "std", "stdev", "std dev", "count", "summe", "gesamt", "mittel",
+        "mittelwert", "moyenne", "somme", "media", "promedio", "totale", "minimo", "massimo",
+    )
+)  # fmt: skip
 _BATCH = 2**15  # fields that are turned into columns at a time
 
 
@@ -198,7 +206,18 @@ def records(path: Path, dialect: Dialect) -> Iterator[Record]:
         yield Record(number, line, None)
     names, head, width = dialect.names, dialect.head, len(dialect.names)
     loose: tuple[int, int] | None = None  # a line that only the end of a file may have
+    empty: list[Record] = []  # lines of a table of one column, which are gaps if a row follows
     for number, raw, fields in raw_rows(lines, dialect.delimiter, dialect.above + 1):
+        if width == 1 and not raw.strip():
+            empty.append(Record(number, raw, [""]))
+            continue
+        if (
+            dialect.begins_with_data
+            and len(fields) > 1
+            and fields[0].strip(" :.").lower() in _SUMMARIES
+        ):
+            yield Record(number, raw, None)
+            continue
         if len(fields) == width + 1 and not fields[-1].strip():
             fields.pop()
         if dialect.least <= len(fields) < width:
@@ -215,7 +234,10 @@ def records(path: Path, dialect: Dialect) -> Iterator[Record]:
                 loose = number, len(fields)
         elif loose is not None:
             raise _wrong_width(*loose, names)
+        yield from (one if is_row else one._replace(fields=None) for one in empty)
+        empty.clear()
         yield Record(number, raw, fields if is_row else None)
+    yield from (one._replace(fields=None) for one in empty)
 
 
 def _wrong_width(line: int, found: int, names: list[str]) -> DataError:

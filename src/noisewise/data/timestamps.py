@@ -115,6 +115,11 @@ def time_numbers(column: Any, words: str, *, has_zone: bool = False) -> tuple[ND
     if kind in "mM":
         missing = np.isnat(entries)
         ticks = entries.astype(f"{kind}8[us]").astype(np.int64)
+        if len(np.unique(entries)) > len(np.unique(ticks)):
+            raise DataError(
+                f"{words} must be microseconds apart, or more: give finer times as numbers, such "
+                "as nanoseconds since the first."
+            )
         whole = not (ticks % _SECOND).any()
         stamps = ticks // _SECOND if whole else ticks / _SECOND
     elif kind in "iuf":
@@ -126,9 +131,11 @@ def time_numbers(column: Any, words: str, *, has_zone: bool = False) -> tuple[ND
         has_zone = has_zone or _all_zoned(words, entries[~missing & dates])
     if missing.any():
         row = int(missing.argmax())
+        remedy = "drop the row or give it a time"
+        if isinstance(entries[row], str) and entries[row]:
+            remedy = "make dates of that text first, or write them as 2013-03-31 12:00"
         raise DataError(
-            f"{words} must hold dates or numbers; got {entries[row]!r} in row {row}: drop the row "
-            "or give it a time."
+            f"{words} must hold dates or numbers; got {entries[row]!r} in row {row}: {remedy}."
         )
     if kind != "M":
         return as_integers(stamps), "numbers"

@@ -215,7 +215,7 @@ def _mean_of_nearest(away: Array, values: Array) -> Array:
 def _by_regression(model: TableModel, table: Array, start: Array, rounds: int = ROUNDS) -> Array:
     """Fill series from those most like them, by ridge regressions whose penalty is learned."""
     out, known = start.copy(), ~np.isnan(table)
-    if len(table) < 2:
+    if min(table.shape) < 2:
         return out
     order = np.argsort(-known.sum(axis=1), kind="stable")
     ridge, rng = BayesianRidge(tol=1e-3, max_iter=50), np.random.default_rng(0)
@@ -239,7 +239,7 @@ def _by_forest(model: TableModel, table: Array, start: Array, rounds: int = ROUN
     Others are filled by regressions first. Trees know the time, too: what is left may drift.
     """
     filled = _by_regression(TableModel("regression"), table, start, rounds)
-    if len(table) < 2:
+    if min(table.shape) < 2:
         return filled
     known = ~np.isnan(table)
     base = np.where(known, table, filled)
