@@ -229,3 +229,10 @@ def test_broken_files_are_refused_in_a_sentence(tmp_path, name, content, words):
         read_features(path, "user")
     with pytest.raises(DataError, match="There is no file"):
         read_features(tmp_path / "missing.csv", "user")
+
+
+def test_a_column_of_an_array_of_which_nothing_is_known_says_nothing():
+    array = np.array([[1.0, np.nan], [2.0, np.nan], [4.0, np.nan]])
+    found = learn_field("x", array).encode(array).toarray()
+    assert (found[:, 1] == 0).all()
+    assert found[:, 0].std() == pytest.approx(1.0)

@@ -160,7 +160,27 @@ def test_a_list_has_at_least_one_place(model, n):
             ask(*([] if ask.__name__ == "recommend" and ask.__self__ is not model else [3]), n=n)
 
 
-@pytest.mark.parametrize("risk", [float("nan"), float("inf")])
+@pytest.mark.parametrize("n", [2.5, "3", None, True])
+def test_the_length_of_a_list_is_a_whole_number(model, n):
+    for ask in (model.recommend, model.similar):
+        with pytest.raises(DataError, match=f"n must be a whole number, 1 or more; got {n!r}"):
+            ask(3, n=n)
+
+
+def test_a_single_id_where_several_are_meant_is_refused_and_not_read_letter_by_letter(model):
+    for wrong in ("12", b"12", 12):
+        with pytest.raises(
+            DataError, match=f"candidates must be ids in a list, such as .{wrong!r}"
+        ):
+            model.recommend(3, candidates=wrong)
+    with pytest.raises(DataError, match=r"one dimension; got shape \(\): a single id is written"):
+        model.recommend_many("12")
+    for others, y in ((["12"], [[5.0, 3.0]]), ([1], [5.0]), ([[1]], [5.0])):
+        with pytest.raises(DataError, match="needs a list of ids and a list of values for every"):
+            model.fold_in_many(others, y)
+
+
+@pytest.mark.parametrize("risk", [float("nan"), float("inf"), "1", None])
 def test_risk_is_a_finite_number(model, risk):
     with pytest.raises(DataError, match="risk must be a finite number"):
         model.recommend(3, risk=risk)

@@ -169,7 +169,8 @@ def _array_field(name: str, array: Any) -> Field | None:
         scale = np.abs(array).max(axis=0).toarray().ravel()
         centre = np.zeros_like(scale)
     else:
-        centre, scale = np.nan_to_num(np.nanmean(array, axis=0)), np.nanstd(array, axis=0)
+        array = np.where(np.isnan(array).all(axis=0), 0.0, array)  # of which nothing is known
+        centre, scale = np.nanmean(array, axis=0), np.nanstd(array, axis=0)
     scale = np.where(scale > 0.0, scale, 1.0)
     names = tuple(f"{name}{k}" for k in range(array.shape[1]))
     numbers = tuple(np.concatenate([centre, scale]).tolist())

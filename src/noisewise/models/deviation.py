@@ -43,7 +43,14 @@ from noisewise.models import on_cluster, on_gpu
 from noisewise.models.base import Cells, in_one_step
 from noisewise.models.factor_rows import FactorRows
 from noisewise.models.iterative import Fit, Iterative, Plan, judged
-from noisewise.models.learner import Given, How, count_rows, mean_and_std, refuse_on_cluster
+from noisewise.models.learner import (
+    Given,
+    How,
+    count_rows,
+    mean_and_std,
+    refuse_on_cluster,
+    warn_of_new_types,
+)
 from noisewise.models.on_gpu import FactorsOnDevice
 from noisewise.recommend import Lists, Sought
 from noisewise.settings import check, number, one_of, setting, settings, whole
@@ -231,10 +238,7 @@ class DeviationFactorizer(Iterative, FactorRows, FactorsOnDevice):
             finally:
                 self.patience, self.epochs = patience, limit
         started = time.perf_counter()
-        given = {"duplicates": self.duplicates, "ids": self.ids_, "weight": sample_weight}
-        new = self._checked(observe(X, y, **given))
-        if self.factors_.worth != 1.0 and new.weight is None:
-            new = replace(new, weight=np.ones(len(new), dtype=np.float32))
+        new = self._new(X, y, sample_weight)
         plan = Plan(self.factors_.state.epoch + epochs, label="partial fit", verbose=self.verbose)
         advice = ADVICE.format(self.factors_.params)
         fitted = self._trained_on(
@@ -260,6 +264,14 @@ class DeviationFactorizer(Iterative, FactorRows, FactorsOnDevice):
                 self,
             )
         return self
+
+    def _new(self, X: Any, y: Any, weight: Any) -> Observations:
+        given = {"duplicates": self.duplicates, "ids": self.ids_, "weight": weight}
+        new = self._checked(observe(X, y, **given))
+        warn_of_new_types(self.ids_, new)
+        if self.factors_.worth != 1.0 and new.weight is None:
+            new = replace(new, weight=np.ones(len(new), dtype=np.float32))
+        return new
 
     def cells(self, X: Any) -> Cells:
         """Return what is known of cells, before clipping and calibration."""

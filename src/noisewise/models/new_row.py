@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from itertools import chain
+from itertools import chain, zip_longest
 from typing import Any, Literal
 
 import numpy as np
@@ -86,6 +86,26 @@ class NewRow:
         other = 1 - self.mode
         codes: Codes = self.model._places(other, self.model._codes(other, others), others)
         return codes
+
+
+def lengths_of(others: Sequence[Any], y: Sequence[Any]) -> list[int]:
+    """Return of how many values each of many new ids is learned; raise if some are missing."""
+    found = []
+    for ids, values in zip_longest(others, y, fillvalue=()):
+        if any(
+            isinstance(own, str | bytes) or not hasattr(own, "__len__") for own in (ids, values)
+        ):
+            raise DataError(
+                "fold_in_many needs a list of ids and a list of values for every new id, such as "
+                f"[['Alien', 'M'], ['Brazil']] and [[5, 3], [4]]; got {ids!r} and {values!r}."
+            )
+        if len(ids) != len(values) or not len(ids):
+            raise DataError(
+                "fold_in_many needs ids, and a value for each of them, for every new id; got "
+                f"{len(ids)} and {len(values)}."
+            )
+        found.append(len(ids))
+    return found
 
 
 def in_one(lists: Sequence[Any]) -> Any:
