@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from noisewise import BayesianFactorizer, DataError, DeviationFactorizer, load, recommend
-from noisewise.errors import SettingError
+from noisewise.errors import DataWarning, SettingError
 from noisewise.models import lists
 
 N_USERS, N_ITEMS = 30, 20
@@ -263,3 +263,15 @@ def test_ties_at_the_end_of_the_range_do_not_hide_what_is_best():
     model = DeviationFactorizer(rank=0, epochs=2, random_state=0, n_jobs=1).fit(X, values)
     many = model.recommend_many(range(12), 3, exclude_seen=False)
     assert many == [model.recommend(user, 3, exclude_seen=False) for user in range(12)]
+
+
+def test_values_beyond_all_levels_draw_a_warning(small_world):
+    stars = np.clip(np.rint(small_world.y), 1, 5)
+    model = DeviationFactorizer(rank=2, epochs=2, random_state=0).fit(small_world.X, stars)
+    model.fold_in([0, 1], [5.0, 1.0])
+    with pytest.warns(DataWarning, match="The value 10 is beyond those .* 1 to 5"):
+        model.fold_in([0, 1, 2], [5.0, 10.0, 6.0])
+    with pytest.warns(DataWarning, match="The value -1 is beyond"):
+        model.fold_in_many([[0], [1]], [[5.0], [-1.0]])
+    plain = DeviationFactorizer(rank=2, epochs=2, random_state=0)
+    plain.fit(small_world.X, small_world.y).fold_in([0], [20.0])

@@ -66,6 +66,15 @@ def ask(client, endpoint, status=200, **asked):
     return answer.json()
 
 
+def test_a_body_that_is_not_sent_as_json_is_told_so(service, files):
+    client = service(files["dmf"])
+    body = '{"cells": [["user00", "item03"]]}'
+    for sent in ({"content": body, "headers": {"Content-Type": "text/plain"}}, {"json": []}, {}):
+        answer = client.post("/v1/predict", **sent)
+        assert answer.status_code == 422
+        assert answer.json()["error"].startswith("The body must be a JSON object, sent with")
+
+
 def test_predictions_and_intervals_are_those_of_the_model(service, files):
     for name in ("dmf", "bayes"):
         client, model = service(files[name]), load(files[name])

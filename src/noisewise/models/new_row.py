@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from noisewise.engine.arrays import Codes, Floats, Moments
-from noisewise.errors import DataError, printable
+from noisewise.errors import DataError, DataWarning, printable, warn
 from noisewise.models.lists import Recommendation, as_recommendations, labels_of
 from noisewise.recommend import best_columns, likely_by
 
@@ -106,6 +106,17 @@ def lengths_of(others: Sequence[Any], y: Sequence[Any]) -> list[int]:
             )
         found.append(len(ids))
     return found
+
+
+def warn_of_other_levels(levels: Any, values: Any) -> None:
+    """Warn of a value that is beyond all levels a model was trained on: on another scale, maybe."""
+    if len(levels) and not levels[0] <= values.min() <= values.max() <= levels[-1]:
+        far = values[np.argmax(np.maximum(levels[0] - values, values - levels[-1]))]
+        warn(
+            f"The value {far:g} is beyond those that were trained on, {levels[0]:g} to "
+            f"{levels[-1]:g}; give values on the same scale.",
+            DataWarning,
+        )
 
 
 def in_one(lists: Sequence[Any]) -> Any:

@@ -25,7 +25,7 @@ from noisewise.models import lists
 from noisewise.models.base import Cells, Factorizer, Threads, at_one_moment
 from noisewise.models.levels import levels_of
 from noisewise.models.lists import Recommendation, Similar, as_recommendations, labels_of
-from noisewise.models.new_row import NewRow, in_one, lengths_of
+from noisewise.models.new_row import NewRow, in_one, lengths_of, warn_of_other_levels
 from noisewise.recommend import (
     Likely,
     Lists,
@@ -254,6 +254,8 @@ class Rows(Factorizer, Threads):
     def _new_rows(
         self, fold: Callable[..., list[Any]], mode: int, starts: Counts, codes: Codes, *given: Any
     ) -> list[NewRow]:
+        if len(given[-1]):
+            warn_of_other_levels(self._levels(), given[-1])
         try:
             sides = fold(mode, starts, *given)
         except np.linalg.LinAlgError as error:
