@@ -473,7 +473,7 @@ def test_warnings_of_the_model_are_part_of_the_answer(service, tmp_path):
     DeviationFactorizer(rank=1, epochs=2, random_state=0).fit(rows).save(tmp_path / "m.nw")
     client = service(tmp_path / "m.nw")
     found = ask(client, "predict", cells=[["ann", "film 1"]])
-    assert "None of the ids" in found["warnings"][0]
+    assert "None of these ids" in found["warnings"][0]
 
 
 def test_every_endpoint_has_an_example_that_fits_its_schema(service, files):
