@@ -221,7 +221,7 @@ def test_drift_is_said(fitted, parts, tmp_path):
     with pytest.warns(DataWarning, match="have come since the model was fitted"):
         model.partial_fit(X[known][:5], y[known][:5])
     model = again(fitted, tmp_path)
-    model.partial_fit([(-1, -1)], [3.0])
+    model.partial_fit([("nobody", "nothing")], [3.0])
     assert model.drift_.n == 0
 
 

@@ -247,12 +247,12 @@ def hold_out(
 def warn_of_new_types(known: Sequence[Ids], new: Observations, features: Any = None) -> None:
     """Warn where ids of new observations are all new, and of another type than those known.
 
-    Where they come with features, they are meant as they are.
+    Where there is a single one, or where they come with features, they are meant as they are.
     """
     if features is not None:
         return
     for ids, grown, codes in zip(known, new.ids, new.codes, strict=True):
-        if (codes >= len(ids)).all():
+        if len(grown) > len(ids) + 1 and (codes >= len(ids)).all():
             warn_of_types(ids, grown.labels[len(ids) :].tolist())
 
 
