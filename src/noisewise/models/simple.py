@@ -113,7 +113,7 @@ class Simple(Factorizer):
         mean = self._means(users, items)
         parts = mean, np.full(len(mean), self.noise_), epistemic
         coarse = too_coarse(abs(self.location_), math.sqrt(self.noise_))
-        kind = np.float64 if coarse else np.float32
+        kind: Any = np.float64 if coarse else np.float32
         moments = Moments(*(part.astype(kind) for part in parts))
         return Cells(moments, (users < 0) | (items < 0))
 
