@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from scipy.stats import norm
+from scipy.stats import t
 
 from noisewise import Calibration, DataError
 from noisewise.calibration import MAX_SCORES, normal_half_width
@@ -37,17 +37,25 @@ def test_scale_makes_the_mean_squared_score_one():
     assert calibration.n == 2
 
 
-def test_beyond_what_few_errors_can_tell_the_normal_takes_over():
+def test_beyond_what_few_errors_can_tell_students_t_takes_over():
     quiet = Calibration.measure([1.0, 1.0, 1.0], np.ones(3))
-    assert quiet.half_width(0.99) == pytest.approx(norm.ppf(0.995))
-    wild = Calibration.measure([0.0] * 8 + [30.0], np.ones(9))
-    assert wild.half_width(0.99) == pytest.approx(3.0)
+    assert quiet.half_width(0.99) == pytest.approx(t.ppf(0.995, 3))
+    wild = Calibration.measure([0.0] * 24 + [30.0], np.ones(25))
+    assert wild.half_width(0.99) == pytest.approx(5.0)
 
 
 def test_a_single_error_is_enough():
     calibration = Calibration.measure([2.0], [1.0])
     assert ends(calibration, 0.5) == pytest.approx(2.0)
-    assert ends(calibration, 0.9) == pytest.approx(2 * norm.ppf(0.95))
+    assert ends(calibration, 0.9) == pytest.approx(2 * t.ppf(0.95, 1))
+
+
+@pytest.mark.parametrize("n", [1, 3, 8])
+def test_normal_errors_are_covered_as_often_as_promised_by_a_handful(n):
+    errors, new = np.random.default_rng(n).normal(0.0, 2.0, (4_000, n + 1)).T, []
+    for held_out, error in zip(errors[:-1].T, errors[-1], strict=True):
+        new.append(abs(error) <= ends(Calibration.measure(held_out, np.ones(n)), 0.9))
+    assert 0.88 < np.mean(new) < 0.95
 
 
 def test_no_error_at_all_gives_no_width():
@@ -89,7 +97,7 @@ def test_more_coverage_never_takes_less_width(error, coverages):
     assert 0 <= low <= high
 
 
-@pytest.mark.parametrize("coverage", [0, 1, -0.5, 2, float("nan")])
+@pytest.mark.parametrize("coverage", [0, 1, -0.5, 2, float("nan"), "0.9", None, [0.5, 0.9], True])
 def test_coverage_is_a_share(coverage):
     with pytest.raises(DataError, match="coverage must be between 0 and 1"):
         normal_half_width(coverage)

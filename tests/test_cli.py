@@ -199,7 +199,7 @@ def test_settings_are_read_as_numbers_words_and_pairs(folder, capsys):
 @pytest.mark.parametrize(
     ("words", "sentence"),
     [
-        (["fit", "missing.csv", "--out", "x.nw"], "missing.csv"),
+        (["fit", "missing.csv", "--out", "x.nw"], "missing.csv: No such file or directory."),
         (["fit", "{ratings}", "--out", "x.nw", "--set", "rank=-1"], "rank must be"),
         (["fit", "{ratings}", "--out", "x.nw", "--set", "rnk=3"], "no setting 'rnk'"),
         (["fit", "{ratings}", "--out", "x.nw", "--set", "rank"], "NAME=VALUE"),

@@ -1,5 +1,7 @@
 """Daily updates of the Bayesian model: what changed is drawn anew in every kept draw."""
 
+import warnings
+
 import numpy as np
 import pytest
 from shared import make_world
@@ -9,6 +11,7 @@ import noisewise as nw
 from noisewise import (
     BayesianFactorizer,
     DataError,
+    DeviationFactorizer,
     SettingError,
     load,
     observe,
@@ -16,7 +19,7 @@ from noisewise import (
 from noisewise.engine.gibbs import update
 from noisewise.engine.gibbs.steps.ordinal import cut_points
 from noisewise.engine.gibbs.update import changed_rows, due_rows, updated
-from noisewise.errors import DataWarning
+from noisewise.errors import DataWarning, UnknownIdsWarning
 
 QUICK = {"rank": 3, "sweeps": 60, "burn_in": 20, "random_state": 0, "n_jobs": 1}
 pytestmark = pytest.mark.filterwarnings("ignore:Predictions have not settled")
@@ -301,3 +304,23 @@ def test_a_model_is_updated_on_the_command_line(fitted, parts, tmp_path, capsys)
     assert load(model).since_fit_ == 0
     assert run("update", model, data) == 0
     assert load(model).since_fit_ == len(new)
+
+
+@pytest.mark.parametrize(
+    "model",
+    [
+        BayesianFactorizer(rank=1, sweeps=10, burn_in=4, random_state=0),
+        DeviationFactorizer(rank=1, patience=None, epochs=2, random_state=0),
+    ],
+)
+def test_new_ids_of_another_type_draw_a_warning(model):
+    cells = [(user, item) for user in range(6) for item in range(5)]
+    ratings = [(f"{user}", item, float(1 + (user + item) % 5)) for user, item in cells]
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # a few sweeps settle nothing
+        model.fit(ratings)
+        model.partial_fit([("9", 2, 3.0)])
+    with pytest.warns(
+        UnknownIdsWarning, match="None of these ids of user was trained on.*type int"
+    ):
+        model.partial_fit([(1, 2, 3.0), (2, 2, 4.0)])

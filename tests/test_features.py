@@ -14,6 +14,7 @@ from noisewise import DataError, read_features
 from noisewise.data.features import SideTable, by_mode, taken_apart
 from noisewise.data.fields import MISSING, OTHER, learn_field
 from noisewise.data.ids import Ids
+from noisewise.errors import DataWarning
 
 AGES = [18, 25, 35, 44, 51, 62, 70, 29]
 WORDS = [["a", "b"], ["a"], None, ["b", "c"], ["a", "c"], ["c"], ["b"], ["a"]]
@@ -229,3 +230,20 @@ def test_broken_files_are_refused_in_a_sentence(tmp_path, name, content, words):
         read_features(path, "user")
     with pytest.raises(DataError, match="There is no file"):
         read_features(tmp_path / "missing.csv", "user")
+
+
+def test_a_column_of_an_array_of_which_nothing_is_known_says_nothing():
+    array = np.array([[1.0, np.nan], [2.0, np.nan], [4.0, np.nan]])
+    found = learn_field("x", array).encode(array).toarray()
+    assert (found[:, 1] == 0).all()
+    assert found[:, 0].std() == pytest.approx(1.0)
+
+
+def test_a_word_among_numbers_that_makes_them_categories_draws_a_warning():
+    ages = [20 + 0.5 * k for k in range(40)]
+    with pytest.warns(DataWarning, match="'age' is taken to be categories, as row 3 is 'unknown'"):
+        learn_field("age", [*ages[:3], "unknown", *ages[4:]])
+    with pytest.warns(DataWarning, match="row 3 is 'unknown'"):
+        learn_field("age", [*map(str, ages[:3]), "unknown", "", *map(str, ages[5:])])
+    for column in (["1", "2", "A", "B"] * 10, [str(age) for age in ages], [*ages[:39], None]):
+        learn_field("column", column)

@@ -265,6 +265,19 @@ def test_utility_ranks_what_users_go_for_and_like():
         model.recommend("u3", by="utility", exclude_seen=False)
 
 
+@pytest.mark.parametrize("kind", [Popularity, ItemKNN])
+def test_simple_rivals_take_values_of_any_offset(kind):
+    rng = np.random.default_rng(0)
+    X = np.column_stack(np.divmod(rng.permutation(30 * 20)[:300], 20))
+    y = rng.integers(1, 6, 300).astype(float)
+    near, far = (kind().fit(X, values) for values in (y, y + 1e8))
+    (mean, std), (moved, same) = (model.predict(X, return_std=True) for model in (near, far))
+    np.testing.assert_allclose(moved - 1e8, mean, atol=1e-4)
+    np.testing.assert_allclose(same, std, rtol=1e-4)
+    low, high = far.predict_interval(X)
+    assert np.mean((low <= y + 1e8) & (y + 1e8 <= high)) > 0.8
+
+
 def test_simple_rivals_are_found_by_name():
     for name in ("popularity", "biases", "item-knn"):
         assert name in registry.models("ratings")

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from noisewise import BayesianFactorizer, DataError, DeviationFactorizer, load, recommend
-from noisewise.errors import SettingError
+from noisewise.errors import DataWarning, SettingError
 from noisewise.models import lists
 
 N_USERS, N_ITEMS = 30, 20
@@ -160,7 +160,27 @@ def test_a_list_has_at_least_one_place(model, n):
             ask(*([] if ask.__name__ == "recommend" and ask.__self__ is not model else [3]), n=n)
 
 
-@pytest.mark.parametrize("risk", [float("nan"), float("inf")])
+@pytest.mark.parametrize("n", [2.5, "3", None, True])
+def test_the_length_of_a_list_is_a_whole_number(model, n):
+    for ask in (model.recommend, model.similar):
+        with pytest.raises(DataError, match=f"n must be a whole number, 1 or more; got {n!r}"):
+            ask(3, n=n)
+
+
+def test_a_single_id_where_several_are_meant_is_refused_and_not_read_letter_by_letter(model):
+    for wrong in ("12", b"12", 12):
+        with pytest.raises(
+            DataError, match=f"candidates must be ids in a list, such as .{wrong!r}"
+        ):
+            model.recommend(3, candidates=wrong)
+    with pytest.raises(DataError, match=r"one dimension; got shape \(\): a single id is written"):
+        model.recommend_many("12")
+    for others, y in ((["12"], [[5.0, 3.0]]), ([1], [5.0]), ([[1]], [5.0])):
+        with pytest.raises(DataError, match="needs a list of ids and a list of values for every"):
+            model.fold_in_many(others, y)
+
+
+@pytest.mark.parametrize("risk", [float("nan"), float("inf"), "1", None])
 def test_risk_is_a_finite_number(model, risk):
     with pytest.raises(DataError, match="risk must be a finite number"):
         model.recommend(3, risk=risk)
@@ -243,3 +263,15 @@ def test_ties_at_the_end_of_the_range_do_not_hide_what_is_best():
     model = DeviationFactorizer(rank=0, epochs=2, random_state=0, n_jobs=1).fit(X, values)
     many = model.recommend_many(range(12), 3, exclude_seen=False)
     assert many == [model.recommend(user, 3, exclude_seen=False) for user in range(12)]
+
+
+def test_values_beyond_all_levels_draw_a_warning(small_world):
+    stars = np.clip(np.rint(small_world.y), 1, 5)
+    model = DeviationFactorizer(rank=2, epochs=2, random_state=0).fit(small_world.X, stars)
+    model.fold_in([0, 1], [5.0, 1.0])
+    with pytest.warns(DataWarning, match="The value 10 is beyond those .* 1 to 5"):
+        model.fold_in([0, 1, 2], [5.0, 10.0, 6.0])
+    with pytest.warns(DataWarning, match="The value -1 is beyond"):
+        model.fold_in_many([[0], [1]], [[5.0], [-1.0]])
+    plain = DeviationFactorizer(rank=2, epochs=2, random_state=0)
+    plain.fit(small_world.X, small_world.y).fold_in([0], [20.0])

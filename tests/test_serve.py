@@ -66,6 +66,15 @@ def ask(client, endpoint, status=200, **asked):
     return answer.json()
 
 
+def test_a_body_that_is_not_sent_as_json_is_told_so(service, files):
+    client = service(files["dmf"])
+    body = '{"cells": [["user00", "item03"]]}'
+    for sent in ({"content": body, "headers": {"Content-Type": "text/plain"}}, {"json": []}, {}):
+        answer = client.post("/v1/predict", **sent)
+        assert answer.status_code == 422
+        assert answer.json()["error"].startswith("The body must be a JSON object, sent with")
+
+
 def test_predictions_and_intervals_are_those_of_the_model(service, files):
     for name in ("dmf", "bayes"):
         client, model = service(files[name]), load(files[name])
@@ -464,7 +473,7 @@ def test_warnings_of_the_model_are_part_of_the_answer(service, tmp_path):
     DeviationFactorizer(rank=1, epochs=2, random_state=0).fit(rows).save(tmp_path / "m.nw")
     client = service(tmp_path / "m.nw")
     found = ask(client, "predict", cells=[["ann", "film 1"]])
-    assert "None of the ids" in found["warnings"][0]
+    assert "None of these ids" in found["warnings"][0]
 
 
 def test_every_endpoint_has_an_example_that_fits_its_schema(service, files):

@@ -403,3 +403,19 @@ def test_a_model_that_keeps_single_precision_refuses_what_is_too_coarse(small_wo
     y = 1e8 + np.clip(np.rint(small_world.y), 1, 5)
     with pytest.raises(DataError, match=r"single precision"):
         BayesianFactorizer(likelihood="ordinal", **SWEEPS).fit(small_world.X, y)
+
+
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize("kind", [np.array, pd.DataFrame, pl.from_numpy])
+def test_a_table_of_users_by_items_draws_a_warning(kind):
+    wide = kind(np.random.default_rng(0).integers(1, 6, (20, 12)).astype(float))
+    with pytest.warns(DataWarning, match=r"X has 12 columns: without y.*coo_array"):
+        observe(wide, duplicates="last")
+
+
+def test_values_too_near_to_each_other_to_compute_with_are_refused():
+    rng = np.random.default_rng(0)
+    cells, y = np.column_stack(np.divmod(rng.permutation(30), 6)), 1e-300 * rng.normal(size=30)
+    for model in (DeviationFactorizer(rank=1), BayesianFactorizer(rank=1, sweeps=4, burn_in=1)):
+        with pytest.raises(DataError, match="too near to each other to compute with: multiply"):
+            model.fit(cells, y)

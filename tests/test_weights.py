@@ -74,6 +74,38 @@ def test_weights_of_one_change_nothing_and_those_of_zero_leave_out(world, name):
     assert np.sqrt(np.mean(apart**2)) < 0.15
 
 
+@pytest.mark.parametrize("name", MODELS)
+@pytest.mark.parametrize("worth", [1e-4, 1e4])
+def test_weights_that_are_all_small_or_all_large_only_say_what_noise_is_worth(world, name, worth):
+    X, y, _, truth = world
+    plain, model = fresh(name).fit(X, y), fresh(name)
+    model.fit(X, y, sample_weight=np.full(len(y), worth))
+    (mean, noise, _), (usual, usual_noise, _) = model.predict_parts(X), plain.predict_parts(X)
+    off = [np.sqrt(np.mean((told - truth) ** 2)) for told in (mean, usual)]
+    assert off[0] == pytest.approx(off[1], rel=0.1)
+    assert np.median(noise) / np.sqrt(worth) == pytest.approx(np.median(usual_noise), rel=0.1)
+
+
+@pytest.mark.parametrize("name", ["dmf", "biased mf"])
+def test_updates_keep_the_units_of_weights(world, tmp_path, name):
+    X, y, weight, _ = world
+    plain = fresh(name).fit(X[:1200], y[:1200], sample_weight=weight[:1200])
+    model = fresh(name).fit(X[:1200], y[:1200], sample_weight=64 * weight[:1200])
+    assert model.factors_.worth == 64 * plain.factors_.worth
+    model.save(tmp_path / "model.nw")
+    other = load(tmp_path / "model.nw")
+    np.testing.assert_array_equal(model.predict_parts(X), other.predict_parts(X))
+    plain.partial_fit(X[1200:], y[1200:], sample_weight=weight[1200:], epochs=3)
+    for one in (model, other):
+        one.partial_fit(X[1200:], y[1200:], sample_weight=64 * weight[1200:], epochs=3)
+    np.testing.assert_array_equal(model.predict_parts(X), other.predict_parts(X))
+    (mean, noise, _), (usual, usual_noise, _) = model.predict_parts(X), plain.predict_parts(X)
+    np.testing.assert_allclose(mean, usual, rtol=1e-3)
+    np.testing.assert_allclose(noise, 8 * usual_noise, rtol=1e-3)
+    model.partial_fit(X[:3], y[:3], epochs=1)  # of weight 1, which is little
+    assert np.abs(model.predict(X) - mean).max() < 0.1
+
+
 @pytest.mark.parametrize("shape", [(6, 5), (5, 4, 3), (4, 3, 3, 2)])
 def test_an_epoch_with_weights_is_that_of_the_equations(shape):
     rng = np.random.default_rng(1)

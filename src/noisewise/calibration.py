@@ -10,16 +10,16 @@ is wide beside the gaps between stars, have half-widths of their own.
 from __future__ import annotations
 
 import math
-import numbers
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy.special import ndtr, ndtri
+from scipy.special import ndtr, ndtri, stdtrit
 
 from noisewise.engine.training import one_blas_thread
 from noisewise.errors import DataError, brief
+from noisewise.settings import number
 
 MAX_SCORES = 2_000  # kept of a large calibration set: its quantiles, rounded away from zero
 FEWEST_SHAPED = 500  # held-out observations from which on a std has a shape
@@ -303,8 +303,8 @@ class Calibration:
             new = np.asarray(strangers, dtype=np.float64)
             return np.where(new, self.strangers.half_width(coverage, mean, new), known)
         rank = math.ceil((self.n + 1) * coverage - 1e-9)  # of 1 to n: the score that covers enough
-        if rank > self.n:  # more than so few can tell
-            return max(float(self.scores[-1]), normal_half_width(coverage))
+        if rank > self.n:  # more than so few can tell, from whose errors the scale is known, too
+            return max(float(self.scores[-1]), float(stdtrit(self.n, 0.5 + 0.5 * coverage)))
         return float(_of_rank(self.scores, rank, self.n))
 
     def factor(self, mean: Any, std: Any) -> Any:
@@ -371,6 +371,5 @@ def normal_half_width(coverage: float) -> float:
 
 def check_coverage(coverage: Any) -> None:
     """Raise unless coverage is a share strictly between 0 and 1."""
-    is_number = isinstance(coverage, numbers.Real)
-    if not (is_number and 0.0 < coverage < 1.0):
+    if not (number(above=0.0).holds(coverage) and coverage < 1.0):
         raise DataError(f"coverage must be between 0 and 1, e.g. 0.9; got {coverage!r}.")

@@ -7,7 +7,8 @@ for, and in however many threads.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import sys
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
@@ -19,7 +20,7 @@ from noisewise.engine.arrays import Array, Codes, Counts, Floats, Ints, Moments
 from noisewise.engine.training import chunks, in_threads, one_blas_thread
 from noisewise.errors import DataError, SettingError
 from noisewise.propensity import propensity_of
-from noisewise.settings import one_of
+from noisewise.settings import number, one_of, whole
 
 CHUNK_CELLS = 1_000_000  # of a block of the table
 
@@ -125,8 +126,25 @@ class Lists(NamedTuple):
 
 def check_n(n: int) -> None:
     """Raise for a length that lists cannot have."""
-    if n < 1:
-        raise DataError(f"n must be 1 or more; got {n!r}.")
+    if not whole(1).holds(n):
+        kind = "1 or more" if whole(-sys.maxsize).holds(n) else "a whole number, 1 or more"
+        raise DataError(f"n must be {kind}; got {n!r}.")
+
+
+def check_ranking(n: int, risk: float) -> None:
+    """Raise for a length that lists cannot have, and for a risk that nothing is ranked by."""
+    check_n(n)
+    if not number().holds(risk):
+        raise DataError(f"risk must be a finite number; got {risk!r}.")
+
+
+def as_candidates(candidates: Iterable[Any] | None) -> list[Any] | None:
+    """Return candidates as a list; one text is refused, as its letters are no ids."""
+    if candidates is None:
+        return None
+    if isinstance(candidates, str | bytes) or not isinstance(candidates, Iterable):
+        raise DataError(f"candidates must be ids in a list, such as [{candidates!r}].")
+    return list(candidates)
 
 
 def allowed(counts: Counts, candidates: Codes | None) -> Codes:
@@ -222,8 +240,8 @@ def ranked(
         np.full(shape, np.nan, dtype=mean.dtype),
         np.full(shape, np.nan, dtype=mean.dtype),
     )
-    for whole, part in zip(lists, (codes, mean, np.sqrt(noise + epistemic)), strict=True):
-        whole[rows, ranks] = part[kept]
+    for full, part in zip(lists, (codes, mean, np.sqrt(noise + epistemic)), strict=True):
+        full[rows, ranks] = part[kept]
     return lists
 
 

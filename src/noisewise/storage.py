@@ -95,9 +95,11 @@ def writing(path: str | Path) -> Iterator[BinaryIO]:
             file.flush()
             os.fsync(file.fileno())
         os.replace(beside, target)
-    except BaseException:
+    except BaseException as error:
         with suppress(FileNotFoundError):
             os.unlink(beside)
+        if isinstance(error, OSError) and error.filename is None:  # as where a disk is full
+            error.filename = str(path)
         raise
 
 

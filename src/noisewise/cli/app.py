@@ -93,8 +93,15 @@ def main() -> None:
         try:
             app(prog_name="noisewise")
         except (NoisewiseError, OSError) as error:
-            tell_of(error)
+            tell_of(_sentence(error))
             raise SystemExit(2) from None
+
+
+def _sentence(error: Exception) -> str:
+    """Return what went wrong, and with which file."""
+    if isinstance(error, OSError) and error.filename is not None:
+        return f"{error.filename}: {error.strerror}."
+    return str(error)
 
 
 @app.callback(invoke_without_command=True)

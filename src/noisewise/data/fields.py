@@ -26,7 +26,7 @@ import scipy.sparse
 from numpy.typing import NDArray
 
 from noisewise.data.ids import from_frame, is_missing
-from noisewise.errors import DataError, shortened
+from noisewise.errors import DataError, DataWarning, shortened, warn
 
 Kind: TypeAlias = Literal["category", "words", "number", "array"]
 Tokens: TypeAlias = tuple[str, ...]
@@ -129,6 +129,7 @@ def learn_field(name: str, column: Any) -> Field | None:
             return None if len(found) < 2 else Field(name, "array", (name,), None, (0.0, 1.0))
         if len(found) > MOST_WHOLE or (found != np.floor(found)).any():
             return _number_field(name, numbers, found)
+    _warn_of_strange_numbers(name, entries)
     texts = categories_of(entries, name)
     for separator in SEPARATORS:
         parted = [list(map(str.strip, text.split(separator))) for text in set(texts)]
@@ -136,6 +137,26 @@ def learn_field(name: str, column: Any) -> Field | None:
         if len(words) < len(parted) and any(len(parts) > 1 for parts in parted):
             return _word_field(name, entries, separator)
     return _category_field(name, texts)
+
+
+def _warn_of_strange_numbers(name: str, entries: list[Any]) -> None:
+    """Warn of a column that would be numbers, but for a few entries that make it categories."""
+    numbers, strange = [], []
+    for row, entry in enumerate(entries):
+        if not is_missing_feature(entry):
+            try:
+                numbers.append(float(entry))
+            except (TypeError, ValueError, OverflowError):
+                strange.append(row)
+    whole = all(number.is_integer() for number in numbers)
+    if not strange or len(numbers) <= len(strange) or (whole and len(set(numbers)) <= MOST_WHOLE):
+        return
+    warn(
+        f"The feature {name!r} is taken to be categories, as row {strange[0]} is "
+        f"{shortened(repr(entries[strange[0]]))}; if it is meant to be numbers, leave out what is "
+        "none.",
+        DataWarning,
+    )
 
 
 def _category_field(name: str, tokens: list[str]) -> Field | None:
@@ -169,7 +190,8 @@ def _array_field(name: str, array: Any) -> Field | None:
         scale = np.abs(array).max(axis=0).toarray().ravel()
         centre = np.zeros_like(scale)
     else:
-        centre, scale = np.nan_to_num(np.nanmean(array, axis=0)), np.nanstd(array, axis=0)
+        array = np.where(np.isnan(array).all(axis=0), 0.0, array)  # of which nothing is known
+        centre, scale = np.nanmean(array, axis=0), np.nanstd(array, axis=0)
     scale = np.where(scale > 0.0, scale, 1.0)
     names = tuple(f"{name}{k}" for k in range(array.shape[1]))
     numbers = tuple(np.concatenate([centre, scale]).tolist())

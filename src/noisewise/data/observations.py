@@ -326,7 +326,7 @@ def warn_of_types(ids: Ids, asked: Any) -> bool:
     if not wanted or not trained or kinds & known:
         return False
     warn(
-        f"None of the ids of {ids.name} that were asked for was trained on: they are of type "
+        f"None of these ids of {ids.name} was trained on: they are of type "
         f"{_named(kinds)}, such as {wanted[0]!r}, and those trained on of type {_named(known)}, "
         f"such as {trained[0]!r}. Convert them to the same type.",
         UnknownIdsWarning,

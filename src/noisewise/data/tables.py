@@ -14,9 +14,10 @@ import numpy as np
 import scipy.sparse
 
 from noisewise.data.ids import from_frame
-from noisewise.errors import DataError, listed, shortened
+from noisewise.errors import DataError, DataWarning, listed, shortened, warn
 
 LIBRARIES = ("pandas", "polars", "pyarrow")  # whose frames are taken, and given back
+MANY_MODES = 6  # columns of ids that are hardly meant, where nobody said so
 MOST_MODES = 32  # as many axes as numpy can index at once
 
 _USER = {"user", "userid", "uid", "customer", "customerid", "reviewer", "reviewerid"}
@@ -150,6 +151,7 @@ def parts_of(X: Any, *, with_value: bool = False, time: str | int | None = None)
     parts = Parts.of(names, entries, ids_at, value_at, time_at)
     if parts.value is not None and len(ids_at) > 2:
         _refuse_times(parts.value)
+        _warn_if_wide(len(ids_at))
     return parts
 
 
@@ -203,6 +205,17 @@ def _in_order(many: int, time: int | None, with_value: bool) -> tuple[tuple[int,
     rest = [k for k in range(many) if k != time]
     value = rest.pop() if with_value and rest else None
     return tuple(rest), value
+
+
+def _warn_if_wide(n_ids: int) -> None:
+    """Warn of a table that has so many columns of ids that it will be one of users by items."""
+    if n_ids >= MANY_MODES:
+        warn(
+            f"X has {n_ids + 1} columns: without y, the last is taken for the value and all others "
+            "for ids. Of a table with a row for each user and a column for each item, give its "
+            "cells: frame.stack().reset_index(), or scipy.sparse.coo_array(array).",
+            DataWarning,
+        )
 
 
 def default_names(many: int) -> list[str]:

@@ -180,6 +180,7 @@ class Data:
     index: tuple[Codes, ...]
     designs: Designs = field(default=Designs(), kw_only=True)  # features of rows, if there are any
     weight: Floats | None = field(default=None, kw_only=True)  # its root, that divides the std
+    unit: float = field(default=1.0, kw_only=True)  # what weights usually are
 
     @classmethod
     def arrange(

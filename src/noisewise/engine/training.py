@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import importlib
+import math
 import signal
 import sys
 import threading
@@ -20,6 +21,7 @@ from functools import cache
 from typing import Any, Generic, Literal, Protocol, Self, TypeVar
 
 import numpy as np
+import numpy.typing as npt
 import threadpoolctl
 
 from noisewise.engine.arrays import Arrays, Floats, Source, Values
@@ -27,6 +29,7 @@ from noisewise.errors import DivergedError, too_coarse, training_bar
 
 TASKS = 64  # that rows are dealt into: many enough for threads to end together
 CHUNK = 65_536  # observations in a task of loops over all of them
+MOST_POWER = 60  # of two: single precision holds such a variance, and its inverse
 
 Work = Callable[[Any], None]
 
@@ -320,6 +323,21 @@ def _summary(info: EpochInfo) -> str:
         f"rmse {info.train_rmse:.4f}, held-out {info.validation_rmse:.4f}, "
         f"nll {info.validation_nll:.4f}"
     )
+
+
+def usual_weight(weight: npt.NDArray[np.floating]) -> float:
+    """Return the largest power of two that is not above the median of weights.
+
+    Noise is learned in units in which weights are about 1, so that all weights may be large, as the
+    inverses of small variances are, or small. Powers of two change no bit of what is divided.
+
+    Examples
+    --------
+    >>> usual_weight(np.array([1.0, 1.0, 3.0])), usual_weight(np.array([400.0, 900.0]))
+    (1.0, 512.0)
+    """
+    power = math.frexp(float(np.median(weight)))[1] - 1
+    return 2.0 ** min(max(power, -MOST_POWER), MOST_POWER)
 
 
 def standardised(values: Values, location: float, scale: float) -> Floats:

@@ -20,7 +20,7 @@ from noisewise.engine.gibbs import gpu
 from noisewise.engine.gibbs.gpu_sampler import GpuSampler
 from noisewise.engine.gibbs.sampler import RatingSampler
 from noisewise.engine.gibbs.schedule import Schedule
-from noisewise.engine.training import standardised
+from noisewise.engine.training import standardised, usual_weight
 from noisewise.errors import DataError, SettingError
 from noisewise.models import learner, on_cluster
 
@@ -55,7 +55,8 @@ def prepare(
         gpu.check(device, spec, observations.shape, len(values), features=bool(features))
     data, order = Data.arrange(*parts) if device is None else gpu.arrange(device, *parts)
     if observations.weight is not None:
-        data = replace(data, weight=np.sqrt(observations.weight[order]))
+        unit = 1.0 if spec.ordinal else usual_weight(observations.weight)  # whose noise is fixed
+        data = replace(data, weight=np.sqrt(observations.weight[order]), unit=unit)
     timeline = None if time is None else Timeline.of(data, time[order])
     if features:
         data = replace(data, designs=_designs(observations, features))

@@ -30,14 +30,27 @@ from noisewise.engine.arrays import Codes, Counts
 from noisewise.engine.sgd import strata
 from noisewise.engine.sgd.factors import Factors
 from noisewise.engine.sgd.layout import Params, State, aligned, initial_state
-from noisewise.engine.training import Callback, EpochInfo, mean_in_units, standardised
+from noisewise.engine.training import (
+    Callback,
+    EpochInfo,
+    mean_in_units,
+    standardised,
+    usual_weight,
+)
 from noisewise.engine.workers import Cluster
 from noisewise.errors import FitInterrupted
 from noisewise.models import on_cluster, on_gpu
 from noisewise.models.base import Cells, in_one_step
 from noisewise.models.factor_rows import FactorRows
 from noisewise.models.iterative import Fit, Iterative, Plan, judged
-from noisewise.models.learner import Given, How, count_rows, mean_and_std, refuse_on_cluster
+from noisewise.models.learner import (
+    Given,
+    How,
+    count_rows,
+    mean_and_std,
+    refuse_on_cluster,
+    warn_of_new_types,
+)
 from noisewise.models.on_gpu import FactorsOnDevice
 from noisewise.recommend import Lists, Sought
 from noisewise.settings import check, number, one_of, setting, settings, whole
@@ -225,8 +238,7 @@ class DeviationFactorizer(Iterative, FactorRows, FactorsOnDevice):
             finally:
                 self.patience, self.epochs = patience, limit
         started = time.perf_counter()
-        given = {"duplicates": self.duplicates, "ids": self.ids_, "weight": sample_weight}
-        new = self._checked(observe(X, y, **given))
+        new = self._new(X, y, sample_weight)
         plan = Plan(self.factors_.state.epoch + epochs, label="partial fit", verbose=self.verbose)
         advice = ADVICE.format(self.factors_.params)
         fitted = self._trained_on(
@@ -252,6 +264,14 @@ class DeviationFactorizer(Iterative, FactorRows, FactorsOnDevice):
                 self,
             )
         return self
+
+    def _new(self, X: Any, y: Any, weight: Any) -> Observations:
+        given = {"duplicates": self.duplicates, "ids": self.ids_, "weight": weight}
+        new = self._checked(observe(X, y, **given))
+        warn_of_new_types(self.ids_, new)
+        if self.factors_.worth != 1.0 and new.weight is None:
+            new = replace(new, weight=np.ones(len(new), dtype=np.float32))
+        return new
 
     def cells(self, X: Any) -> Cells:
         """Return what is known of cells, before clipping and calibration."""
@@ -311,7 +331,8 @@ def fit_factors(
     def start(blocks: strata.Blocks) -> State:
         return initial_state(params, blocks.placed(counts))
 
-    return _fit(params, observations, counts, units, start, held_out, plan, n_jobs)
+    worth = 1.0 if observations.weight is None else usual_weight(observations.weight)
+    return _fit(params, observations, counts, units, worth, start, held_out, plan, n_jobs)
 
 
 def continue_factors(old: Factors, observations: Observations, plan: Plan, n_jobs: int) -> Fit:
@@ -325,8 +346,8 @@ def continue_factors(old: Factors, observations: Observations, plan: Plan, n_job
         state = old.grown(counts)
         return replace(state, rows=tuple(map(aligned, blocks.placed(state.rows))))
 
-    units = old.location, old.scale
-    return _fit(old.params, observations, counts, units, start, None, plan, n_jobs)
+    units, worth, old = (old.location, old.scale), old.worth, old.in_units_of(1.0)
+    return _fit(old.params, observations, counts, units, worth, start, None, plan, n_jobs)
 
 
 def _fit(
@@ -334,15 +355,20 @@ def _fit(
     observations: Observations,
     counts: tuple[Counts, ...],
     units: tuple[float, float],
+    worth: float,
     start: Callable[[strata.Blocks], State],
     held_out: Observations | None,
     plan: Plan,
     n_jobs: int,
 ) -> Fit:
-    """Train from a state whose rows have the engine's order; ``counts`` has that of the ids."""
+    """Train from a state whose rows have the engine's order; ``counts`` has that of the ids.
+
+    Noise is learned as if weights were over ``worth``.
+    """
+    weight = None if observations.weight is None else observations.weight / np.float32(worth)
     blocks = strata.arrange(
         observations.codes, standardised(observations.values, *units), observations.shape,
-        params.layout.width, observations.weight,
+        params.layout.width, weight,
     )  # fmt: skip
     state, order = start(blocks), blocks.order
     step = partial(_epoch, blocks, params, units[1], n_jobs)
@@ -360,7 +386,7 @@ def _fit(
     training = plan.train(state, step, validate, warmup=warmup, advice=advice)
     state = training.state = training.best = training.chosen
     del blocks, step  # nor is the other state kept, while what was learned is laid out anew
-    factors = Factors.finalize(params, state, counts, *units, order)
+    factors = Factors.finalize(params, state, counts, *units, order).in_units_of(worth)
     return Fit(factors, state.epoch, training.curve, training.interrupted)
 
 

@@ -71,6 +71,7 @@ def factors_schema(model: Any) -> Schema:
     yield Entry("factors.variance", "factors_.state.variance", schema.real(above=0.0))
     yield Entry("factors.location", "factors_.location", schema.real())
     yield Entry("factors.scale", "factors_.scale", schema.real(above=0.0))
+    yield Entry("factors.worth", "factors_.worth", schema.real(above=0.0), added=True)
     params = model._params((yield Entry("factors.seed", "factors_.params.seed", schema.seed)))
     shape = tuple(map(len, model.ids_))
     size, any_, least_0 = params.rank + 1, schema.ANYTHING, schema.NOT_NEGATIVE

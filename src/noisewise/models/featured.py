@@ -8,6 +8,7 @@ from functools import partial
 from typing import Any, NamedTuple, Self
 
 import numpy as np
+import numpy.typing as npt
 from sklearn.utils.validation import check_is_fitted
 
 from noisewise.calibration import check_coverage
@@ -24,7 +25,7 @@ from noisewise.models.feature_file import TablesOfModes
 from noisewise.models.learner import count_rows
 from noisewise.models.new_row import NewRow
 from noisewise.models.rows import Rows
-from noisewise.recommend import Likely, Sought
+from noisewise.recommend import Likely, Sought, as_candidates
 from noisewise.schema import Found, Schema
 from noisewise.settings import learned, settings
 
@@ -104,6 +105,15 @@ class Featured(Rows):
         self = self.with_features(features)
         mean, std = self.predict(X, return_std=True)
         return self.interval(mean, std, coverage, self.strangers(X))
+
+    def predict_set(
+        self, X: Any, coverage: float = 0.9, *, features: Tables | None = None
+    ) -> npt.NDArray[np.bool_]:
+        """Predict the smallest set of levels that holds the value in ``coverage`` of the cases.
+
+        See ``DeviationFactorizer.predict_set``; ``features`` are as in ``predict``.
+        """
+        return super(Featured, self.with_features(features)).predict_set(X, coverage)
 
     def moments(self, X: Any, *, features: Tables | None = None) -> Moments:
         """Return mean, variance of the noise and epistemic variance of cells, as named arrays."""
@@ -263,7 +273,7 @@ class Featured(Rows):
         likely: Likely | None = None,
     ) -> Sought:
         """Return which columns are the best for rows of a mode; candidates may be new."""
-        chosen = None if candidates is None else list(candidates)
+        chosen = as_candidates(candidates)
         found = super().wanted(mode, n, risk, seen, chosen, likely)
         if chosen is None or likely is not None or 1 - mode not in self.features_:
             return found

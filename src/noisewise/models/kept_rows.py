@@ -20,7 +20,7 @@ from noisewise.engine.gibbs.update import changed_rows, due_rows, updated
 from noisewise.engine.training import standardised
 from noisewise.errors import DataError, DataWarning, SettingError, warn
 from noisewise.models.base import at_one_moment, in_one_step
-from noisewise.models.learner import count_rows, joined
+from noisewise.models.learner import count_rows, joined, warn_of_new_types
 from noisewise.models.rows import Rows
 from noisewise.schema import NOT_NEGATIVE, POSITIVE, Found, Schema, Tensor
 from noisewise.settings import check, learned, settings, whole
@@ -161,8 +161,8 @@ class KeptRows(Rows):
                 "all times; fit anew instead."
             )
         self._know(features)
-        given = {"duplicates": self.duplicates, "ids": self.ids_, "weight": sample_weight}
-        new = observe(X, y, **given)
+        new = observe(X, y, duplicates=self.duplicates, ids=self.ids_, weight=sample_weight)
+        warn_of_new_types(self.ids_, new, features)
         old = self._kept()
         drift, since = self._drift(new), self.since_fit_ + len(new)
         everything = _merged(old, new)

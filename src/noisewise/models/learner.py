@@ -20,7 +20,7 @@ import numpy.typing as npt
 from sklearn.utils import check_random_state
 
 from noisewise import schema, storage
-from noisewise.data import Observations, observe
+from noisewise.data import Ids, Observations, observe, warn_of_types
 from noisewise.engine.arrays import Counts
 from noisewise.engine.training import NAMES, BestEpoch, Callback, EpochInfo, S, Training, columns
 from noisewise.engine.workers import Cluster
@@ -244,6 +244,18 @@ def hold_out(
     return observations.take(kept), here(observations, held_out)
 
 
+def warn_of_new_types(known: Sequence[Ids], new: Observations, features: Any = None) -> None:
+    """Warn where ids of new observations are all new, and of another type than those known.
+
+    Where there is a single one, or where they come with features, they are meant as they are.
+    """
+    if features is not None:
+        return
+    for ids, grown, codes in zip(known, new.ids, new.codes, strict=True):
+        if len(grown) > len(ids) + 1 and (codes >= len(ids)).all():
+            warn_of_types(ids, grown.labels[len(ids) :].tolist())
+
+
 def refuse_weight(model: Any, observations: Observations) -> None:
     """Raise for weights, which a model does not take."""
     if observations.weight is not None:
@@ -326,6 +338,11 @@ def mean_and_std(values: npt.NDArray[np.floating]) -> tuple[float, float]:
     """Mean and std of values, to standardise them by; a std of 1 where all are alike."""
     alike = values.min() == values.max()
     std = 1.0 if alike else float(values.std(dtype=np.float64))
+    if std**2 < np.finfo(np.float64).tiny:
+        raise DataError(
+            f"Values from {values.min():g} to {values.max():g} are too near to each other to "
+            "compute with: multiply them by a large number."
+        )
     return float(values.mean(dtype=np.float64)), std
 
 

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from itertools import chain
+from itertools import chain, zip_longest
 from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
 
 from noisewise.engine.arrays import Codes, Floats, Moments
-from noisewise.errors import DataError, printable
+from noisewise.errors import DataError, DataWarning, printable, warn
 from noisewise.models.lists import Recommendation, as_recommendations, labels_of
 from noisewise.recommend import best_columns, likely_by
 
@@ -86,6 +86,37 @@ class NewRow:
         other = 1 - self.mode
         codes: Codes = self.model._places(other, self.model._codes(other, others), others)
         return codes
+
+
+def lengths_of(others: Sequence[Any], y: Sequence[Any]) -> list[int]:
+    """Return of how many values each of many new ids is learned; raise if some are missing."""
+    found = []
+    for ids, values in zip_longest(others, y, fillvalue=()):
+        if any(
+            isinstance(own, str | bytes) or not hasattr(own, "__len__") for own in (ids, values)
+        ):
+            raise DataError(
+                "fold_in_many needs a list of ids and a list of values for every new id, such as "
+                f"[['Alien', 'M'], ['Brazil']] and [[5, 3], [4]]; got {ids!r} and {values!r}."
+            )
+        if len(ids) != len(values) or not len(ids):
+            raise DataError(
+                "fold_in_many needs ids, and a value for each of them, for every new id; got "
+                f"{len(ids)} and {len(values)}."
+            )
+        found.append(len(ids))
+    return found
+
+
+def warn_of_other_levels(levels: Any, values: Any) -> None:
+    """Warn of a value that is beyond all levels a model was trained on: on another scale, maybe."""
+    if len(levels) and not levels[0] <= values.min() <= values.max() <= levels[-1]:
+        far = values[np.argmax(np.maximum(levels[0] - values, values - levels[-1]))]
+        warn(
+            f"The value {far:g} is beyond those that were trained on, {levels[0]:g} to "
+            f"{levels[-1]:g}; give values on the same scale.",
+            DataWarning,
+        )
 
 
 def in_one(lists: Sequence[Any]) -> Any:

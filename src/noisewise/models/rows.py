@@ -6,7 +6,7 @@ import copy
 from abc import abstractmethod
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
-from itertools import pairwise, zip_longest
+from itertools import pairwise
 from pathlib import Path
 from typing import Any, Literal
 
@@ -25,15 +25,17 @@ from noisewise.models import lists
 from noisewise.models.base import Cells, Factorizer, Threads, at_one_moment
 from noisewise.models.levels import levels_of
 from noisewise.models.lists import Recommendation, Similar, as_recommendations, labels_of
-from noisewise.models.new_row import NewRow, in_one
+from noisewise.models.new_row import NewRow, in_one, lengths_of, warn_of_other_levels
 from noisewise.recommend import (
     Likely,
     Lists,
     RowFactors,
     Sought,
     allowed,
+    as_candidates,
     best_columns,
     check_n,
+    check_ranking,
     likely_by,
     similar_rows,
 )
@@ -95,7 +97,7 @@ class Rows(Factorizer, Threads):
         exclude_seen : bool
             Leave out what the id was trained with.
         candidates : iterable of ids, optional
-            Rank only these, which costs only them.
+            Rank only these, which costs only them; those never seen are left out.
         """
         how: dict[str, Any] = {"by": by, "mode": mode, "risk": risk, "exclude_seen": exclude_seen}
         return self.recommend_many([id], n, candidates=candidates, **how)[0]
@@ -240,16 +242,10 @@ class Rows(Factorizer, Threads):
         check_is_fitted(self)
         self._needs_two_modes("fold_in_many")
         m = self.mode_number(mode)
-        lengths = [(len(ids), len(own)) for ids, own in zip_longest(others, y, fillvalue=())]
-        wrong = next((pair for pair in lengths if pair[0] != pair[1] or not pair[0]), None)
-        if wrong is not None:
-            raise DataError(
-                "fold_in_many needs ids, and a value for each of them, for every new id; got "
-                f"{wrong[0]} and {wrong[1]}."
-            )
+        lengths = lengths_of(others, y)
         if not lengths:
             return []
-        starts = np.cumsum([0, *(many for many, _ in lengths)])
+        starts = np.cumsum([0, *lengths])
         every, values = in_one(others), check_values(in_one(y), "y")
         codes = self._codes(1 - m, every)
         known = self._places(1 - m, codes, every)
@@ -258,6 +254,8 @@ class Rows(Factorizer, Threads):
     def _new_rows(
         self, fold: Callable[..., list[Any]], mode: int, starts: Counts, codes: Codes, *given: Any
     ) -> list[NewRow]:
+        if len(given[-1]):
+            warn_of_other_levels(self._levels(), given[-1])
         try:
             sides = fold(mode, starts, *given)
         except np.linalg.LinAlgError as error:
@@ -307,10 +305,9 @@ class Rows(Factorizer, Threads):
         likely: Likely | None = None,
     ) -> Sought:
         """Return which columns are the best for rows of a mode; ``seen`` are not."""
-        check_n(n)
-        if not np.isfinite(risk):
-            raise DataError(f"risk must be a finite number; got {risk!r}.")
-        chosen = None if candidates is None else self._codes(1 - mode, list(candidates))
+        check_ranking(n, risk)
+        named = as_candidates(candidates)
+        chosen = None if named is None else self._codes(1 - mode, named)
         columns = allowed(self.factors_.counts[1 - mode], chosen)
         return Sought(n, risk, columns, self._calibrated, seen, likely)
 

@@ -9,6 +9,7 @@ and rank for a list what is most likely to be rated, not what would be rated hig
 
 from __future__ import annotations
 
+import math
 import time
 from abc import abstractmethod
 from collections.abc import Iterable, Sequence
@@ -23,7 +24,7 @@ from noisewise import schema
 from noisewise.data import Observations, encode_ids, observe
 from noisewise.data.ids import Seen
 from noisewise.engine.arrays import Array, Codes, Counts, Floats, Ints, Moments
-from noisewise.errors import DataError
+from noisewise.errors import DataError, too_coarse
 from noisewise.models import learner
 from noisewise.models.base import Cells, Factorizer, at_one_moment, in_one_step
 from noisewise.models.lists import Recommendation
@@ -111,7 +112,9 @@ class Simple(Factorizer):
             epistemic += self.spread_[mode] * SHRINKAGE[mode] / (count + SHRINKAGE[mode])
         mean = self._means(users, items)
         parts = mean, np.full(len(mean), self.noise_), epistemic
-        moments = Moments(*(part.astype(np.float32) for part in parts))
+        coarse = too_coarse(abs(self.location_), math.sqrt(self.noise_))
+        kind: Any = np.float64 if coarse else np.float32
+        moments = Moments(*(part.astype(kind) for part in parts))
         return Cells(moments, (users < 0) | (items < 0))
 
     def _means(self, users: Codes, items: Codes) -> Array:

@@ -210,9 +210,16 @@ async def _refused(request: Request, error: Exception) -> Response:
 async def _invalid(request: Request, error: Exception) -> Response:
     assert isinstance(error, RequestValidationError)
     found = error.errors()
-    words = [f"{'.'.join(map(str, one['loc'][1:]))[:100]}: {one['msg'][:200]}" for one in found[:3]]
+    words = [_fault(one) for one in found[:3]]
     more = f" (and {len(found) - 3} more)" if len(found) > 3 else ""
     return _json({"error": printable("; ".join(words)) + more}, 422)
+
+
+def _fault(one: Any) -> str:
+    """Say where in a request something is wrong, and what."""
+    if len(one["loc"]) < 2:
+        return "The body must be a JSON object, sent with Content-Type: application/json"
+    return f"{'.'.join(map(str, one['loc'][1:]))[:100]}: {one['msg'][:200]}"
 
 
 async def _http(request: Request, error: Exception) -> Response:

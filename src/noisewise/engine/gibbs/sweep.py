@@ -168,7 +168,7 @@ def _first_rows(spec: Spec, data: Data, std: float, scale: float) -> dict[str, A
     factors = np.zeros((rows, -(-max(spec.rank, 1) // 16) * 16), dtype=np.float32)
     factors[:, : spec.rank] = rng.normal(0.0, std, (rows, spec.rank))
     noise = np.ones((rows, K), dtype=np.float32)
-    noise[data.part(modes - 1)] /= max(K, 1)
+    noise[data.part(modes - 1)] *= data.unit / max(K, 1)
     return {
         "epoch": 0,
         "factors": factors,
@@ -177,7 +177,7 @@ def _first_rows(spec: Spec, data: Data, std: float, scale: float) -> dict[str, A
         "precisions": np.tile(float(D1) * np.eye(D1), (modes, 1, 1)),
         "scales": np.full((modes, D1), scale),
         "noise": noise,
-        "level": np.full(max(K, 1), 1.0 / max(K, 1)),
+        "level": np.full(max(K, 1), data.unit / max(K, 1)),
         "fitted": np.zeros(data.n_here, dtype=np.float32),
     }
 

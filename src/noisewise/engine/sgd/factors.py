@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import NamedTuple
 
@@ -54,6 +54,7 @@ class Factors:
     scale: float
     spread: tuple[Floats, ...]
     shrink: tuple[Floats, ...]
+    worth: float = 1.0  # weight of the observations that noise was learned in units of
 
     __repr__ = brief
 
@@ -81,6 +82,21 @@ class Factors:
                     raise
                 raise DivergedError("What was learned is too large to compute with.") from error
         return cls(params, final, counts, location, scale, spread, shrink)
+
+    def in_units_of(self, worth: float) -> Factors:
+        """Return the same with noise that was learned of observations of this weight.
+
+        ``params``, ``state`` and what follows from them are of weight 1, whatever it is.
+        """
+        if worth == self.worth:
+            return self
+        more = worth / self.worth
+        params = replace(self.params, delta=self.params.delta * more)
+        state, part = self.state, self.state.layout.parts["deviation"]
+        rows = (state.rows[0].copy(), *state.rows[1:])
+        rows[0][:, part] *= np.float32(more)
+        state = State(rows, state.layout, state.epoch, state.variance * more)
+        return replace(self, params=params, state=state, worth=worth)
 
     @property
     def learned_deviation(self) -> bool:
@@ -198,6 +214,7 @@ class Factors:
         variance: float,
         location: float,
         scale: float,
+        worth: float | None = None,
     ) -> Factors:
         """Put rows together of their parts, which a file has by name, mode by mode."""
         rows = []
@@ -210,7 +227,9 @@ class Factors:
         state = State(tuple(rows), params.layout, epoch, variance)
         names = "counts", "spread", "shrink"
         counts, spread, shrink = (tuple(parts[name] for parts in modes) for name in names)
-        return cls(params, state, counts, location, scale, spread, shrink)
+        worth = worth or 1.0
+        params = replace(params, delta=params.delta * worth)
+        return cls(params, state, counts, location, scale, spread, shrink, worth)
 
     def _epistemic(self, codes: tuple[Codes, ...], n_jobs: int) -> Floats:
         """Variance of cells that comes from not knowing their rows, in standardised units."""

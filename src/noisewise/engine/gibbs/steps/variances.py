@@ -184,11 +184,12 @@ class ConstantNoise(Step[Draw]):
     """Draw the variance that all observations share; its prior has the density (1 + s)^-2.
 
     That is an inverse Gamma one of shape 1, whose rate has a Gamma(1, 1) prior, and is drawn first.
+    With weights, s is in units of what they usually are.
     """
 
     def _draw(self, draw: Draw) -> None:
         rng, square = self.work.rng(draw, sweep.NOISE), self._square()
-        rate = rng.gamma(2.0) / (1.0 + 1.0 / float(draw.level[0]))
+        rate = rng.gamma(2.0) / (1.0 / self.data.unit + 1.0 / float(draw.level[0]))
         variance = (rate + 0.5 * square) / rng.gamma(1.0 + 0.5 * len(self.data))
         draw.level[0] = max(float(variance), FLOOR)
 
@@ -198,7 +199,10 @@ class ConstantNoise(Step[Draw]):
 
 
 class LowRankNoise(Step[Draw]):
-    """Draw the factors of the variance, mode by mode, and the level, with a Gamma(1, 1) prior."""
+    """Draw the factors of the variance, mode by mode, and the level, with a Gamma(1, 1) prior.
+
+    With weights, the level is in units of what they usually are.
+    """
 
     def __init__(self, work: Workspace, joins: int) -> None:
         super().__init__(work)
@@ -211,7 +215,8 @@ class LowRankNoise(Step[Draw]):
             level = draw.level if mode == last else np.ones_like(draw.level)
             self._draw_mode(draw, mode, level, work.key(draw, sweep.NOISE, mode))
         if not self.spec.ordinal:
-            rng, rate = work.rng(draw, sweep.NOISE), 1.0 + (SHAPE - 1.0) * self._inverse(draw, last)
+            rng, inverse = work.rng(draw, sweep.NOISE), self._inverse(draw, last)
+            rate = 1.0 / data.unit + (SHAPE - 1.0) * inverse
             draw.level[:] = rng.gamma(1.0 + SHAPE * data.shape[last], 1.0 / rate)
 
     def _draw_mode(self, draw: Draw, mode: int, level: Array, key: np.uint64) -> None:
