@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import math
 import numbers
-import sys
 from collections.abc import Callable, Iterable, Sequence
 from decimal import Decimal
 from functools import cached_property
@@ -44,8 +43,7 @@ def from_frame(native: Any) -> Any:
         raise DataError(f"Rename columns of X so that no two are alike. {error}") from None
     if isinstance(wrapped, nw.LazyFrame):
         raise DataError("X is a lazy frame; call its collect() first.")
-    pyarrow: Any = sys.modules.get("pyarrow")
-    if pyarrow is not None and isinstance(native, pyarrow.RecordBatch):
+    if type(native).__name__ == "RecordBatch":  # of pyarrow
         raise DataError("X is a record batch; pass pyarrow.Table.from_batches([X]).")
     return wrapped
 
@@ -61,10 +59,8 @@ def check_ids(column: Any, name: str) -> NDArray[Any] | list[Any]:
     if not isinstance(column, list | tuple):
         array = np.asarray(column)
         if array.ndim != 1:
-            more = "" if array.ndim else f": a single id is written [{array.item()!r}]"
-            raise DataError(
-                f"Column {name!r} must have one dimension; got shape {array.shape}{more}."
-            )
+            so = "" if array.ndim else f": a single id is written [{array.item()!r}]"
+            raise DataError(f"Column {name!r} must have one dimension; got shape {array.shape}{so}.")
         if array.dtype.kind == "c":
             raise DataError(f"Complex data not supported: column {name!r} is {array.dtype}.")
         if array.dtype.kind == "f":
