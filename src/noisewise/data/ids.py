@@ -59,8 +59,8 @@ def check_ids(column: Any, name: str) -> NDArray[Any] | list[Any]:
     if not isinstance(column, list | tuple):
         array = np.asarray(column)
         if array.ndim != 1:
-            so = "" if array.ndim else f": a single id is written [{array.item()!r}]"
-            raise DataError(f"Column {name!r} must have one dimension; got shape {array.shape}{so}.")
+            shape = array.shape if array.ndim else f"(): a single id is written [{array.item()!r}]"
+            raise DataError(f"Column {name!r} must have one dimension; got shape {shape}.")
         if array.dtype.kind == "c":
             raise DataError(f"Complex data not supported: column {name!r} is {array.dtype}.")
         if array.dtype.kind == "f":
