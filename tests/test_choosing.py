@@ -388,3 +388,15 @@ def test_a_damaged_file_is_refused(fitted, tmp_path):
         storage.write(path, "model", *damaged)
         with pytest.raises(ModelFileError, match="damaged"):
             load(path)
+
+
+def test_models_that_cost_little_may_be_farther_behind_after_a_trial():
+    errors = {"best": 1.0, "dear": 1.5, "cheap": 1.9, "far": 2.1}
+    kept = contest._hopeful(errors, [*errors], ["best", "dear"], contest.FEW, contest.HOPELESS)
+    assert kept == ["best", "cheap"]
+
+
+def test_models_that_left_have_the_error_that_they_would_have_had():
+    told = [{"a": 1.0, "b": 2.0, "c": 3.0}, {"a": 2.0, "b": 3.0}, {"a": 4.0}]
+    assert contest._as_if_later(told, ["a"]) == {"b": 6.0, "c": 12.0}
+    assert contest._as_if_later(told, []) == {}

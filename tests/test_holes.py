@@ -5,8 +5,9 @@ import pytest
 
 from noisewise.data import Ids, Observations
 from noisewise.models import holes
-from noisewise.models.holes import Readings, likeness, trials
+from noisewise.models.holes import Readings, likeness, outages, trials
 from noisewise.models.nearness import Timed, reach
+from noisewise.models.weighing import Hidden, by_holes, usual_errors
 
 
 def observed(mask):
@@ -56,15 +57,43 @@ def test_an_outage_is_moved_as_it_is_and_comes_in_other_series():
 
 
 def test_cells_of_series_with_holes_count_more():
-    missing = np.zeros((300, 5), dtype=bool)
-    missing[100:120, 2] = True
+    missing = np.zeros((300, 10), dtype=bool)
+    missing[100:145, 2] = True
     readings = arranged(missing)
     drawn = trials(readings, "table", np.random.default_rng(0))
     found = [next(drawn) for _ in range(3)]
-    weights = np.concatenate(likeness(readings, found))
-    own = readings.seen.which[np.concatenate([trial.hidden for trial in found])] == 2
+    which = readings.seen.which[np.concatenate([trial.hidden for trial in found])]
+    alike = np.concatenate(likeness(readings, found))
+    cells = Hidden(which, outages(readings, found), alike)
+    own, counts = which == 2, np.bincount(readings.holes.which, minlength=10)
+    weights = by_holes(cells, counts, np.ones(10))
     assert weights.mean() == pytest.approx(1.0)
-    assert weights[own].sum() / weights.sum() > 0.6 > own.mean()
+    assert weights[own].sum() / weights.sum() > 0.7 > own.mean()
+    harder = np.where(np.arange(10) == 2, 1.0, 25.0)  # squared errors there
+    losses = by_holes(cells, counts, harder) * harder[which]
+    assert losses[own].sum() / losses.sum() > 0.7
+
+
+def test_a_single_outage_comes_again_in_its_own_series_and_seldom_in_others():
+    missing = np.zeros((600, 9), dtype=bool)
+    missing[100:160, 4] = True
+    for hidden, left in hidden_by(missing):
+        assert hidden[:, 4].sum() > 60  # more than once
+        assert left[:, 4].sum() > 300
+        assert hidden.any(axis=0).sum() <= 4
+        assert hidden.sum() <= 6 * 60
+
+
+def test_series_without_holes_count_by_how_models_compare_there():
+    """Of an easy series and one that is ten times as hard neither decides alone."""
+    which = np.repeat([0, 1, 2], 50)
+    squared = np.array([[1.0, 2.0, 400.0], [2.0, 1.0, 100.0]])[:, which]
+    cells = Hidden(which, np.arange(150) // 50, np.ones(150))
+    usual = usual_errors(squared, cells, 3)
+    np.testing.assert_allclose(usual, [2**0.5, 2**0.5, 200.0])
+    losses = by_holes(cells, np.array([40, 0, 0]), usual) * usual[which]
+    assert losses[which == 1].sum() == pytest.approx(losses[which == 2].sum())
+    assert losses[which == 0].sum() > losses[which == 1].sum()
 
 
 def test_moments_at_which_nobody_read_stay_so():

@@ -41,7 +41,7 @@ from noisewise.models.base import (
 from noisewise.models.contest import Arena, Contest, Scaling
 from noisewise.models.deviation import dtf
 from noisewise.models.grid import TableModel
-from noisewise.models.holes import Like, outages
+from noisewise.models.holes import Like
 from noisewise.models.holes import Readings as Arranged
 from noisewise.models.learner import FEWEST_HELD_OUT, fixed_seed
 from noisewise.models.local import LocalScale
@@ -95,7 +95,8 @@ class AutoFactorizer(Readings, InTime, Seeded, Threads):
     fitted again on everything, or a mix of up to four that is better, with weights that hedge where
     few outages tell; samplers with more factors than they were judged with, if the table is much
     larger than a trial. Errors are in units of the std of their series, without the hundredth of
-    cells that nobody can predict, and count more in series that have more holes. Stds and intervals
+    cells that nobody can predict, and count as often as there are holes of their series; if few
+    outages were hidden there, others join, over what is usual in their series. Stds and intervals
     are calibrated on the same cells, by series and by the size of the std. With too few
     observations to judge by, the first candidate is taken.
 
@@ -187,14 +188,13 @@ class AutoFactorizer(Readings, InTime, Seeded, Threads):
         self.scores_, calibration, local_scale = {}, None, None
         self.reason_ = f"chose {chosen.names[0]!r}, the first: too few observations to judge by."
         if found is not None and found.answers:
-            outage = outages(arranged, drawn)
-            chosen, error = found.best(arena.dear, len(seen), outage)
+            chosen, error = found.best(arena.dear, len(seen))
             self.scores_ = _scores(found, chosen, error)
             self.reason_ = _reason(self.scores_, chosen, found, self.like)
             if len(scales) > 1:
                 scaling, found, others = arena.best_scale(scales, chosen, found)
                 self.reason_ += _reason_of_scale(scaling, others)
-            local_scale, calibration = _calibrated(found, chosen, outage, arena, scaling)
+            local_scale, calibration = _calibrated(found, chosen, arena, scaling)
         seen = Observations(seen.codes, scaling.values, seen.ids)
         self.choice_, self.scale_ = JOIN.join(chosen.names), scaling.name
         size = arena.ratio, arranged.n_series
@@ -338,17 +338,17 @@ def _renamed(index: SeriesIndex, before: tuple[Ids, ...], after: tuple[Ids, ...]
 
 
 def _calibrated(
-    found: Contest, mix: Mix, outage: Ints, arena: Arena, scaling: Scaling
+    found: Contest, mix: Mix, arena: Arena, scaling: Scaling
 ) -> tuple[LocalScale, Calibration]:
     """Learn from hidden cells how far the chosen model is off."""
     mean = mix.of([found.answers[name].mean for name in mix.names])
     std = mix.of([found.answers[name].std for name in mix.names])
-    all_series = arena.readings.seen.which
-    rows = np.concatenate([trial.hidden for trial in arena.trials])
-    which, n_different = all_series[rows], len(np.unique(rows))
-    error = found.cells.values - mean
-    unit = contest.series_scale(scaling.values, all_series, arena.readings.n_series)
-    cells = local.Hidden(error, std, which, outage, found.trial, found.weight, n_different)
+    n_different = len(np.unique(np.concatenate([trial.hidden for trial in arena.trials])))
+    error, n = found.cells.values - mean, arena.readings.n_series
+    unit = contest.series_scale(scaling.values, arena.readings.seen.which, n)
+    weight = arena.weighed(found.hidden, np.ones(n))
+    which, outage, _ = found.hidden
+    cells = local.Hidden(error, std, which, outage, found.trial, weight, n_different)
     return local.measure(cells, unit)
 
 

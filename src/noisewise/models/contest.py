@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 import time as clock
 from collections.abc import Callable, Collection, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -19,9 +19,10 @@ from noisewise.data import Ids, Observations
 from noisewise.engine.arrays import Array, Ints
 from noisewise.engine.training import in_threads, one_blas_thread
 from noisewise.errors import DataError, DivergedError, training_bar, unsaid
-from noisewise.models.holes import Like, Readings, Trial, likeness, trials
+from noisewise.models.holes import Like, Readings, Trial, likeness, outages, trials
 from noisewise.models.lengths import is_dear, shortened, uncalibrated
 from noisewise.models.mixing import Mix, mixed
+from noisewise.models.weighing import Hidden, by_holes, usual_errors
 
 THREE, TWO = 300_000, 2_000_000  # readings that so many samplers may learn from, at most
 TRIALS, MOST_TRIALS = 3, 8  # parts of the readings that are hidden, one after another
@@ -32,6 +33,7 @@ HEAT, HEATS = 40_000, 2.0
 AFTER_HEAT, MANY = 2, 200  # trials after it; outages of a table of which one trial tells enough
 HOPELESS = 1.3  # times the error of the best, after the first trial
 MORE_HOPELESS = 1.6  # and after a heat, as some learn more from a larger window than others
+CHEAP = 2.0  # and of those that cost little, which may do well in other places, always
 FEW = 30  # hidden cells that tell nobody to be hopeless
 DEAR = 3  # models that cost seconds and go on after the first trial
 TRIM = 0.01  # share of the cells that do not count
@@ -74,7 +76,8 @@ class Contest:
     trial: Ints  # of every cell
     truth: Array  # in units of the table
     unit: Array  # of the series of each, in the same
-    weight: Array  # how much each counts; 1 on average
+    hidden: Hidden
+    weight: Array  # how much the error of each counts; 1 on average
     answers: dict[str, Answers]  # of those that took part in all trials
     errors: dict[str, float]  # of everybody, also of those that left after the first trial
     seconds: dict[str, float]
@@ -90,11 +93,10 @@ class Contest:
     def _counted(self) -> Any:
         return counted([_squared(a.own, self.truth, self.unit) for a in self.answers.values()])
 
-    def best(self, dear: Collection[str], n: int, outage: Ints) -> tuple[Mix, float]:
+    def best(self, dear: Collection[str], n: int) -> tuple[Mix, float]:
         """Return the best model, or a mix of a few that errs less than each; and the error.
 
-        Of those that are dear, as many as may learn from n readings. ``outage`` numbers cells that
-        were hidden together.
+        Of those that are dear, as many as may learn from n readings.
         """
         errors = {name: self.error(Mix.only(name)) for name in self.answers}
         order = sorted(errors, key=errors.__getitem__)
@@ -104,7 +106,7 @@ class Contest:
         count = self._counted
         away = np.array([(self.answers[name].own - self.truth) / self.unit for name in near])
         away = np.clip(away[:, count], -FARTHEST, FARTHEST)
-        mix = mixed(near, away, self.weight[count], outage[count])
+        mix = mixed(near, away, self.weight[count], self.hidden.outage[count])
         error = self.error(mix)
         return (mix, error) if error < errors[near[0]] else (Mix.only(near[0]), errors[near[0]])
 
@@ -218,40 +220,40 @@ class Arena:
         said: dict[str, list[Answers]] = {name: [] for name in staying}
         seconds, errors = dict.fromkeys(staying, 0.0), dict.fromkeys(staying, np.inf)
         heats = [self.heat] if names is None and self.heat is not None else []
-        weights = self._likeness(heats) + self._likeness(self.trials)
-        truths, units, begin = [], [], 0
-        for turn, trial in enumerate([*heats, *self.trials]):
+        cells = self._hidden(heats or self.trials)
+        truths, units, told = [], [], []
+        turns = [*heats, *self.trials]
+        for turn, trial in enumerate(turns):
             train, asked = compact(seen.take(trial.train)), compact(seen.take(trial.hidden))
             truths.append(np.asarray(restore(asked, asked.values, None), dtype=np.float64))
             units.append(unit[own.which[trial.hidden]])
-            label = f"trial {turn + 1} of {len(weights)}"
+            label = f"trial {turn + 1} of {len(turns)}"
             for name, (found, taken) in self._asked(staying, train, asked, restore, label).items():
                 seconds[name] += taken
                 if found is None:
                     staying.remove(name)
                 else:
                     said[name].append(found)
-            parts = (truths, units, weights[begin : turn + 1])
-            truth, units_of, weight = (np.concatenate(part) for part in parts)
-            errors |= _errors(said, staying, truth, units_of, weight)
-            if turn == 0:
-                everybody, first = [*staying], dict(errors)
+            truth, units_of = np.concatenate(truths), np.concatenate(units)
+            so_far = cells.some(slice(len(truth)))
+            weight, now = self._judged(said, staying, truth, units_of, so_far)
+            told.append(now)
+            errors |= now
+            if names is None and turn == 0:
                 limit = MORE_HOPELESS if heats else HOPELESS
-                if names is None:
-                    staying = _hopeful(errors, staying, self.dear, len(trial.hidden), limit)
+                staying = _hopeful(errors, staying, self.dear, len(trial.hidden), limit)
             if turn < len(heats):  # which only tells who takes part
-                said, truths, units, begin = {name: [] for name in staying}, [], [], turn + 1
-        if staying:  # of those that left early, as if later trials had been as hard for them
-            harder = float(np.mean([errors[name] / max(first[name], LEAST) for name in staying]))
-            left = {*everybody} - {*staying}
-            errors |= {name: min(harder * first[name], FARTHEST) for name in left}
-        cells = seen.take(np.concatenate([trial.hidden for trial in self.trials]))
+                said, truths, units = {name: [] for name in staying}, [], []
+                cells = self._hidden(self.trials)
+        errors |= _as_if_later(told, staying)
+        there = seen.take(np.concatenate([trial.hidden for trial in self.trials]))
         number = np.repeat(np.arange(len(self.trials)), [len(t.hidden) for t in self.trials])
         answers = {
             name: Answers(*(np.concatenate(part) for part in zip(*said[name], strict=True)))
             for name in staying
         }
-        return Contest(cells, number, truth, units_of, weight, answers, errors, seconds)
+        judged = so_far, weight, answers, errors, seconds
+        return Contest(there, number, truth, units_of, *judged)
 
     def _asked(
         self, names: Sequence[str], train: Observations, asked: Observations, restore: Restore,
@@ -274,11 +276,36 @@ class Arena:
             in_threads(ask, order, self.threads)
         return found
 
-    def _likeness(self, trials: list[Trial]) -> list[Array]:
-        """Return how much hidden cells of trials count."""
-        if self.like == "table" and trials:
-            return likeness(self.readings, trials)
-        return [np.ones(len(trial.hidden)) for trial in trials]
+    def _hidden(self, trials: list[Trial]) -> Hidden:
+        """Return what trials hide."""
+        rows = np.concatenate([trial.hidden for trial in trials])
+        alike = np.ones(len(rows))
+        if self.like == "table":
+            alike = np.concatenate(likeness(self.readings, trials))
+        return Hidden(self.readings.seen.which[rows], outages(self.readings, trials), alike)
+
+    def weighed(self, cells: Hidden, usual: Array) -> Array:
+        """Return how much hidden cells count, by what errors usually are in series."""
+        if self.like != "table":
+            return cells.alike
+        n = self.readings.n_series
+        return by_holes(cells, np.bincount(self.readings.holes.which, minlength=n), usual)
+
+    def _judged(
+        self, said: dict[str, list[Answers]], names: list[str], truth: Array, unit: Array,
+        cells: Hidden,
+    ) -> tuple[Array, dict[str, float]]:  # fmt: skip
+        """Return how much cells count, and the errors of models."""
+        if not names:
+            return cells.alike, {}
+        own = [np.concatenate([answers.own for answers in said[name]]) for name in names]
+        squared = [_squared(one, truth, unit) for one in own]
+        count = counted(squared)
+        those = np.array(squared)[:, count]
+        usual = usual_errors(those, cells.some(count), self.readings.n_series)
+        weight = self.weighed(cells, usual)
+        errors = np.sqrt(np.average(those, axis=1, weights=weight[count]))
+        return weight, dict(zip(names, errors.tolist(), strict=True))
 
     def best_scale(
         self, scales: Sequence[Scaling], mix: Mix, first: Contest | None = None
@@ -293,8 +320,10 @@ class Arena:
         errors: dict[str, float] = {}
         least = _loss(found, mix, scales[0].restore)
         for scaling in scales[1:]:
-            found = self.hold(scaling, mix.names)
-            errors |= {f"{name}, {scaling.name}": found.errors[name] for name in mix.names}
+            found = replace(self.hold(scaling, mix.names), weight=said.weight)
+            errors |= {
+                f"{name}, {scaling.name}": found.error(Mix.only(name)) for name in found.answers
+            }
             loss = _loss(found, mix, scaling.restore)
             if loss < GAIN * least:
                 best, said, least = scaling, found, loss
@@ -316,20 +345,14 @@ def _answers(
     return Answers(*parts)
 
 
-def _errors(
-    said: dict[str, list[Answers]], names: list[str], truth: Array, unit: Array, weight: Array
-) -> dict[str, float]:
-    if not names:
-        return {}
-    squared = {
-        name: _squared(np.concatenate([one.own for one in said[name]]), truth, unit)
-        for name in names
-    }
-    count = counted(list(squared.values()))
-    return {
-        name: float(np.sqrt(np.average(one[count], weights=weight[count])))
-        for name, one in squared.items()
-    }
+def _as_if_later(told: list[dict[str, float]], staying: list[str]) -> dict[str, float]:
+    """Return errors of those that left early, as if later trials had been as hard for them."""
+    found: dict[str, float] = {}
+    for turn in told if staying else []:
+        harder = float(np.mean([told[-1][name] / max(turn[name], LEAST) for name in staying]))
+        left = turn.keys() - {*staying}
+        found |= {name: min(harder * turn[name], FARTHEST) for name in left}
+    return found
 
 
 def _hopeful(
@@ -338,9 +361,11 @@ def _hopeful(
     """Return those that are worth another trial: near the best, and of the dear the best few."""
     if n < FEW or not names:
         return names
-    limit = hopeless * min(errors[name] for name in names)
-    out = {*sorted((name for name in names if name in dear), key=errors.__getitem__)[DEAR:]}
-    return [name for name in names if name not in out and errors[name] <= limit]
+    least = min(errors[name] for name in names)
+    order = sorted((name for name in names if name in dear), key=errors.__getitem__)
+    kept = {name for name in order[:DEAR] if errors[name] <= hopeless * least}
+    kept |= {name for name in names if name not in dear and errors[name] <= CHEAP * least}
+    return [name for name in names if name in kept]
 
 
 def _loss(found: Contest, mix: Mix, restore: Restore) -> float:

@@ -31,12 +31,13 @@ LENGTH = 10  # steps that outages last then
 MOST_HIDDEN = 0.35  # share of the readings of a window that are hidden at most
 MOST_OF_SERIES = 0.5  # and of those of a series
 FEWEST_HOLES = 3  # fewer say nothing of what is missing
-ENOUGH = 12  # outages that a trial should have
+MOST_OF_OWN = 0.35  # share of the series with holes that is hidden, at most, by copies of outages
+ENOUGH, FEWER = 12, 6  # outages that a trial should have; if they are of some of the series
+SOME = 0.5  # share of the series
 MOST_GRID = 20_000_000  # cells of a table whose holes are counted
 DENSE = 0.01  # share of cells that are read, where series are read at the same times
 EDGE = 0.1  # share of holes that are at the ends, where these are more than chance
 MOST_WEIGHT = 5.0  # of a hidden cell, or of one over it
-OWN = 0.7  # share of the weight of series that goes by their holes
 SHORTER = 0.3  # share of time that is left out at most, to have holes at the ends of what is left
 
 
@@ -125,7 +126,7 @@ def likeness(readings: Readings, trials: list[Trial]) -> list[Array]:
     """Return how much hidden cells count, so that together they are like the holes.
 
     Holes that are moved meet others, and become longer or shorter by it; of a window, as many
-    series are read at a time as it happens to have; and copies of outages are in other series.
+    series are read at a time as it happens to have.
     """
     seen, found = readings.seen, []
     for train, hidden in trials:
@@ -141,19 +142,8 @@ def likeness(readings: Readings, trials: list[Trial]) -> list[Array]:
     wanted = np.bincount(readings.alike, minlength=size) / len(readings.alike)
     there = np.bincount(together, minlength=size) / len(together)
     weight = (wanted / np.maximum(there, 1e-9)).clip(1.0 / MOST_WEIGHT, MOST_WEIGHT)[together]
-    weight *= _by_series(readings, seen.which[np.concatenate([trial.hidden for trial in trials])])
     parts = np.cumsum([len(one) for one in found])[:-1]
     return np.split(weight / weight.mean(), parts)
-
-
-def _by_series(readings: Readings, hidden: Ints) -> Array:
-    """Return how much cells of series count: partly by the holes of the series."""
-    n = readings.n_series
-    holes, there = (np.bincount(which, minlength=n) for which in (readings.holes.which, hidden))
-    if not holes.sum():
-        return np.ones(len(hidden))
-    ratio = (holes / holes.sum()) / np.maximum(there / len(hidden), 1e-9)
-    return np.asarray(OWN * ratio + (1.0 - OWN))[hidden]
 
 
 def _without_edges(seen: Timed, holes: Timed, n: int) -> tuple[Timed, Array, Array]:
@@ -228,13 +218,14 @@ def trials(readings: Readings, like: Like, rng: np.random.Generator) -> Iterator
 def _moved(readings: Readings, rng: np.random.Generator) -> Trial:
     """Hide what lies under the table's holes when they are moved in time.
 
-    Where outages are few, they come several times, by other offsets and in other series, so that
-    not a single one tells which model is best.
+    Where outages are few, they come several times, by other offsets and partly in other series, so
+    that not a single one tells which model is best.
     """
     seen, leading, trailing = readings.seen, readings.leading, readings.trailing
     under, unit = _under(readings, 0, rng)
-    for copy in range(_copies(readings)):
-        series = int(rng.integers(readings.n_series)) if copy else 0
+    copies, stay = _copies(readings)
+    for copy in range(copies):
+        series = 0 if copy < stay else int(rng.integers(1, max(readings.n_series, 2)))
         more, number = _under(readings, series, rng)
         unit = np.where(more & ~under, unit.max() + 1 + number, unit)
         under = under | more
@@ -265,13 +256,23 @@ def _made(readings: Readings, kind: str, rng: np.random.Generator) -> Trial:
     return _limited(readings, (start, end), hidden, unit, rng)
 
 
-def _copies(readings: Readings) -> int:
-    """Return how often outages come again, so that a trial has several, and hides not too much."""
-    merged = readings.merged
-    share = max(float(merged.is_hole.mean()), 1e-9)
+def _copies(readings: Readings) -> tuple[int, int]:
+    """Return how often outages come again, so that a trial has several, and hides not too much.
+
+    And how many of these copies stay in their series. Outages of some of the series come less
+    often, and first in their own: what is lost of others at other times, as it is not in the table,
+    would leave models less to learn from.
+    """
+    which, when, is_hole, _ = readings.merged
+    share = max(float(is_hole.mean()), 1e-9)
     at_once = min(_most_times(readings) / len(np.unique(readings.seen.when)), 1.0)
     there = max(readings.n_outages * at_once, 1e-9)
-    return int(np.clip(min(ENOUGH / there, SHARE / share), 1.0, ENOUGH)) - 1
+    lost = is_hole.sum() / max(len(np.unique(when[is_hole])), 1)  # series at a time
+    some = lost < SOME * readings.n_series
+    most = int(np.clip(min((FEWER if some else ENOUGH) / there, SHARE / share), 1.0, ENOUGH)) - 1
+    share_of_own = is_hole.sum() / max(np.isin(which, which[is_hole]).sum(), 1)
+    own = int(MOST_OF_OWN / max(share_of_own, 1e-9)) - 1 if some else 1
+    return most, own
 
 
 def _under(readings: Readings, series: int, rng: np.random.Generator) -> tuple[Mask, Ints]:
