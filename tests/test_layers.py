@@ -1,6 +1,7 @@
 """The tree of docs/architecture.md: it names every file, and files import only from above."""
 
 import ast
+from itertools import takewhile
 from pathlib import Path
 
 import pytest
@@ -13,14 +14,16 @@ FILES = sorted(
 PACKAGES = sorted(path.parent.relative_to(SOURCE) for path in SOURCE.rglob("*/__init__.py"))
 
 
+def lines_of_the_tree() -> list[str]:
+    lines = (ROOT / "docs" / "architecture.md").read_text().splitlines()
+    inside = lines[lines.index("src/noisewise/") + 1 :]
+    return list(takewhile(lambda line: line.startswith("  "), inside))
+
+
 def tree() -> list[Path]:
     """Files in the order of the tree, folders opened."""
-    lines = (ROOT / "docs" / "architecture.md").read_text().splitlines()
-    start = lines.index("src/noisewise/")
     files, folders = [], [Path()]
-    for line in lines[start + 1 :]:
-        if not line.startswith("  "):
-            return files
+    for line in lines_of_the_tree():
         depth = (len(line) - len(line.lstrip())) // 2
         name = line.split()[0]
         del folders[depth:]
@@ -28,7 +31,7 @@ def tree() -> list[Path]:
             folders.append(folders[-1] / name)
         else:
             files.append(folders[-1] / name)
-    raise AssertionError("The tree has no end.")
+    return files
 
 
 def module(path: Path) -> str:
@@ -67,6 +70,13 @@ def test_the_tree_names_every_file_once():
     named = tree()
     assert sorted(set(named)) == FILES
     assert len(named) == len(set(named))
+
+
+def test_every_file_has_words_of_its_own():
+    said = [words for _, _, words in (line.strip().partition(" ") for line in lines_of_the_tree())]
+    words = [one.strip().lower() for one in said if one.strip()]
+    assert len(words) > 200
+    assert len(words) == len(set(words))
 
 
 @pytest.mark.parametrize("path", FILES, ids=str)
