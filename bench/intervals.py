@@ -6,6 +6,8 @@ sets, and coverage and error over std in every tenth by predicted mean, by std, 
 user's ratings and by that of the item's. Of the fit: seconds, seconds of CPU, sweeps, and bytes of
 the file. ``before`` has the sweeps and draws that were the defaults once, without tolerance.
 
+A file that is there already keeps its runs, which are not run again.
+
 ``--inner`` never looks at the test part: a tenth of the rest is predicted from what is left. With
 ``--keep FOLDER`` a file of every fit has the errors that it was calibrated on, and the predictions
 before that; ``bench/interval_choice.py`` tries how to calibrate on these.
@@ -74,22 +76,27 @@ def main() -> None:
     parser.add_argument("--n-jobs", type=int, default=2, help="threads")
     parser.add_argument("--inner", action="store_true", help="leave the test part alone")
     parser.add_argument("--keep", type=Path, help="folder for predictions before calibration")
-    parser.add_argument("--json", type=Path, help="file to write, after every fit")
+    parser.add_argument(
+        "--json", type=Path, help="file to write, after every fit; runs that it has are kept"
+    )
     chosen = parser.parse_args()
     warnings.filterwarnings("ignore", "Predictions have not settled")
     how = Asked(chosen.device, chosen.n_jobs, chosen.inner, chosen.keep)
     seen = read(chosen.data, time="timestamp")
-    runs: list[dict[str, Any]] = []
+    runs: list[dict[str, Any]] = kept(chosen.json)
+    done = {(run["model"], run["seed"]) for run in runs}
     for seed in chosen.seeds:
         for name in chosen.models:
+            if (name, seed) in done:
+                continue
             found = measured(name, seen, seed, how, chosen.data.stem)
-            runs.append({"model": name, "seed": seed} | found)
-            told = {k: v for k, v in runs[-1].items() if k != "tenths"}
+            runs.append({"model": name, "seed": seed} | found | where_and_when())
+            told = {k: v for k, v in runs[-1].items() if k not in ("tenths", "machine")}
             print({k: round(v, 4) if isinstance(v, float) else v for k, v in told.items()})
             if chosen.json is not None:
                 report = where_and_when() | {
                     "data": chosen.data.name,
-                    "settings": {n: MODELS[n][1] for n in chosen.models},
+                    "settings": {n: MODELS[n][1] for n in sorted({run["model"] for run in runs})},
                     "device": chosen.device,
                     "threads": chosen.n_jobs,
                     "inner": chosen.inner,
@@ -98,6 +105,15 @@ def main() -> None:
                 }
                 chosen.json.write_text(json.dumps(report, indent=1) + "\n")
     print(json.dumps(summary(runs), indent=1))
+
+
+def kept(path: Path | None) -> list[dict[str, Any]]:
+    """Return the runs of a file that is there, each with its machine and its date."""
+    if path is None or not path.exists():
+        return []
+    report = json.loads(path.read_text())
+    where = {key: report[key] for key in ("machine", "date")}
+    return [where | run for run in report["runs"]]
 
 
 def parts(n: int, seed: int, *, inner: bool) -> tuple[Any, Any]:
