@@ -11,7 +11,7 @@ from sklearn.exceptions import NotFittedError
 from noisewise import load, storage
 from noisewise.data import observe
 from noisewise.errors import DataError, ModelFileError, SettingError
-from noisewise.models import contest, holes, mixing
+from noisewise.models import contest, holes, lengths, mixing
 from noisewise.models.auto import CANDIDATES as NAMED
 from noisewise.models.auto import AutoFactorizer
 from noisewise.models.average import AverageFactorizer
@@ -400,3 +400,13 @@ def test_models_that_left_have_the_error_that_they_would_have_had():
     told = [{"a": 1.0, "b": 2.0, "c": 3.0}, {"a": 2.0, "b": 3.0}, {"a": 4.0}]
     assert contest._as_if_later(told, ["a"]) == {"b": 6.0, "c": 12.0}
     assert contest._as_if_later(told, []) == {}
+
+
+def test_sampler_as_long_as_was_chosen_for_it_is_not_told_to_be_longer(monkeypatch):
+    monkeypatch.setattr(lengths, "MOST_OF_CHAINS", 0)
+    monkeypatch.setattr(lengths, "LONGEST", 8)
+    brief = TemporalFactorizer(1, sweeps=6, burn_in=1, tolerance=1e-9)
+    with pytest.warns(UserWarning, match="not settled"):
+        brief.fit(*make_smooth(n_times=60))
+    model = AutoFactorizer([("brief", brief)], random_state=0).fit(*make_smooth(n_times=60))
+    assert isinstance(model.refitted(observe(*make_smooth(n_times=50))).model_, TemporalFactorizer)

@@ -200,7 +200,7 @@ class AutoFactorizer(Readings, InTime, Seeded, Threads):
         size = arena.ratio, arranged.n_series
         wide = {name: lengths.widened(candidates[name], *size) for name in chosen.names}
         self.reason_ += _reason_of_ranks(wide, candidates, arena.ratio)
-        model = self._chosen(wide, chosen.weights, seed, len(seen)).fit(seen)
+        model = lengths.fitted(self._chosen(wide, chosen.weights, seed, len(seen)), seen)
         self.model_ = model if calibration is None else lengths.uncalibrated(model)
         self._index = _series_of(self, seen)
         unit = contest.series_scale(seen.values, arranged.seen.which, arranged.n_series)
@@ -258,7 +258,7 @@ class AutoFactorizer(Readings, InTime, Seeded, Threads):
         array([2.723], dtype=float32)
         """
         again = as_it_is(self)
-        model = clone_with(self.model_).fit(seen)
+        model = lengths.fitted(clone_with(self.model_), seen)
         again.model_ = model if self.calibration_ is None else lengths.uncalibrated(model)
         again.ids_ = seen.ids
         index = _series_of(self, seen)

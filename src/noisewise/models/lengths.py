@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from noisewise.errors import unsaid
 from noisewise.models.base import clone_with
 from noisewise.models.grid import TableModel
 from noisewise.models.sensors import SeriesModel
@@ -72,6 +73,12 @@ def widened(model: Any, ratio: float, n_series: int) -> Any:
 def has_chains(model: Any, n: int) -> bool:
     """Tell whether several chains are worth it: each may have found another part of the truth."""
     return isinstance(model, TemporalFactorizer) and n <= MOST_OF_CHAINS
+
+
+def fitted(model: Any, seen: Any) -> Any:
+    """Fit a model as long as was chosen for it: that more would be better is nobody's concern."""
+    with unsaid("Predictions have not settled"):
+        return model.fit(seen)
 
 
 def uncalibrated(model: Any) -> Any:
