@@ -25,7 +25,7 @@ from noisewise.data.timestamps import (
 )
 from noisewise.engine.arrays import Floats, Ints, Moments
 from noisewise.errors import SettingError
-from noisewise.models import contest, lengths, local
+from noisewise.models import contest, lengths, local, reasons
 from noisewise.models.average import AverageFactorizer
 from noisewise.models.base import (
     Cells,
@@ -170,6 +170,16 @@ class AutoFactorizer(Readings, InTime, Seeded, Threads):
         self, seen: Observations, validation: Observations | None
     ) -> tuple[Observations, Calibration | None]:
         """Try every candidate, and fit the best on everything."""
+        scaling, model, calibration = self._choose(seen)  # by far more than a fit needs to keep
+        seen = Observations(seen.codes, scaling.values, seen.ids)
+        model = lengths.fitted(model, seen)
+        self.model_ = model if calibration is None else lengths.uncalibrated(model)
+        self._index = _series_of(self, seen)
+        log.info("%s", self)
+        return seen, calibration
+
+    def _choose(self, seen: Observations) -> tuple[Scaling, Any, Calibration | None]:
+        """Return the scale to compute in, the model that is to be fitted, and its calibration."""
         seed = fixed_seed(self.random_state)
         candidates = self._candidates(seed)
         holes, scales = self._call
@@ -186,27 +196,22 @@ class AutoFactorizer(Readings, InTime, Seeded, Threads):
         scaling: Scaling = scales[0]
         chosen = Mix.only(next(iter(candidates)))
         self.scores_, calibration, local_scale = {}, None, None
-        self.reason_ = f"chose {chosen.names[0]!r}, the first: too few observations to judge by."
+        self.reason_ = reasons.no_choice(chosen)
         if found is not None and found.answers:
             chosen, error = found.best(arena.dear, len(seen))
             self.scores_ = _scores(found, chosen, error)
-            self.reason_ = _reason(self.scores_, chosen, found, self.like)
+            self.reason_ = reasons.of_choice(self.scores_, chosen, found, self.like)
             if len(scales) > 1:
                 scaling, found, others = arena.best_scale(scales, chosen, found)
-                self.reason_ += _reason_of_scale(scaling, others)
+                self.reason_ += reasons.of_scale(scaling, others)
             local_scale, calibration = _calibrated(found, chosen, arena, scaling)
-        seen = Observations(seen.codes, scaling.values, seen.ids)
         self.choice_, self.scale_ = JOIN.join(chosen.names), scaling.name
         size = arena.ratio, arranged.n_series
         wide = {name: lengths.widened(candidates[name], *size) for name in chosen.names}
-        self.reason_ += _reason_of_ranks(wide, candidates, arena.ratio)
-        model = lengths.fitted(self._chosen(wide, chosen.weights, seed, len(seen)), seen)
-        self.model_ = model if calibration is None else lengths.uncalibrated(model)
-        self._index = _series_of(self, seen)
-        unit = contest.series_scale(seen.values, arranged.seen.which, arranged.n_series)
+        self.reason_ += reasons.of_ranks(wide, candidates, arena.ratio)
+        unit = contest.series_scale(scaling.values, arranged.seen.which, arranged.n_series)
         self.local_ = local_scale or LocalScale.none(unit)
-        log.info("%s", self)
-        return seen, calibration
+        return scaling, self._chosen(wide, chosen.weights, seed, len(seen)), calibration
 
     def _candidates(self, seed: int) -> dict[str, Any]:
         """Return unfitted models by name."""
@@ -368,33 +373,3 @@ def _scores(found: Contest, chosen: Mix, error: float) -> dict[str, dict[str, fl
         for one in sorted(errors, key=errors.__getitem__)
         if np.isfinite(errors[one])
     }  # fmt: skip
-
-
-def _reason_of_scale(chosen: Scaling, errors: dict[str, float]) -> str:
-    """Say which scale was taken, and what others would have come to."""
-    told = ", ".join(f"{name} {error:.3g}" for name, error in errors.items())
-    taken = "readings as they are" if chosen.name is None else f"the {chosen.name} of readings"
-    return f" It computes in {taken}; {told}."
-
-
-def _reason_of_ranks(chosen: dict[str, Any], judged: dict[str, Any], ratio: float) -> str:
-    """Say which models have more factors than they were judged with."""
-    more = {
-        name: (model.rank, judged[name].rank)
-        for name, model in chosen.items()
-        if isinstance(model, TemporalFactorizer) and model.rank > judged[name].rank
-    }
-    if not more:
-        return ""
-    told = ", ".join(f"{name} {own} factors instead of {old}" for name, (own, old) in more.items())
-    return f" The table has {ratio:.0f} times the readings of a trial, so there are more: {told}."
-
-
-def _reason(scores: dict[str, dict[str, float]], chosen: Mix, found: Contest, like: str) -> str:
-    told = [f"{name} {one['error']:.3g}" for name, one in scores.items()]
-    holes = "holes like those of the table" if like == "table" else f"holes like {like!r}"
-    return (
-        f"chose {str(chosen)!r}: lowest error on {len(found.truth):,} readings hidden by {holes} "
-        f"in {int(found.trial.max()) + 1} trials, in units of the std of each series; "
-        f"{', '.join(told)}."
-    )
