@@ -17,7 +17,7 @@ from typing import Any, NoReturn, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from noisewise.data import dates, reader, roles
+from noisewise.data import dates, dates_in_numbers, reader, roles
 from noisewise.data.binary import read_parquet
 from noisewise.data.dialect import Given
 from noisewise.data.ids import Codes, Ids
@@ -82,7 +82,7 @@ class TextSource:
             if column.kind == "date":
                 found[name] = column.parts()
             elif column.is_number and column.odd is None and roles.may_be_time(name):
-                parts = dates.compact(column.numbers())
+                parts = dates_in_numbers.compact(column.numbers())
                 found |= {} if parts is None else {name: parts}
         return found
 
@@ -103,7 +103,7 @@ class TextSource:
         if not self.is_number(name) or column.odd is not None:
             return False
         numbers = column.numbers()
-        return dates.epochs(numbers) is not None and bool((np.diff(numbers) > 0).all())
+        return dates_in_numbers.epochs(numbers) is not None and bool((np.diff(numbers) > 0).all())
 
     def varies(self, name: str) -> bool:
         """Tell whether a column of dates holds more than one."""
@@ -141,7 +141,8 @@ class TextSource:
         if first in self._parts:
             of_day = None
             if len(names) > 1:
-                of_day = self._parts.get(names[1]) or dates.of_day(self.numbers(names[1]))
+                of_day = self._parts.get(names[1])
+                of_day = of_day or dates_in_numbers.of_day(self.numbers(names[1]))
                 if of_day is None:
                     raise DataError(f"column {names[1]!r} must hold times of day, such as 13:30.")
             return self._arrow(dates.understood(self._parts[first], first, self.date_order, of_day))
@@ -153,7 +154,7 @@ class TextSource:
         if len(missing):
             line = self.rows.line_of(int(missing[0]))
             raise DataError(f"line {line}: column {first!r} has no time; remove the line.")
-        found = dates.epochs(numbers)
+        found = dates_in_numbers.epochs(numbers)
         return numbers if found is None else self._arrow(found)
 
     def _refuse_time(self, name: str) -> NoReturn:
