@@ -84,8 +84,8 @@ def test_the_probability_of_a_spike_can_be_asked_for():
     sizes = [len(find_anomalies(values, probability=p)["kind"]) for p in (0.01, 0.5, 1.0)]
     assert sizes == sorted(sizes, reverse=True)
     assert sizes[-1] == 0
-    for wrong in (0.0, 1.5, float("nan")):
-        with pytest.raises(SettingError, match="above 0 and at most 1; got"):
+    for wrong in (0.0, 1.5, float("nan"), None, "0.5"):
+        with pytest.raises(SettingError, match="probability must be a number, above 0, at most 1;"):
             find_anomalies(values, probability=wrong)
 
 

@@ -26,7 +26,7 @@ SLACK = 1.5  # steps from one time to the next; where there are more, rows are l
 
 @dataclass(frozen=True, eq=False)
 class GapReport:
-    """What a table lacks; times are dates of numpy, or numbers as in the table.
+    """What a table lacks; times are dates of numpy, in UTC if they have a zone, or numbers.
 
     Examples
     --------

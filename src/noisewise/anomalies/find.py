@@ -20,8 +20,9 @@ from noisewise.data.labelled import labelled
 from noisewise.data.observations import Duplicates
 from noisewise.data.tables_with_holes import Roles
 from noisewise.data.timestamps import Floats, are_dates
-from noisewise.errors import DataError, SettingError
+from noisewise.errors import DataError
 from noisewise.gaps import Table, as_column, as_time
+from noisewise.settings import number
 
 KINDS = ("dead", "unit", "drift", "shift", "stuck", "spike")  # in this order in a table
 AWAY = 5.0  # spreads that others let expect of a series while it was stuck
@@ -30,6 +31,7 @@ CALM, VERY = 0.7, 3.3  # spreads that others move less in a calm; there, a run m
 FEW = 5  # series: with fewer, the others are not to be trusted
 LARGEST = 1e100  # reading, whose square is a number still
 LATE = 10  # parts of a series: what wanders off in the last of them may come back
+PROBABILITY = number(above=0.0, most=1.0)
 FINE_BINS = 20_000  # of the grid on which the first reading after a change is looked for
 
 
@@ -61,7 +63,7 @@ def find_anomalies(
     value (that of a spike or of what is stuck), size (how far readings are off, in their own
     units), probability (of spikes; NaN else), score (how far beyond what is usual; what lasts is
     told from 1 on, and spikes count scales of their series), and words. What lasts comes first, and
-    in each kind what is most certain.
+    in each kind what is most certain. Times that have a zone are told in UTC.
 
     Examples
     --------
@@ -81,8 +83,7 @@ def find_anomalies(
 
 def anomalies_of(seen: Observations, *, dated: bool, probability: float = 0.5) -> Table:
     """Find what is odd in readings, whose last mode is time in seconds or numbers."""
-    if not 0.0 < probability <= 1.0:
-        raise SettingError(f"probability must be above 0 and at most 1; got {probability!r}.")
+    PROBABILITY.require("probability", probability)
     if len(seen) < 2:
         raise DataError(f"X has {len(seen)} readings; at least 2 are needed.")
     largest = float(np.abs(seen.values).max())

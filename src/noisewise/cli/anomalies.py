@@ -37,7 +37,7 @@ def anomalies(
     """Show what is odd: spikes, sensors that are stuck, dead or drift, and changes of unit.
 
     What lasts comes first. Nothing is fitted: a series is compared with its own habits, and with
-    the other series that move as it does.
+    the other series that move as it does. Times that have a zone are told in UTC.
 
     Example: `noisewise anomalies readings.csv`
 

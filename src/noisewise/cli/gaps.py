@@ -30,7 +30,8 @@ def gaps(
     """Show what a file of sensors lacks: how much of each series, the longest gaps, and blackouts.
 
     Every series is expected at every time of the file. A blackout is a stretch in which nothing was
-    read of a location, or of anything; rows that are not there at all count for it.
+    read of a location, or of anything; rows that are not there at all count for it. Times that
+    have a zone are told in UTC.
 
     Example: `noisewise gaps readings.csv`
 
