@@ -62,6 +62,15 @@ def test_units_may_be_far_from_one(unit):
     np.testing.assert_allclose(filled / unit, usual, rtol=1e-5)
 
 
+@pytest.mark.parametrize("unit", [1e-90, 1e90])
+def test_outliers_are_judged_in_any_unit(unit):
+    X = table()
+    X[40, 0] = 500.0
+    settings = {"scale": None, "outliers": "auto"}
+    usual = fitted(X, **settings).transform(X)
+    np.testing.assert_allclose(fitted(X * unit, **settings).transform(X * unit) / unit, usual, 1e-5)
+
+
 def test_a_new_reading_of_any_size_overflows_nothing():
     X = table()
     imputer = fitted(X[:60])
