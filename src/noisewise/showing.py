@@ -17,6 +17,7 @@ from noisewise.report.charts import Trace
 from noisewise.report.figures import require_matplotlib
 from noisewise.report.series import draw_series
 from noisewise.report.traces import odd_of_table, traces
+from noisewise.settings import whole
 
 HEIGHT, WIDTH = 1.9, 9.0  # inches of a series
 
@@ -91,8 +92,7 @@ class Showing:
         """
         check_is_fitted(self)
         require_matplotlib()
-        if most < 1:
-            raise SettingError(f"most must be 1 or more; got {most!r}.")
+        whole(1).require("most", most)
         cells = self._read(X, reset=False)
         parts = [self._read(one, reset=False).values for one in self._filled(X, coverage)]
         odd = odd_of_table(cells, cells.observed(self.duplicates)) if anomalies else {}
