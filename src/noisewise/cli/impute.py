@@ -16,7 +16,7 @@ from noisewise.calibration import check_coverage
 from noisewise.cli import options
 from noisewise.cli.options import Layout, check_file, option, parsed, say, tell
 from noisewise.data import Observations
-from noisewise.data.gapped import Gapped, kind_of, read_gapped
+from noisewise.data.gapped import Gapped, beside, kind_of, read_gapped
 from noisewise.data.ids import check_values
 from noisewise.data.labelled import labelled
 from noisewise.data.observations import Duplicates
@@ -33,7 +33,7 @@ from noisewise.report.page import Table
 from noisewise.report.series import COVERAGE, MOST_SERIES, check_most, series_page
 from noisewise.report.traces import odd_of_table, traces
 from noisewise.scaling import TRANSFORMS
-from noisewise.storage import write_bytes
+from noisewise.storage import check_kept, write_bytes
 
 METHODS = methods()
 
@@ -266,8 +266,8 @@ def _check(
         check_coverage(coverage)
     if kind_of(out) != kind_of(path):
         raise SettingError(f"The result has the format of {path}; name it so, and not {out}.")
-    if out.exists() and path.exists() and out.samefile(path):
-        raise SettingError(f"{path} is kept as it is: write to another file than {out}.")
+    for written in (out, *(beside(out, word) for word in ("std", "low", "high"))):
+        check_kept(path, written)
     for file in (out, *([] if page is None else [Path(page)])):
         if not file.resolve().parent.is_dir():
             raise SettingError(f"There is no folder {file.resolve().parent} to write to.")
