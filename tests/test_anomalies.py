@@ -336,6 +336,11 @@ def test_a_file_is_searched_from_the_command_line(tmp_path, capsys):
     report = json.loads(capsys.readouterr().out)
     assert [row["series"] for row in report["found"]] == ["room 5", "room 1"]
     assert report["found"][0]["probability"] is None
+    frame.tz_localize("+02:00").to_csv(path, index_label="when")
+    assert run("anomalies", path) == 0
+    told = capsys.readouterr().out
+    assert "room 1 read 95 at 2024-05-05T02:00Z, where about" in told
+    assert "spike  2024-05-05T02:00Z" in told
     frame.iloc[:50].to_csv(path, index_label="when")
     assert run("anomalies", path) == 0
     assert "Nothing is odd in 400 readings." in capsys.readouterr().out

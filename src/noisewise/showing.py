@@ -9,7 +9,6 @@ import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
 from noisewise.anomalies.find import anomalies_of
-from noisewise.data.timestamps import are_dates
 from noisewise.errors import SettingError, listed
 from noisewise.gaps import Table
 from noisewise.models.base import at_one_moment
@@ -44,8 +43,7 @@ class Showing:
         """
         check_is_fitted(self)
         own: Any = self
-        dated = are_dates(own._fitted.clock)
-        return anomalies_of(own._standardised.everything, dated=dated, probability=probability)
+        return anomalies_of(own._standardised.everything, own._fitted.clock, probability)
 
     @at_one_moment
     def plot(

@@ -19,9 +19,9 @@ from noisewise.data import Observations
 from noisewise.data.labelled import labelled
 from noisewise.data.observations import Duplicates
 from noisewise.data.tables_with_holes import Roles
-from noisewise.data.timestamps import Floats, are_dates
+from noisewise.data.timestamps import Clock, Floats, are_dates
 from noisewise.errors import DataError
-from noisewise.gaps import Table, as_column, as_time
+from noisewise.gaps import Table, as_column, as_text, as_time
 from noisewise.settings import number
 
 KINDS = ("dead", "unit", "drift", "shift", "stuck", "spike")  # in this order in a table
@@ -78,10 +78,10 @@ def find_anomalies(
     """
     table = labelled(X, Roles(time, location, sensor, value, duplicates))
     seen = table.observed(duplicates)
-    return anomalies_of(seen, dated=are_dates(table.clock), probability=probability)
+    return anomalies_of(seen, table.clock, probability)
 
 
-def anomalies_of(seen: Observations, *, dated: bool, probability: float = 0.5) -> Table:
+def anomalies_of(seen: Observations, clock: Clock, probability: float = 0.5) -> Table:
     """Find what is odd in readings, whose last mode is time in seconds or numbers."""
     PROBABILITY.require("probability", probability)
     if len(seen) < 2:
@@ -90,7 +90,7 @@ def anomalies_of(seen: Observations, *, dated: bool, probability: float = 0.5) -
     if largest > LARGEST:
         raise DataError(f"Readings must be at most {LARGEST:g} in size; got {largest:g}.")
     tracks = Tracks.of(seen)
-    return _Finder(tracks, _Words(seen, tracks, dated)).found(probability)
+    return _Finder(tracks, _Words(seen, tracks, clock)).found(probability)
 
 
 class _Words(NamedTuple):
@@ -98,18 +98,24 @@ class _Words(NamedTuple):
 
     seen: Observations
     tracks: Tracks
-    dated: bool
+    clock: Clock
 
     def row(self, kind: str, series: int, first: int, last: int, **more: Any) -> dict[str, Any]:
         """Return a row of a stretch; its words get {who}, {start} and {end}."""
         ids = self.seen.decode(self.tracks.rows[[first]])[0][:-1]
-        start, end = (as_time(self.tracks.time[place], self.dated) for place in (first, last))
+        start, end = (self._time(self.tracks.time[place]) for place in (first, last))
         names = [own.name for own in self.seen.ids[:-1]]
         row = {"kind": kind} | dict(zip(names, ids, strict=True))
         row |= {"start": start, "end": end, "readings": last - first + 1, "value": np.nan}
         row |= {"size": np.nan, "probability": np.nan, "score": np.nan} | more
-        said = {"who": " ".join(map(str, ids)), "start": _told(start), "end": _told(end)}
-        return row | {"words": row["words"].format(**said)}
+        said = {"start": self._told(start), "end": self._told(end)}
+        return row | {"words": row["words"].format(who=" ".join(map(str, ids)), **said)}
+
+    def _time(self, moment: float) -> Any:
+        return as_time(moment, are_dates(self.clock))
+
+    def _told(self, moment: Any) -> str:
+        return as_text(moment, self.clock) if are_dates(self.clock) else str(moment)
 
     def spike(self, place: int, probability: float, expected: float, score: float) -> Any:
         read = float(self.tracks.value[place])
@@ -131,8 +137,8 @@ class _Words(NamedTuple):
         )  # fmt: skip
 
     def silent(self, stretch: Stretch) -> Any:
-        end = as_time(self.tracks.time.max(), self.dated)
-        words = f"{{who}} was last read at {{start}}; others were until {_told(end)}."
+        end = self._time(self.tracks.time.max())
+        words = f"{{who}} was last read at {{start}}; others were until {self._told(end)}."
         row = self.row(
             "dead", stretch.series, stretch.first, stretch.last, score=stretch.score, words=words
         )
@@ -267,9 +273,3 @@ def _table(rows: list[dict[str, Any]], names: list[str]) -> Table:
 
     ordered = sorted(rows, key=rank)
     return {name: as_column([row[name] for row in ordered]) for name in columns}
-
-
-def _told(moment: Any) -> str:
-    """Write a time without what is zero at its end."""
-    text = str(moment)
-    return text.removesuffix(".000000").removesuffix(":00") if "T" in text else text

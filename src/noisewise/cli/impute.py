@@ -22,7 +22,7 @@ from noisewise.data.labelled import labelled
 from noisewise.data.observations import Duplicates
 from noisewise.data.tables import find_ids
 from noisewise.data.tables_with_holes import LabelledArray, Roles
-from noisewise.data.timestamps import Floats, Units, are_dates
+from noisewise.data.timestamps import Clock, Floats, Units
 from noisewise.errors import DataError, SettingError, listed
 from noisewise.imputer import DeviationImputer, methods
 from noisewise.models.auto import LIKE, AutoFactorizer
@@ -234,10 +234,10 @@ def read_readings(
 
 def read_timed(
     path: str | Path, duplicates: Duplicates = "error", **layout: Any
-) -> tuple[Observations, bool]:
-    """Read what a file with gaps has, time as the last mode, and whether times are dates."""
+) -> tuple[Observations, Clock]:
+    """Read what a file with gaps has, time as the last mode, and what its times are."""
     seen, cells = _read_cells(path, duplicates, layout)
-    return seen, are_dates(cells.clock)
+    return seen, cells.clock
 
 
 def _read_cells(
