@@ -1,5 +1,7 @@
 """Dates as loggers write them, understood from whole columns."""
 
+import warnings
+
 import numpy as np
 import pytest
 
@@ -133,6 +135,17 @@ def test_numbers_of_a_year_and_a_month_are_the_first_of_that_month():
     assert found.astype(str).tolist() == ["2013-11-01", "2013-12-01", "2014-01-01"]
     for counts in ([201301.0, 201302.0], [201312.0, 201313.0, 201401.0], [310001.0, 310101.0]):
         assert compact(np.array(counts)) is None
+
+
+def test_numbers_of_a_year_and_its_day_are_dates_if_there_are_several_years():
+    days = compact(np.array([2012366.0, 2013001.0, 2013060.0]))
+    found = understood(days, "t", None).ticks.astype("M8[us]").astype("M8[D]")
+    assert found.astype(str).tolist() == ["2012-12-31", "2013-01-01", "2013-03-01"]
+    for counts in ([2013001.0, 2013060.0], [2012365.0, 2013366.0], [2012365.0, 2013000.0]):
+        assert compact(np.array(counts)) is None
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert compact(np.array([1e300, 2e300])) is None
 
 
 def test_numbers_that_end_with_a_year_are_dates_whose_first_zero_is_lost():

@@ -142,10 +142,11 @@ def understood(parts: Parts, name: str, order: str | None, time: Parts | None = 
 
 
 def calendar(columns: Sequence[NDArray[np.float64]], name: str) -> Moments:
-    """Return dates from columns of year, month, day and maybe hour, minute and second."""
+    """Return dates from columns of year, month and maybe day, hour, minute and second."""
     if any((~np.isfinite(column) | (column != np.floor(column))).any() for column in columns):
         raise DataError(f"the columns {name} must hold a whole number in every row.")
-    year, month, day, *clock = (column.astype(np.int64) for column in columns)
+    year, month, *rest = (column.astype(np.int64) for column in columns)
+    day, *clock = rest or [np.ones_like(year)]
     days = days_of(_century(year), month, day)
     if days is None:
         raise DataError(f"the columns {name} hold a day that is in no calendar.")

@@ -81,7 +81,7 @@ class TextSource:
         for name, column in self.rows.columns.items():
             if column.kind == "date":
                 found[name] = column.parts()
-            elif column.is_number and column.odd is None and roles.may_be_time(name):
+            elif column.is_number and column.odd is None and roles.names_time(name):
                 parts = dates_in_numbers.compact(column.numbers())
                 found |= {} if parts is None else {name: parts}
         return found
@@ -154,6 +154,9 @@ class TextSource:
         if len(missing):
             line = self.rows.line_of(int(missing[0]))
             raise DataError(f"line {line}: column {first!r} has no time; remove the line.")
+        parts = dates_in_numbers.compact(numbers)  # of a column that somebody named
+        if parts is not None:
+            return self._arrow(dates.understood(parts, first, self.date_order))
         found = dates_in_numbers.epochs(numbers)
         return numbers if found is None else self._arrow(found)
 
