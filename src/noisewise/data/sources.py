@@ -8,6 +8,7 @@ from __future__ import annotations
 import csv
 import gzip
 import io
+import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -298,7 +299,24 @@ class ParquetSource:
         columns = {name: table.column(name) for name in self.names}
         columns |= {name: numbers for name, (numbers, _) in replaced.items()} | dict(added)
         whole = arrow.table(columns)
-        write_parquet(path, whole.replace_schema_metadata(self.table.schema.metadata))
+        floats = {name for name in replaced if whole.schema.field(name).type != self._type(name)}
+        metadata = _told_of_floats(self.table.schema.metadata or {}, floats)
+        write_parquet(path, whole.replace_schema_metadata(metadata))
+
+
+def _told_of_floats(metadata: dict[bytes, bytes], names: set[str]) -> dict[bytes, bytes]:
+    """Return metadata in which pandas, which takes types from there, finds that columns are floats.
+
+    Filled columns of its own whole numbers could not be read otherwise.
+    """
+    try:
+        told = json.loads(metadata.get(b"pandas", b""))
+        own = [one for one in told["columns"] if one["field_name"] in names]
+        for one in own:
+            one |= {"pandas_type": "float64", "numpy_type": "float64"}
+    except (ValueError, TypeError, KeyError):  # it is of no pandas that we know
+        return metadata
+    return metadata | {b"pandas": json.dumps(told).encode()} if own else metadata
 
 
 def time_codes(times: Any) -> Codes:
