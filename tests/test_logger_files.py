@@ -261,6 +261,7 @@ def test_what_cannot_be_understood_is_a_sentence(tmp_path, text, options, messag
     [
         ("year,month", "%Y,%m"),
         ("Jahr,Monat", "%Y,%-m"),
+        ("yr,mo,dy,hr,mn", "%Y,%m,%d,%H,%M"),
         ("YYYYMM", "%Y%m"),
         ("month", "%Y%m"),
         ("date", "%Y%j"),

@@ -48,9 +48,9 @@ USUAL = {role: tuple(names.split()) for role, names in _LISTS.items()}
 _CALENDAR = (
     "year jahr année annee anno año ano yyyy yr jaar",
     "month monat mois mes mês mese mo maand",
-    "day tag jour dia día giorno dag",
+    "day tag jour dia día giorno dag dy",
     "hour stunde heure hora ora uur hr",
-    "minute minutes minuto minuut",
+    "minute minutes minuto minuut mn",
     "second seconds sekunde seconde",
 )
 _OF_YEAR = frozenset(["doy", "jday", "jd", "julian", "julianday", "dayofyear", "yearday", "yday"])
