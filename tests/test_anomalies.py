@@ -78,14 +78,25 @@ def test_what_several_series_read_at_a_time_is_an_event():
     assert found(values) == [("spike", 0, 300)]
 
 
+@pytest.mark.parametrize("wild", [60.0, 1e4, 1e6, 1e9])
+def test_wild_readings_of_a_short_series_make_no_other_odd(wild):
+    for seed in range(5):
+        noise = np.random.default_rng(seed).normal(0, 0.3, (120, 2))
+        values = 20 + 3 * np.sin(np.arange(120) / 4)[:, None] + noise
+        assert find_anomalies(values)["kind"].tolist() == []
+        for at in ([13], [13, 30]):
+            values[at, 0] = wild
+            assert sorted(find_anomalies(values)["start"].tolist()) == at
+
+
 def test_the_probability_of_a_spike_can_be_asked_for():
     values = table()
     values[300, 0] += 3.5
     sizes = [len(find_anomalies(values, probability=p)["kind"]) for p in (0.01, 0.5, 1.0)]
     assert sizes == sorted(sizes, reverse=True)
     assert sizes[-1] == 0
-    for wrong in (0.0, 1.5, float("nan")):
-        with pytest.raises(SettingError, match="above 0 and at most 1; got"):
+    for wrong in (0.0, 1.5, float("nan"), None, "0.5"):
+        with pytest.raises(SettingError, match="probability must be a number, above 0, at most 1;"):
             find_anomalies(values, probability=wrong)
 
 
@@ -292,6 +303,8 @@ def test_too_little_is_said_to_be_too_little():
         find_anomalies(np.array([[1.0], [np.nan]]))
     with pytest.raises(DataError, match="Readings must be at most"):
         find_anomalies(np.array([[1.0], [1e200]]))
+    with pytest.raises(DataError, match=r"masked array; pass X.filled\(np.nan\)"):
+        find_anomalies(np.ma.masked_greater([[1.0], [2.0], [9e9]], 5.0))
 
 
 def test_series_of_a_grid_are_medians_of_their_bins():
@@ -336,6 +349,11 @@ def test_a_file_is_searched_from_the_command_line(tmp_path, capsys):
     report = json.loads(capsys.readouterr().out)
     assert [row["series"] for row in report["found"]] == ["room 5", "room 1"]
     assert report["found"][0]["probability"] is None
+    frame.tz_localize("+02:00").to_csv(path, index_label="when")
+    assert run("anomalies", path) == 0
+    told = capsys.readouterr().out
+    assert "room 1 read 95 at 2024-05-05T02:00Z, where about" in told
+    assert "spike  2024-05-05T02:00Z" in told
     frame.iloc[:50].to_csv(path, index_label="when")
     assert run("anomalies", path) == 0
     assert "Nothing is odd in 400 readings." in capsys.readouterr().out

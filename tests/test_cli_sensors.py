@@ -218,3 +218,44 @@ def test_an_error_on_sensors_is_one_sentence_and_status_two(folder, capsys, word
 def test_files_that_hold_no_results_are_not_compared(folder, capsys):
     assert run("compare", folder / "readings.csv", folder / "readings.csv") == 2
     assert "must hold results as JSON" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["forecast", "--out"],
+        ["anomalies", "--json"],
+        ["anomalies", "--out"],
+        ["gaps", "--json"],
+        ["noise", "--save"],
+        ["impute", "--method", "linear", "--out"],
+        ["fit", "--out"],
+    ],
+)
+def test_no_command_replaces_the_file_that_it_reads(tmp_path, capsys, words):
+    path = tmp_path / "heat.csv"
+    rows = "".join(f"2024-02-{1 + k // 24:02} {k % 24:02}:00,{k % 7 or ''}\n" for k in range(60))
+    path.write_text("time,heat\n" + rows)
+    link = tmp_path / "link.csv"
+    link.symlink_to(path)
+    for other in (path, link):
+        assert run(words[0], path, *words[1:], other) == 2
+        assert "heat.csv is kept as it is: write to another file than" in capsys.readouterr().err
+    assert path.read_text() == "time,heat\n" + rows
+
+
+def test_an_updated_model_may_be_written_in_its_place_but_not_over_what_is_new(tmp_path, capsys):
+    path, model = tmp_path / "ratings.csv", tmp_path / "model.nw"
+    cells = [(f"u{k % 9}", f"i{k % 7}", 1 + k % 5) for k in range(60)]
+    path.write_text("user,item,rating\n" + "".join(f"{u},{i},{r}\n" for u, i, r in cells))
+    assert run("fit", path, "--model", "dmf", "--set", "epochs=2", "--out", model) == 0
+    assert run("update", model, path, "--out", model) == 0
+    assert run("update", model, path, "--out", path) == 2
+    assert "ratings.csv is kept as it is" in capsys.readouterr().err
+
+
+def test_stds_are_not_written_over_the_file_that_is_filled(tmp_path, capsys):
+    path = tmp_path / "out.std.csv"
+    path.write_text("time,heat\n" + "".join(f"{k},{k % 7 or ''}\n" for k in range(60)))
+    assert run("impute", path, "--out", tmp_path / "out.csv", "--method", "linear") == 2
+    assert "out.std.csv is kept as it is" in capsys.readouterr().err

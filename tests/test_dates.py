@@ -1,9 +1,12 @@
 """Dates as loggers write them, understood from whole columns."""
 
+import warnings
+
 import numpy as np
 import pytest
 
-from noisewise.data.dates import Parts, calendar, compact, epochs, is_date, of_day, understood
+from noisewise.data.dates import Parts, calendar, is_date, understood
+from noisewise.data.dates_in_numbers import compact, epochs, of_day
 from noisewise.errors import DataError
 
 
@@ -124,6 +127,35 @@ def test_numbers_are_dates_where_they_can_be_nothing_else():
     assert not compact(np.array([20130301.0])).has_times
     for wrong in ([20131301.0], [20130230.0], [2013030125.0], [1.5e7], [], [np.nan]):
         assert compact(np.array(wrong)) is None
+
+
+def test_numbers_of_a_year_and_a_month_are_the_first_of_that_month():
+    months = np.array([201311.0, 201312.0, 201401.0])
+    found = understood(compact(months), "t", None).ticks.astype("M8[us]").astype("M8[D]")
+    assert found.astype(str).tolist() == ["2013-11-01", "2013-12-01", "2014-01-01"]
+    for counts in ([201301.0, 201302.0], [201312.0, 201313.0, 201401.0], [310001.0, 310101.0]):
+        assert compact(np.array(counts)) is None
+
+
+def test_numbers_of_a_year_and_its_day_are_dates_if_there_are_several_years():
+    days = compact(np.array([2012366.0, 2013001.0, 2013060.0]))
+    found = understood(days, "t", None).ticks.astype("M8[us]").astype("M8[D]")
+    assert found.astype(str).tolist() == ["2012-12-31", "2013-01-01", "2013-03-01"]
+    for counts in ([2013001.0, 2013060.0], [2012365.0, 2013366.0], [2012365.0, 2013000.0]):
+        assert compact(np.array(counts)) is None
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert compact(np.array([1e300, 2e300])) is None
+
+
+def test_numbers_that_end_with_a_year_are_dates_whose_first_zero_is_lost():
+    days = compact(np.array([31012013.0, 1022013.0]))
+    found = understood(days, "t", None).ticks.astype("M8[us]").astype("M8[D]")
+    assert found.astype(str).tolist() == ["2013-01-31", "2013-02-01"]
+    with pytest.raises(DataError, match=r"as in 01/02/2013: say date_order='dmy' or"):
+        understood(compact(np.array([1022013.0, 2022013.0])), "t", None)
+    for counts in ([1022013.0, 1022014.0], [1032013.0, 1332013.0], [1.5e7, 1.6e7]):
+        assert compact(np.array(counts)) is None
 
 
 def test_columns_of_year_month_and_day_make_a_date():

@@ -121,6 +121,27 @@ def test_parquet_keeps_its_types_and_the_index_of_pandas(tmp_path):
     assert parquet.read_table(files[1]).column("hall").to_pylist()[0] == 0.0
 
 
+@pytest.mark.parametrize("kind", ["Int64", "boolean", "Float32", "float32"])
+def test_pandas_reads_what_was_filled_in_columns_of_its_own_types(tmp_path, kind):
+    import pandas as pd
+
+    hall = pd.array([1, None, 0, 1], dtype=kind) if kind != "float32" else [1, np.nan, 0, 1]
+    frame = pd.DataFrame({"hall": hall, "attic": pd.array([4, 5, 6, 7], dtype="Int16")})
+    frame.astype({"hall": kind}).to_parquet(tmp_path / "a.parquet")
+    gapped = read_gapped(tmp_path / "a.parquet")
+    filled = DeviationImputer("linear", **gapped.options).fit_transform(gapped.table)
+    files = gapped.write(tmp_path / "out.parquet", filled, filled)
+    again = pd.read_parquet(files[0])
+    assert again["hall"].tolist() == pytest.approx([1.0, 0.5, 0.0, 1.0])
+    assert again["attic"].dtype == "Int16"
+    assert pd.read_parquet(files[1])["hall"].tolist() == again["hall"].tolist()
+    for pandas in (b"no json", b"[]", b'{"columns": 3}', b'{"columns": [{"field_name": []}]}'):
+        forged = gapped.table.replace_schema_metadata({b"pandas": pandas})
+        parquet.write_table(forged, tmp_path / "forged.parquet")
+        read = read_gapped(tmp_path / "forged.parquet")
+        assert read.write(tmp_path / "out.parquet", filled, filled)
+
+
 def test_compressed_text_stays_compressed(tmp_path):
     path = tmp_path / "long.csv.gz"
     path.write_bytes(gzip.compress(LONG.encode()))

@@ -95,6 +95,9 @@ def test_the_command_line_shows_what_a_file_lacks(tmp_path, capsys):
     assert [row["series"] for row in found["series"]] == ["cellar"]
     assert found["gaps"][0]["start"] == "2024-05-02T14:00"
     assert found["blackouts"][0]["location"] is None
+    frame().rename_axis("time").tz_localize("+02:00").to_csv(path)
+    assert run("gaps", path) == 0
+    assert "2024-05-02T12:00Z" in capsys.readouterr().out
 
 
 def test_the_command_line_takes_the_options_of_impute(tmp_path, capsys):

@@ -229,6 +229,7 @@ REFUSED = {
     "one dimension": ([1.0, np.nan], "Expected 2D array"),
     "text": ([["a", "b"], ["c", "d"]], "numeric"),
     "complex": (np.ones((3, 2)) * 1j, "Complex data not supported"),
+    "dates": (np.array([["2024-01-01"], ["NaT"], ["2024-01-02"]], "M8[D]"), "must hold numbers"),
     "a masked array": (np.ma.masked_less([[1.0, 2.0], [3.0, 4.0]], 2.0), r"X.filled\(np.nan\)"),
 }
 

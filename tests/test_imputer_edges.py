@@ -62,6 +62,32 @@ def test_units_may_be_far_from_one(unit):
     np.testing.assert_allclose(filled / unit, usual, rtol=1e-5)
 
 
+@pytest.mark.parametrize("unit", [1e-90, 1e90])
+def test_outliers_are_judged_in_any_unit(unit):
+    X = table()
+    X[40, 0] = 500.0
+    settings = {"scale": None, "outliers": "auto"}
+    usual = fitted(X, **settings).transform(X)
+    np.testing.assert_allclose(fitted(X * unit, **settings).transform(X * unit) / unit, usual, 1e-5)
+
+
+@pytest.mark.parametrize(
+    ("like", "message"),
+    [
+        (lambda X: X, r"True where a hole will be, and False elsewhere; got .*: give like=X.isna"),
+        (lambda X: X.isna()[["c", "a", "b"]], "the columns of X in the same order"),
+        (lambda X: X.isna()[::-1], "the index of X in the same order"),
+        (lambda X: X.isna()[:9], r"the shape of the readings of X, \(80, 3\); got \(9, 3\)"),
+    ],
+)
+def test_a_table_of_holes_to_come_must_be_one(like, message):
+    X = pd.DataFrame(table(), columns=list("abc"))
+    with pytest.raises(DataError, match=message):
+        fitted(X, like=like(X))
+    for mask in (X.isna(), X.isna().astype(int), X.isna().to_numpy()):
+        assert fitted(X, like=mask).chosen_ == "linear"
+
+
 def test_a_new_reading_of_any_size_overflows_nothing():
     X = table()
     imputer = fitted(X[:60])

@@ -3,6 +3,7 @@
 import json
 import tracemalloc
 import warnings
+from datetime import datetime
 
 import logger_files
 import numpy as np
@@ -253,6 +254,30 @@ def test_what_cannot_be_understood_is_a_sentence(tmp_path, text, options, messag
     path.write_text(text)
     with pytest.raises((DataError, SettingError), match=message):
         read_gapped(path, **options)
+
+
+@pytest.mark.parametrize(
+    ("head", "form"),
+    [
+        ("year,month", "%Y,%m"),
+        ("Jahr,Monat", "%Y,%-m"),
+        ("yr,mo,dy,hr,mn", "%Y,%m,%d,%H,%M"),
+        ("YYYYMM", "%Y%m"),
+        ("month", "%Y%m"),
+        ("date", "%Y%j"),
+        ("date", "%d%m%Y"),
+        ("when it was", "%Y%m%d"),
+    ],
+)
+def test_months_and_days_may_be_numbers(tmp_path, head, form):
+    path = tmp_path / "months.csv"
+    when = [datetime(2019 + k // 12, 1 + k % 12, 1) for k in range(30)]
+    rows = [f"{one.strftime(form)},{k % 7}.5" for k, one in enumerate(when)]
+    path.write_text("\n".join([f"{head},heat", *rows]) + "\n")
+    named = {"time": head} if head == "when it was" else {}
+    gapped = read_gapped(path, date_order="dmy" if form == "%d%m%Y" else None, **named)
+    assert gapped.table.column_names == [gapped.options["time"], "heat"]
+    assert gapped.table.column(0).to_pylist() == when
 
 
 def test_files_that_cannot_be_read_say_what_to_do(tmp_path):

@@ -1,5 +1,6 @@
 """Draws that go on as filters: the same as a posterior that has the new readings, untrained."""
 
+import warnings
 from copy import copy
 from dataclasses import replace
 
@@ -316,6 +317,19 @@ def test_a_file_whose_filters_are_elsewhere_is_refused(fitted_imputers, tmp_path
     model.later_ = later
     going.save(tmp_path / "good.nw")
     assert DeviationImputer.load(tmp_path / "good.nw").set_params(n_jobs=1) is not None
+
+
+@pytest.mark.parametrize(
+    "rows", [[[1.0, 2.0, 3.0]], [[0, 1, 0], [1, 0, 1.0]], [[1.0, 2.0, 3.0]] * 60]
+)
+def test_later_rows_are_filled_where_rows_of_the_fit_tell_no_covariance(rows):
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        imputer = DeviationImputer("svd", random_state=0, n_jobs=1).fit(np.array(rows))
+        filled = imputer.transform([*rows, [0.0, 1.0, np.nan], [np.nan, 1.0, np.nan]])
+    low, high = np.min(rows, axis=0), np.max(rows, axis=0)
+    for row in filled[-2:]:
+        assert ((row == [0.0, 1.0, 0.0]) | ((row >= low - 1e-6) & (row <= high + 1e-6))).all()
 
 
 @pytest.mark.parametrize("by_neighbours", [True, False])

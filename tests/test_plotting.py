@@ -63,8 +63,16 @@ def test_series_are_drawn_by_name_in_the_order_given(frame, imputer):
     ):
         with pytest.raises(SettingError, match=words):
             imputer.plot(frame, wrong)
-    with pytest.raises(SettingError, match="most must be 1 or more; got 0"):
-        imputer.plot(frame, most=0)
+    for most in (0, "x", 1.5):
+        with pytest.raises(SettingError, match="most must be a whole number, 1 or more; got"):
+            imputer.plot(frame, most=most)
+
+
+def test_a_name_with_two_dollar_signs_is_no_formula(frame):
+    renamed = frame.rename(columns={"a": r"$\cost$"})
+    (axes,) = DeviationImputer("linear").fit(renamed).plot(renamed, [r"$\cost$"])
+    axes.figure.savefig("/dev/null", format="png")
+    assert not axes.title.get_parse_math()
 
 
 def test_arrays_long_tables_and_single_series_can_be_drawn(frame):

@@ -16,7 +16,7 @@ from noisewise.data import Observations
 from noisewise.data.labelled import labelled
 from noisewise.data.observations import Duplicates
 from noisewise.data.tables_with_holes import LabelledArray, Roles
-from noisewise.data.timestamps import Floats, Ints, are_dates
+from noisewise.data.timestamps import Clock, Floats, Ints, are_dates
 from noisewise.errors import brief
 
 Table: TypeAlias = dict[str, NDArray[Any]]
@@ -26,7 +26,7 @@ SLACK = 1.5  # steps from one time to the next; where there are more, rows are l
 
 @dataclass(frozen=True, eq=False)
 class GapReport:
-    """What a table lacks; times are dates of numpy, or numbers as in the table.
+    """What a table lacks; times are dates of numpy, in UTC if they have a zone, or numbers.
 
     Examples
     --------
@@ -174,6 +174,18 @@ def as_time(moment: float, dated: bool) -> Any:
     if dated:
         return np.datetime64(round(moment * 1e6), "us")
     return int(moment) if moment == np.floor(moment) else float(moment)
+
+
+def as_text(moment: Any, clock: Clock) -> str:
+    """Write a date without what is zero at its end; with Z, if it has a zone, as it is in UTC.
+
+    Examples
+    --------
+    >>> as_text(np.datetime64("2024-01-31T05:00:00"), "dates with a zone")
+    '2024-01-31T05:00Z'
+    """
+    text = str(np.datetime64(moment, "us")).removesuffix(".000000").removesuffix(":00")
+    return text + ("Z" if clock == "dates with a zone" else "")
 
 
 def _every_series(table: LabelledArray) -> Observations:

@@ -24,7 +24,7 @@ from noisewise.drift import warn_of
 from noisewise.engine.gibbs.series.seasons import periods_in_seconds
 from noisewise.errors import DataError
 from noisewise.imputer_ahead import Ahead
-from noisewise.imputer_tables import read_table
+from noisewise.imputer_tables import holes_said, read_table
 from noisewise.models import base
 from noisewise.models.auto import LIKE, AutoFactorizer
 from noisewise.models.base import Factorizer, at_one_moment, in_one_step
@@ -222,21 +222,15 @@ class DeviationImputer(
         if isinstance(self.like, str):
             wishes = wishes._replace(like=cast(Any, self.like))
         self._standardised = StandardisedModel.fit(
-            seen, table.sensor, model, wishes, self._holes(table)
+            seen, table.sensor, model, wishes, self._holes(X, table)
         )
         self._fitted, self._last = Fitted.of(table), last_rows(X, self._roles, table.when)
         return self
 
-    def _holes(self, table: LabelledArray) -> Observations:
+    def _holes(self, X: Any, table: LabelledArray) -> Observations:
         """Return the cells that models are judged by: holes, or what a user says will be holes."""
-        mask = np.isnan(table.values)
-        if not isinstance(self.like, str):
-            mask = np.asarray(self.like, dtype=bool)
-            if mask.shape != table.values.shape:
-                raise DataError(
-                    f"like must have the shape of the readings of X, {table.values.shape}; got "
-                    f"{mask.shape}."
-                )
+        said = not isinstance(self.like, str)
+        mask = holes_said(self.like, X, table.values.shape) if said else np.isnan(table.values)
         return table.cells(np.flatnonzero(mask))
 
     def _check(self) -> None:

@@ -6,13 +6,14 @@ from typing import Any, TypeAlias
 
 import narwhals as nw
 import numpy as np
+from numpy.typing import NDArray
 from sklearn import get_config
 from sklearn.utils.validation import check_array, validate_data
 
 from noisewise.data import Ids
 from noisewise.data.arrays import read_array, read_xarray
 from noisewise.data.frames import as_frame, read_frame
-from noisewise.data.labelled import is_series, read_series, series_frame
+from noisewise.data.labelled import is_series, read_series, refuse_masked, series_frame
 from noisewise.data.tables_with_holes import LabelledArray, Roles, is_xarray
 from noisewise.errors import DataError
 
@@ -39,10 +40,11 @@ def read_table(imputer: Any, X: Any, roles: Roles, known: Known | None) -> Label
         if not reset and roles.value is None:
             _check_columns(imputer, X, table, known)
         return table
-    if isinstance(X, np.ma.MaskedArray):
-        raise DataError("X is a masked array; pass X.filled(np.nan), with floats.")
+    refuse_masked(X)
     numbers = {"dtype": "numeric", "ensure_all_finite": False}
     X = check_array(X, ensure_2d=False, allow_nd=True, estimator=imputer, **numbers)
+    if X.dtype.kind in "mM":
+        raise DataError(f"X must hold numbers; got {X.dtype}.")
     flat = X.ndim <= 2 and roles.time in (None, 0, -2)
     if flat:
         X = validate_data(imputer, X, reset=reset, **numbers)
@@ -84,3 +86,23 @@ def _has_known_columns(frame: Any, table: LabelledArray, names: Any, ids: tuple[
         return set(columns) <= set(names)
     modes = zip(ids[:-1], table.modes[:-1], strict=False)
     return all((own.lookup(mode.ids.labels) >= 0).all() for own, mode in modes)
+
+
+def holes_said(like: Any, X: Any, shape: tuple[int, ...]) -> NDArray[np.bool_]:
+    """Return where a user says that holes will be, in a table of the same layout as X."""
+    for labels in ("columns", "index"):
+        own, asked = (list(getattr(table, labels, ())) for table in (X, like))
+        if own and asked and own != asked and sorted(map(str, own)) == sorted(map(str, asked)):
+            raise DataError(f"like must have the {labels} of X in the same order.")
+    mask = np.asarray(like)
+    if mask.shape != shape:
+        raise DataError(
+            f"like must have the shape of the readings of X, {shape}; got {mask.shape}."
+        )
+    odd = np.flatnonzero((mask.ravel() != 0) & (mask.ravel() != 1))
+    if len(odd):
+        raise DataError(
+            f"like must be True where a hole will be, and False elsewhere; got "
+            f"{mask.ravel()[odd[0]]!r}: give like=X.isna() for the holes of another table."
+        )
+    return mask.astype(bool)

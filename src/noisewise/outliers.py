@@ -60,6 +60,8 @@ def find_outliers(seen: Observations, which: Ints, when: Floats, n: int) -> Mask
 
 def are_errors(seen: Observations, holes: Observations | None, outliers: Mask) -> bool:
     """Tell whether other readings of the same series are predicted better without outliers."""
+    power = np.frexp(np.abs(seen.values).max())[1]  # by which models can square squares of any unit
+    seen = Observations(seen.codes, np.ldexp(seen.values, -power), seen.ids)
     readings = Readings.of(seen, seen.n_modes - 1, holes)
     ill = np.zeros(readings.n_series, dtype=bool)
     ill[readings.seen.which[outliers]] = True

@@ -9,7 +9,6 @@ import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
 from noisewise.anomalies.find import anomalies_of
-from noisewise.data.timestamps import are_dates
 from noisewise.errors import SettingError, listed
 from noisewise.gaps import Table
 from noisewise.models.base import at_one_moment
@@ -17,6 +16,7 @@ from noisewise.report.charts import Trace
 from noisewise.report.figures import require_matplotlib
 from noisewise.report.series import draw_series
 from noisewise.report.traces import odd_of_table, traces
+from noisewise.settings import whole
 
 HEIGHT, WIDTH = 1.9, 9.0  # inches of a series
 
@@ -43,8 +43,7 @@ class Showing:
         """
         check_is_fitted(self)
         own: Any = self
-        dated = are_dates(own._fitted.clock)
-        return anomalies_of(own._standardised.everything, dated=dated, probability=probability)
+        return anomalies_of(own._standardised.everything, own._fitted.clock, probability)
 
     @at_one_moment
     def plot(
@@ -91,8 +90,7 @@ class Showing:
         """
         check_is_fitted(self)
         require_matplotlib()
-        if most < 1:
-            raise SettingError(f"most must be 1 or more; got {most!r}.")
+        whole(1).require("most", most)
         cells = self._read(X, reset=False)
         parts = [self._read(one, reset=False).values for one in self._filled(X, coverage)]
         odd = odd_of_table(cells, cells.observed(self.duplicates)) if anomalies else {}

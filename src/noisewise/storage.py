@@ -27,7 +27,7 @@ import numpy as np
 import numpy.typing as npt
 from safetensors import SafetensorError, safe_open
 
-from noisewise.errors import DataError, ModelFileError, NoisewiseError
+from noisewise.errors import DataError, ModelFileError, NoisewiseError, SettingError
 from noisewise.tensor_file import about, in_blocks, write_tensors
 
 FORMAT_VERSION = 2
@@ -122,6 +122,13 @@ def check_writable(path: str | Path) -> None:
     except OSError as error:
         why = f"there is no folder {target.parent}" if error.errno == 2 else error.strerror
         raise DataError(f"{path} cannot be written: {why}.") from error
+
+
+def check_kept(read: str | Path, written: str | Path) -> None:
+    """Raise if a file that is read would be replaced by one that is written."""
+    own, other = Path(read), Path(written)
+    if own.is_file() and other.exists() and own.samefile(other):
+        raise SettingError(f"{own} is kept as it is: write to another file than {other}.")
 
 
 def read(path: str | Path, kind: str) -> tuple[dict[str, Any], Tensors]:

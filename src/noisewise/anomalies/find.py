@@ -19,9 +19,10 @@ from noisewise.data import Observations
 from noisewise.data.labelled import labelled
 from noisewise.data.observations import Duplicates
 from noisewise.data.tables_with_holes import Roles
-from noisewise.data.timestamps import Floats, are_dates
-from noisewise.errors import DataError, SettingError
-from noisewise.gaps import Table, as_column, as_time
+from noisewise.data.timestamps import Clock, Floats, are_dates
+from noisewise.errors import DataError
+from noisewise.gaps import Table, as_column, as_text, as_time
+from noisewise.settings import number
 
 KINDS = ("dead", "unit", "drift", "shift", "stuck", "spike")  # in this order in a table
 AWAY = 5.0  # spreads that others let expect of a series while it was stuck
@@ -30,6 +31,7 @@ CALM, VERY = 0.7, 3.3  # spreads that others move less in a calm; there, a run m
 FEW = 5  # series: with fewer, the others are not to be trusted
 LARGEST = 1e100  # reading, whose square is a number still
 LATE = 10  # parts of a series: what wanders off in the last of them may come back
+PROBABILITY = number(above=0.0, most=1.0)
 FINE_BINS = 20_000  # of the grid on which the first reading after a change is looked for
 
 
@@ -61,7 +63,7 @@ def find_anomalies(
     value (that of a spike or of what is stuck), size (how far readings are off, in their own
     units), probability (of spikes; NaN else), score (how far beyond what is usual; what lasts is
     told from 1 on, and spikes count scales of their series), and words. What lasts comes first, and
-    in each kind what is most certain.
+    in each kind what is most certain. Times that have a zone are told in UTC.
 
     Examples
     --------
@@ -76,20 +78,19 @@ def find_anomalies(
     """
     table = labelled(X, Roles(time, location, sensor, value, duplicates))
     seen = table.observed(duplicates)
-    return anomalies_of(seen, dated=are_dates(table.clock), probability=probability)
+    return anomalies_of(seen, table.clock, probability)
 
 
-def anomalies_of(seen: Observations, *, dated: bool, probability: float = 0.5) -> Table:
+def anomalies_of(seen: Observations, clock: Clock, probability: float = 0.5) -> Table:
     """Find what is odd in readings, whose last mode is time in seconds or numbers."""
-    if not 0.0 < probability <= 1.0:
-        raise SettingError(f"probability must be above 0 and at most 1; got {probability!r}.")
+    PROBABILITY.require("probability", probability)
     if len(seen) < 2:
         raise DataError(f"X has {len(seen)} readings; at least 2 are needed.")
     largest = float(np.abs(seen.values).max())
     if largest > LARGEST:
         raise DataError(f"Readings must be at most {LARGEST:g} in size; got {largest:g}.")
     tracks = Tracks.of(seen)
-    return _Finder(tracks, _Words(seen, tracks, dated)).found(probability)
+    return _Finder(tracks, _Words(seen, tracks, clock)).found(probability)
 
 
 class _Words(NamedTuple):
@@ -97,18 +98,24 @@ class _Words(NamedTuple):
 
     seen: Observations
     tracks: Tracks
-    dated: bool
+    clock: Clock
 
     def row(self, kind: str, series: int, first: int, last: int, **more: Any) -> dict[str, Any]:
         """Return a row of a stretch; its words get {who}, {start} and {end}."""
         ids = self.seen.decode(self.tracks.rows[[first]])[0][:-1]
-        start, end = (as_time(self.tracks.time[place], self.dated) for place in (first, last))
+        start, end = (self._time(self.tracks.time[place]) for place in (first, last))
         names = [own.name for own in self.seen.ids[:-1]]
         row = {"kind": kind} | dict(zip(names, ids, strict=True))
         row |= {"start": start, "end": end, "readings": last - first + 1, "value": np.nan}
         row |= {"size": np.nan, "probability": np.nan, "score": np.nan} | more
-        said = {"who": " ".join(map(str, ids)), "start": _told(start), "end": _told(end)}
-        return row | {"words": row["words"].format(**said)}
+        said = {"start": self._told(start), "end": self._told(end)}
+        return row | {"words": row["words"].format(who=" ".join(map(str, ids)), **said)}
+
+    def _time(self, moment: float) -> Any:
+        return as_time(moment, are_dates(self.clock))
+
+    def _told(self, moment: Any) -> str:
+        return as_text(moment, self.clock) if are_dates(self.clock) else str(moment)
 
     def spike(self, place: int, probability: float, expected: float, score: float) -> Any:
         read = float(self.tracks.value[place])
@@ -130,8 +137,8 @@ class _Words(NamedTuple):
         )  # fmt: skip
 
     def silent(self, stretch: Stretch) -> Any:
-        end = as_time(self.tracks.time.max(), self.dated)
-        words = f"{{who}} was last read at {{start}}; others were until {_told(end)}."
+        end = self._time(self.tracks.time.max())
+        words = f"{{who}} was last read at {{start}}; others were until {self._told(end)}."
         row = self.row(
             "dead", stretch.series, stretch.first, stretch.last, score=stretch.score, words=words
         )
@@ -266,9 +273,3 @@ def _table(rows: list[dict[str, Any]], names: list[str]) -> Table:
 
     ordered = sorted(rows, key=rank)
     return {name: as_column([row[name] for row in ordered]) for name in columns}
-
-
-def _told(moment: Any) -> str:
-    """Write a time without what is zero at its end."""
-    text = str(moment)
-    return text.removesuffix(".000000").removesuffix(":00") if "T" in text else text

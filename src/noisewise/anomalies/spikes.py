@@ -25,6 +25,7 @@ PRIOR = 5e-3  # of a reading that it is off
 TAILS = (2.0, 6.0)  # degrees of freedom, at least and at most
 WIDE = 10.0  # spreads of a series: how far off readings are that are off, as a rule
 MEAN = 0.8  # of normal distances, in standard deviations
+WILD = 3  # farthest readings that may be wild, and are no burst
 BURST = 51  # readings that tell how lively a series is at a time
 SHARED = 0.1  # of all series: what so many have at a time is an event, and no error
 STIRRED = 4.0  # scales that a series is away if it takes part in an event
@@ -99,9 +100,13 @@ def _usual_step(value: Floats, steps: Floats) -> float:
 
 
 def _most(away: Floats) -> float:
-    """Return what nearly all distances are below, of those that there are."""
-    some = away[away > 0.0]
-    return float(np.quantile(some, 0.95)) if len(some) else 0.0
+    """Return what nearly all distances are below, of those that there are.
+
+    Where they are few, the farthest do not count: some wild readings are no burst, and would make
+    all others around them look odd.
+    """
+    some = np.sort(away[away > 0.0])
+    return float(min(np.quantile(some, 0.95), some[-1 - WILD :][0])) if len(some) else 0.0
 
 
 def _density(away: Floats, scale: Floats | float, degrees: float) -> Floats:

@@ -11,9 +11,10 @@ import typer
 
 from noisewise.anomalies.find import KINDS, anomalies_of
 from noisewise.cli import options
-from noisewise.cli.gaps import as_text
 from noisewise.cli.noise import Readings
 from noisewise.cli.options import aligned, check_file, option, records, tell, write_table
+from noisewise.data.timestamps import Clock
+from noisewise.gaps import as_text
 
 _COUNTED = {
     "dead": "dead", "unit": "in another unit", "drift": "drifting", "shift": "shifted",
@@ -37,7 +38,7 @@ def anomalies(
     """Show what is odd: spikes, sensors that are stuck, dead or drift, and changes of unit.
 
     What lasts comes first. Nothing is fitted: a series is compared with its own habits, and with
-    the other series that move as it does.
+    the other series that move as it does. Times that have a zone are told in UTC.
 
     Example: `noisewise anomalies readings.csv`
 
@@ -45,9 +46,9 @@ def anomalies(
     """
     if out is not None:
         options.table_ending(out)
-    seen, dated = readings.timed(file)
-    found = anomalies_of(seen, dated=dated, probability=probability)
-    plain = {name: _plain(column) for name, column in found.items()}
+    seen, clock = readings.timed(file)
+    found = anomalies_of(seen, clock, probability)
+    plain = {name: _plain(column, clock) for name, column in found.items()}
     counts = Counter(plain["kind"])
     words = _COUNTED | ({"spike": "spike"} if counts["spike"] == 1 else {})
     told = [f"{counts[kind]:,} {words[kind]}" for kind in KINDS if counts[kind]]
@@ -63,9 +64,9 @@ def anomalies(
     tell(text, {"file": str(file), "readings": len(seen), "found": records(plain)}, report)
 
 
-def _plain(column: Any) -> list[Any]:
+def _plain(column: Any, clock: Clock) -> list[Any]:
     """Return a column as JSON and CSV can hold it; what is not known is None."""
     if column.dtype.kind == "M":
-        return [as_text(entry) for entry in column]
+        return [as_text(entry, clock) for entry in column]
     entries = column.tolist()
     return [None if isinstance(e, float) and np.isnan(e) else e for e in entries]

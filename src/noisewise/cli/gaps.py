@@ -6,7 +6,6 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any, cast
 
-import numpy as np
 import typer
 
 from noisewise.cli import options
@@ -14,7 +13,8 @@ from noisewise.cli.options import Layout, aligned, option, records, tell
 from noisewise.data.gapped import read_gapped
 from noisewise.data.labelled import labelled
 from noisewise.data.tables_with_holes import Roles
-from noisewise.gaps import GapReport, Table, report_of
+from noisewise.data.timestamps import Clock, are_dates
+from noisewise.gaps import GapReport, Table, as_text, report_of
 
 _UNITS = {"d": 86_400, "h": 3_600, "min": 60, "s": 1}
 
@@ -30,7 +30,8 @@ def gaps(
     """Show what a file of sensors lacks: how much of each series, the longest gaps, and blackouts.
 
     Every series is expected at every time of the file. A blackout is a stretch in which nothing was
-    read of a location, or of anything; rows that are not there at all count for it.
+    read of a location, or of anything; rows that are not there at all count for it. Times that
+    have a zone are told in UTC.
 
     Example: `noisewise gaps readings.csv`
 
@@ -38,9 +39,10 @@ def gaps(
     """
     gapped = read_gapped(file, **asdict(layout))
     roles = Roles(**gapped.options, duplicates=cast(Any, duplicates))
-    found = report_of(labelled(gapped.table, roles), roles.duplicates)
+    cells = labelled(gapped.table, roles)
+    found = report_of(cells, roles.duplicates)
     tables = {
-        name: _plain(getattr(found, name), n, found.are_dates)
+        name: _plain(getattr(found, name), n, cells.clock)
         for name in ("series", "gaps", "blackouts")
     }
     text = [_summary(found)]
@@ -67,21 +69,14 @@ def _summary(found: GapReport) -> str:
     )
 
 
-def _plain(table: Table, n: int, dated: bool) -> dict[str, list[Any]]:
+def _plain(table: Table, n: int, clock: Clock) -> dict[str, list[Any]]:
     """Return the first rows of a table as JSON can hold them."""
     plain = {name: column[:n].tolist() for name, column in table.items()}
     for name in ("first", "last", "start", "end"):
-        if dated and name in plain:
-            plain[name] = [as_text(entry) for entry in table[name][:n]]
+        if are_dates(clock) and name in plain:
+            entries = table[name][:n]
+            plain[name] = [None if one is None else as_text(one, clock) for one in entries]
     return plain
-
-
-def as_text(entry: Any) -> str | None:
-    """Write a date without what is zero at its end."""
-    if entry is None:
-        return None
-    text = str(np.datetime64(entry, "us"))
-    return text.removesuffix(".000000").removesuffix(":00")
 
 
 def _short(name: str, column: list[Any], dated: bool) -> list[Any]:

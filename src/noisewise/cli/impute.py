@@ -16,13 +16,13 @@ from noisewise.calibration import check_coverage
 from noisewise.cli import options
 from noisewise.cli.options import Layout, check_file, option, parsed, say, tell
 from noisewise.data import Observations
-from noisewise.data.gapped import Gapped, kind_of, read_gapped
+from noisewise.data.gapped import Gapped, beside, kind_of, read_gapped
 from noisewise.data.ids import check_values
 from noisewise.data.labelled import labelled
 from noisewise.data.observations import Duplicates
 from noisewise.data.tables import find_ids
 from noisewise.data.tables_with_holes import LabelledArray, Roles
-from noisewise.data.timestamps import Floats, Units, are_dates
+from noisewise.data.timestamps import Clock, Floats, Units
 from noisewise.errors import DataError, SettingError, listed
 from noisewise.imputer import DeviationImputer, methods
 from noisewise.models.auto import LIKE, AutoFactorizer
@@ -33,7 +33,7 @@ from noisewise.report.page import Table
 from noisewise.report.series import COVERAGE, MOST_SERIES, check_most, series_page
 from noisewise.report.traces import odd_of_table, traces
 from noisewise.scaling import TRANSFORMS
-from noisewise.storage import write_bytes
+from noisewise.storage import check_kept, write_bytes
 
 METHODS = methods()
 
@@ -234,10 +234,10 @@ def read_readings(
 
 def read_timed(
     path: str | Path, duplicates: Duplicates = "error", **layout: Any
-) -> tuple[Observations, bool]:
-    """Read what a file with gaps has, time as the last mode, and whether times are dates."""
+) -> tuple[Observations, Clock]:
+    """Read what a file with gaps has, time as the last mode, and what its times are."""
     seen, cells = _read_cells(path, duplicates, layout)
-    return seen, are_dates(cells.clock)
+    return seen, cells.clock
 
 
 def _read_cells(
@@ -266,8 +266,8 @@ def _check(
         check_coverage(coverage)
     if kind_of(out) != kind_of(path):
         raise SettingError(f"The result has the format of {path}; name it so, and not {out}.")
-    if out.exists() and path.exists() and out.samefile(path):
-        raise SettingError(f"{path} is kept as it is: write to another file than {out}.")
+    for written in (out, *(beside(out, word) for word in ("std", "low", "high"))):
+        check_kept(path, written)
     for file in (out, *([] if page is None else [Path(page)])):
         if not file.resolve().parent.is_dir():
             raise SettingError(f"There is no folder {file.resolve().parent} to write to.")

@@ -19,7 +19,7 @@ from noisewise.data.files import FORMATS
 from noisewise.data.gapped import KINDS
 from noisewise.data.panel import named_panel
 from noisewise.data.reader import suffix_of
-from noisewise.data.timestamps import checked_stamps
+from noisewise.data.timestamps import Clock, checked_stamps
 from noisewise.errors import SettingError
 from noisewise.models import load
 from noisewise.models.auto import AutoFactorizer
@@ -78,7 +78,7 @@ class Readings(Layout):
             return known, "auto"
         return read_readings(path, self.duplicates, value=self.value, **self.layout)  # type: ignore[arg-type]
 
-    def timed(self, path: Path) -> tuple[Observations, bool]:
+    def timed(self, path: Path) -> tuple[Observations, Clock]:
         """Read sensors, times as numbers; and say whether these are seconds of dates."""
         known = self._known(path)
         if known is None:
@@ -86,7 +86,8 @@ class Readings(Layout):
         stamps, dated = checked_stamps(known.ids[-1])
         times, places = Ids.encode(stamps, known.ids[-1].name)
         codes = (*known.codes[:-1], places[known.codes[-1]])
-        return Observations(codes, known.values, (*known.ids[:-1], times)), dated
+        clock: Clock = "dates" if dated else "numbers"
+        return Observations(codes, known.values, (*known.ids[:-1], times)), clock
 
     def _known(self, path: Path) -> Observations | None:
         """Read what has an id column per mode, or is known by name; None for tables with gaps."""

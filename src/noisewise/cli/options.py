@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import functools
 import inspect
+import itertools
 import json
 import os
 import re
@@ -19,6 +20,7 @@ from pathlib import Path
 from typing import Any, get_type_hints
 
 import typer
+from typer.models import ArgumentInfo
 
 from noisewise import registry, storage
 from noisewise.data import Observations, files
@@ -79,7 +81,7 @@ def say(line: str) -> None:
 def grouped(command: Callable[..., None]) -> Callable[..., None]:
     """Return a command that is given its groups of options one by one, as typer wants them.
 
-    If Ctrl-C ends it, it says what is left of its work, in a sentence.
+    It replaces no file that it reads. If Ctrl-C ends it, it says what is left of its work.
     """
     hints, signature = get_type_hints(command, include_extras=True), inspect.signature
     groups: dict[str, Any] = {name: hint for name, hint in hints.items() if is_dataclass(hint)}
@@ -90,8 +92,15 @@ def grouped(command: Callable[..., None]) -> Callable[..., None]:
         kind = inspect.Parameter.KEYWORD_ONLY
         options += [one.replace(kind=kind, annotation=own[one.name]) for one in members]
 
+    read = [one.name for one in options if isinstance(one.default, ArgumentInfo)]
+    checked = [one.name for one in options if getattr(one.default, "callback", None)]
+
     @functools.wraps(command)
     def run(**given: Any) -> None:
+        for pair in itertools.product(read, checked):
+            paths = [given[name] for name in pair if isinstance(given[name], Path)]
+            if len(paths) == 2 and pair != ("model", "out"):  # which goes on in its place
+                storage.check_kept(*paths)
         for name, group in groups.items():
             given[name] = group(**{one: given.pop(one) for one in signature(group).parameters})
         try:

@@ -65,7 +65,6 @@ _DIGITS = r"(?P<digits>\d{4}(?:\d\d)?)"
 _STAMP = re.compile(rf"{_DATE}(?:(?:\s*t\s*|,?\s+)(?:{_CLOCK}|{_DIGITS})(?:\s*{_ZONE})?)?", re.I)
 _TIME = re.compile(rf"{_CLOCK}(?:\s*{_ZONE})?", re.I)
 _ISO = re.compile(r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d(:\d\d(\.\d{1,6})?)?")
-_UNITS = {1: (5e8, 4e9), 1_000: (5e11, 4e12), 10**6: (5e14, 4e15), 10**9: (5e17, 4e18)}
 
 
 class Parts(NamedTuple):
@@ -142,65 +141,19 @@ def understood(parts: Parts, name: str, order: str | None, time: Parts | None = 
     return Moments(total, not local.any())
 
 
-def epochs(numbers: NDArray[np.float64]) -> Moments | None:
-    """Return unix seconds, or thousandths and less of them, as dates; None if they are none."""
-    known = numbers[np.isfinite(numbers)]
-    if not len(known) or len(known) < len(numbers):
-        return None
-    low, high = known.min(), known.max()
-    for per_second, (first, last) in _UNITS.items():
-        if first <= low and high <= last:
-            return Moments(np.round(numbers * (1e6 / per_second)).astype(np.int64), True)
-    return None
-
-
-def compact(numbers: NDArray[np.float64]) -> Parts | None:
-    """Take numbers such as 20130301 or 201303011230 apart; None if they are no dates."""
-    if not len(numbers) or not np.isfinite(numbers).all():
-        return None
-    if (numbers != np.floor(numbers)).any() or (numbers < 19_000_000).any():
-        return None
-    digits = {len(str(int(n))) for n in (numbers.min(), numbers.max())}
-    if len(digits) > 1 or not digits <= {8, 10, 12, 14}:
-        return None
-    whole, pairs = numbers.astype(np.int64), (digits.pop() - 8) // 2
-    clock = np.zeros((3, len(whole)), dtype=np.int64)
-    for k in reversed(range(pairs)):
-        whole, clock[k] = np.divmod(whole, 100)
-    year, month, day = whole // 10_000, whole // 100 % 100, whole % 100
-    fine = (clock[0] <= 24) & (clock[1:] < 60).all(axis=0) & (year <= 2100)
-    if not fine.all() or _calendar(year, month, day) is None:
-        return None
-    ticks = ((clock[0] * 60 + clock[1]) * 60 + clock[2]) * 1_000_000
-    same = np.zeros_like(year)
-    return Parts(year, month, day, same, ticks if pairs else same - 1, same + LOCAL)
-
-
 def calendar(columns: Sequence[NDArray[np.float64]], name: str) -> Moments:
-    """Return dates from columns of year, month, day and maybe hour, minute and second."""
+    """Return dates from columns of year, month and maybe day, hour, minute and second."""
     if any((~np.isfinite(column) | (column != np.floor(column))).any() for column in columns):
         raise DataError(f"the columns {name} must hold a whole number in every row.")
-    year, month, day, *clock = (column.astype(np.int64) for column in columns)
-    days = _calendar(_century(year), month, day)
+    year, month, *rest = (column.astype(np.int64) for column in columns)
+    day, *clock = rest or [np.ones_like(year)]
+    days = days_of(_century(year), month, day)
     if days is None:
         raise DataError(f"the columns {name} hold a day that is in no calendar.")
     hour, minute, second = (*clock, *(np.zeros_like(year),) * (3 - len(clock)))
     if (hour > 24).any() or (minute > 59).any() or (second > 60).any():
         raise DataError(f"the columns {name} hold a time of day beyond 24:00.")
     return Moments(days * DAY + ((hour * 60 + minute) * 60 + second) * 1_000_000, False)
-
-
-def of_day(numbers: NDArray[np.float64]) -> Parts | None:
-    """Return times of day from hours, 0 to 24, or from hours and minutes such as 1230."""
-    if not np.isfinite(numbers).all() or (numbers != np.floor(numbers)).any():
-        return None
-    whole = numbers.astype(np.int64)
-    hour, minute = (whole, whole * 0) if whole.max(initial=0) <= 24 else np.divmod(whole, 100)
-    if (whole < 0).any() or (hour > 24).any() or (minute > 59).any():
-        return None
-    nothing, local = np.zeros_like(whole), np.full_like(whole, LOCAL)
-    ticks = (hour * 60 + minute) * 60_000_000
-    return Parts(nothing, nothing, nothing, nothing + 4, ticks, local)
 
 
 def _plain_iso(entries: Sequence[str]) -> Parts | None:
@@ -300,14 +253,14 @@ def _days(parts: Parts, name: str, order: str | None, ticks: Ints) -> Ints:
     if (parts.order == 4).any():
         raise DataError(f"column {name!r} holds times of day, and no column has their dates.")
     if not doubtful.any():
-        days = _in_order(parts, {})
+        days = days_in_order(parts, {})
         if days is None:
             raise _impossible(parts, name)
         return days
     candidates = ORDERS if (parts.order == 3).all() else ORDERS[:2]
     if order is not None:
         candidates = (order,)
-    read = {one: _in_order(parts, {2: one, 3: one}) for one in candidates}
+    read = {one: days_in_order(parts, {2: one, 3: one}) for one in candidates}
     possible = {one: days for one, days in read.items() if days is not None}
     if not possible:
         raise _impossible(parts, name)
@@ -347,7 +300,7 @@ def _steady(possible: dict[str, Ints], ticks: Ints) -> dict[str, Ints]:
     return possible
 
 
-def _in_order(parts: Parts, orders: dict[int, str]) -> Ints | None:
+def days_in_order(parts: Parts, orders: dict[int, str]) -> Ints | None:
     """Return days since 1970 if dates in doubt have an order; None if one is in no calendar."""
     year, month, day = (np.zeros_like(parts.first) for _ in range(3))
     meaning = {0: "ymd", 1: "dmy", **orders}
@@ -357,7 +310,7 @@ def _in_order(parts: Parts, orders: dict[int, str]) -> Ints | None:
             return None
         for letter, part in zip(order, parts[:3], strict=True):
             {"y": year, "m": month, "d": day}[letter][rows] = part[rows]
-    return _calendar(_century(year), month, day)
+    return days_of(_century(year), month, day)
 
 
 def _century(year: Ints) -> Ints:
@@ -365,7 +318,7 @@ def _century(year: Ints) -> Ints:
     return np.where(year < 69, year + 2000, np.where(year < 100, year + 1900, year))
 
 
-def _calendar(year: Ints, month: Ints, day: Ints) -> Ints | None:
+def days_of(year: Ints, month: Ints, day: Ints) -> Ints | None:
     """Return days since 1970; None if one of them is in no calendar."""
     if ((month < 1) | (month > 12) | (day < 1) | (year < 1) | (year > 9999)).any():
         return None
@@ -380,7 +333,7 @@ def _impossible(parts: Parts, name: str) -> DataError:
     """Return an error about dates that are in no calendar, whatever their order."""
     for row in range(len(parts.first)):
         one = Parts(*(part[row : row + 1] for part in parts))
-        read = [_in_order(one, {2: order, 3: order}) for order in ORDERS]
+        read = [days_in_order(one, {2: order, 3: order}) for order in ORDERS]
         if all(days is None for days in read):
             numbers = ", ".join(str(int(part[0])) for part in one[:3])
             return DataError(f"column {name!r} holds a date that is in no calendar: {numbers}.")

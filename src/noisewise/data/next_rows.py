@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import calendar
 import sys
-from datetime import date, datetime, timedelta
+from datetime import UTC, date, datetime, timedelta
 from typing import Any
 
 import narwhals as nw
@@ -17,8 +17,10 @@ from noisewise.data.tables_with_holes import SENSOR_NAMES, Roles, is_xarray
 from noisewise.errors import DataError
 
 ENOUGH = 60  # last rows that tell how stamps go on
-MONTH = 28 * 86_400.0, 31 * 86_400.0  # seconds
-YEAR = 365 * 86_400.0, 366 * 86_400.0
+DAY = 86_400.0  # seconds
+MONTH = 28 * DAY, 31 * DAY
+YEAR = 365 * DAY, 366 * DAY
+FINE = ("hours", "minutes", "seconds", "milliseconds", "microseconds")  # what text ends with
 
 
 def last_rows(X: Any, roles: Roles, when: Any) -> Any:
@@ -167,6 +169,10 @@ def next_index(index: Any, step: float, steps: int) -> Any:
         found = pd.date_range(known[-1], periods=steps + 1, freq=freq)[1:]
     elif index.tz is None:
         found = pd.DatetimeIndex(_next_array(known.to_numpy(), step, steps))
+    elif _is_of_calendar(step):
+        clocks = pd.DatetimeIndex(_next_array(known.tz_localize(None).to_numpy(), step, steps))
+        summer = np.ones(steps, dtype=bool)  # of an hour that comes twice, the first
+        found = clocks.tz_localize(index.tz, ambiguous=summer, nonexistent="shift_forward")
     else:
         found = known[-1] + pd.to_timedelta(step * np.arange(1, steps + 1), unit="s")
     return found.as_unit(index.unit).rename(index.name)
@@ -191,12 +197,10 @@ def next_stamps(known: list[Any], step: float, steps: int) -> list[Any]:
     >>> next_stamps([0, 10, 20], 10.0, 2), next_stamps(["2024-01-31", "2024-02-29"], 2.5e6, 2)
     ([30, 40], ['2024-03-29', '2024-04-29'])
     """
-    last = max(known)
+    last = max(known, key=_instant)
     if isinstance(last, str):
-        core = last.rstrip("Z")
-        moments = [_later(datetime.fromisoformat(core), step, k) for k in range(1, steps + 1)]
-        apart = " " if " " in core else "T"
-        return [one.isoformat(sep=apart)[: len(core)] + last[len(core) :] for one in moments]
+        moment = datetime.fromisoformat(last)
+        return [_as_text(_later(moment, step, k), last) for k in range(1, steps + 1)]
     if isinstance(last, datetime):
         return [_later(last, step, k) for k in range(1, steps + 1)]
     if isinstance(last, timedelta):
@@ -208,17 +212,60 @@ def next_stamps(known: list[Any], step: float, steps: int) -> list[Any]:
     return [int(one) for one in found] if isinstance(last, int) and step == int(step) else found
 
 
+def _instant(stamp: Any) -> Any:
+    """Return what tells which stamp is later: text and clocks go back when summer time ends."""
+    moment = datetime.fromisoformat(stamp) if isinstance(stamp, str) else stamp
+    is_zoned = isinstance(moment, datetime) and moment.tzinfo is not None
+    return moment.timestamp() if is_zoned else moment
+
+
+def _as_text(moment: datetime, like: str) -> str:
+    """Write a moment as another one is written, if that is a usual way; else in full.
+
+    Examples
+    --------
+    >>> _as_text(datetime(2024, 1, 31, 6), "2024-01-30 05:00")
+    '2024-01-31 06:00'
+    """
+    apart, core = " " if " " in like else "T", like.replace("Z", "+00:00")
+    if len(like) <= len("2024-01-31"):
+        return f"{moment:%Y-%m-%d}" if "-" in like else f"{moment:%Y%m%d}"
+    for fine in FINE:
+        told = moment.isoformat(apart, fine)
+        if len(told) == len(core):
+            return told.replace("+00:00", "Z") if "Z" in like else told
+    return moment.isoformat(apart)
+
+
+def _is_of_calendar(step: float) -> bool:
+    """Tell whether a step is of days, months or years, which clocks and not seconds count."""
+    spans = any(low <= step <= high for low, high in (MONTH, YEAR))
+    return spans or step % DAY == 0
+
+
 def _later(last: datetime, step: float, k: int) -> datetime:
-    """Return a moment k steps later; months and years are those of the calendar."""
+    """Return a moment k steps later.
+
+    Months and years are those of the calendar, and days begin when clocks say so, however long a
+    day is in a zone with summer time; hours have 60 minutes each.
+    """
+    try:
+        later = _moved(last, step, k)
+        # A clock skips an hour in spring: by way of UTC it is put forward.
+        return later if last.tzinfo is None else later.astimezone(UTC).astimezone(last.tzinfo)
+    except OverflowError:
+        raise DataError(f"There is no date {k} steps of {step:g} seconds after {last}.") from None
+
+
+def _moved(last: datetime, step: float, k: int) -> datetime:
+    """Return the same, on a clock that may not show it."""
     if YEAR[0] <= step <= YEAR[1]:
         return _on_day(last, last.year + k, last.month)
     if MONTH[0] <= step <= MONTH[1]:
         month = last.month - 1 + k
         return _on_day(last, last.year + month // 12, month % 12 + 1)
-    try:
-        return last + timedelta(seconds=step * k)
-    except OverflowError:
-        raise DataError(f"There is no date {k} steps of {step:g} seconds after {last}.") from None
+    by_clock = last.tzinfo is None or _is_of_calendar(step)
+    return (last if by_clock else last.astimezone(UTC)) + timedelta(seconds=step * k)
 
 
 def _on_day(last: datetime, year: int, month: int) -> datetime:

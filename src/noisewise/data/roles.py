@@ -19,7 +19,8 @@ _LISTS = {
     # Numbers are times only under these names; dates are times under any.
     "time": (
         "time timestamp datetime date day hour epoch step ts unixtime unixtimestamp epochtime "
-        "messdatum timestampms yyyymmdd yyyymmddhh yyyymmddhhmm datehour "
+        "messdatum timestampms yyyymmdd yyyymmddhh yyyymmddhhmm yyyymmddhhmmss yyyymm yyyyddd "
+        "ddmmyyyy mmddyyyy datehour yearmonth yearmo "
         "doy jday julianday dayofyear yearday yday decimalday decimaldoy"
     ),
     "date": (
@@ -47,9 +48,9 @@ USUAL = {role: tuple(names.split()) for role, names in _LISTS.items()}
 _CALENDAR = (
     "year jahr année annee anno año ano yyyy yr jaar",
     "month monat mois mes mês mese mo maand",
-    "day tag jour dia día giorno dag",
+    "day tag jour dia día giorno dag dy",
     "hour stunde heure hora ora uur hr",
-    "minute minutes minuto minuut",
+    "minute minutes minuto minuut mn",
     "second seconds sekunde seconde",
 )
 _OF_YEAR = frozenset(["doy", "jday", "jd", "julian", "julianday", "dayofyear", "yearday", "yday"])
@@ -182,7 +183,8 @@ def find_time(table: Table, named: str | None, taken: Iterable[str]) -> tuple[st
     if len(found) > 1:
         raise DataError(f"Which of the columns {listed(found)} is the time? Name it with time=.")
     rising = [name for name in free if table.is_epoch(name)] if not found + unread else []
-    return tuple(found or unread[:1] or rising[:1])
+    monthly = _calendar_parts(table, free)  # of which there are no days
+    return tuple(found or unread[:1] or rising[:1] or (monthly if len(monthly) == 2 else ()))
 
 
 def _best(dated: list[str], free: list[str]) -> str:
@@ -231,6 +233,12 @@ def _calendar_columns(table: Table, free: list[str]) -> tuple[str, ...]:
     """Return columns of year, month, day, and of hour, minute and second where there are any."""
     if tuple(free[: len(_BUOYS)]) == _BUOYS:
         return _BUOYS
+    found = _calendar_parts(table, free)
+    return tuple(found) if len(found) >= 3 else _day_of_year(table, free, found[:1])
+
+
+def _calendar_parts(table: Table, free: list[str]) -> list[str]:
+    """Return columns of year, month, day and so on, as far as there is one of each."""
     found: list[str] = []
     for words in _CALENDAR:
         named = [name for name in free if plain(name) in words.split()]
@@ -238,7 +246,7 @@ def _calendar_columns(table: Table, free: list[str]) -> tuple[str, ...]:
         if len(fitting) != 1:
             break
         found.append(fitting[0])
-    return tuple(found) if len(found) >= 3 else _day_of_year(table, free, found[:1])
+    return found
 
 
 def _day_of_year(table: Table, free: list[str], year: list[str]) -> tuple[str, ...]:

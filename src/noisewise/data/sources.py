@@ -8,6 +8,7 @@ from __future__ import annotations
 import csv
 import gzip
 import io
+import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -17,7 +18,7 @@ from typing import Any, NoReturn, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from noisewise.data import dates, reader, roles
+from noisewise.data import dates, dates_in_numbers, reader, roles
 from noisewise.data.binary import read_parquet
 from noisewise.data.dialect import Given
 from noisewise.data.ids import Codes, Ids
@@ -81,8 +82,8 @@ class TextSource:
         for name, column in self.rows.columns.items():
             if column.kind == "date":
                 found[name] = column.parts()
-            elif column.is_number and column.odd is None and roles.may_be_time(name):
-                parts = dates.compact(column.numbers())
+            elif column.is_number and column.odd is None and roles.names_time(name):
+                parts = dates_in_numbers.compact(column.numbers())
                 found |= {} if parts is None else {name: parts}
         return found
 
@@ -103,7 +104,7 @@ class TextSource:
         if not self.is_number(name) or column.odd is not None:
             return False
         numbers = column.numbers()
-        return dates.epochs(numbers) is not None and bool((np.diff(numbers) > 0).all())
+        return dates_in_numbers.epochs(numbers) is not None and bool((np.diff(numbers) > 0).all())
 
     def varies(self, name: str) -> bool:
         """Tell whether a column of dates holds more than one."""
@@ -141,7 +142,8 @@ class TextSource:
         if first in self._parts:
             of_day = None
             if len(names) > 1:
-                of_day = self._parts.get(names[1]) or dates.of_day(self.numbers(names[1]))
+                of_day = self._parts.get(names[1])
+                of_day = of_day or dates_in_numbers.of_day(self.numbers(names[1]))
                 if of_day is None:
                     raise DataError(f"column {names[1]!r} must hold times of day, such as 13:30.")
             return self._arrow(dates.understood(self._parts[first], first, self.date_order, of_day))
@@ -153,7 +155,10 @@ class TextSource:
         if len(missing):
             line = self.rows.line_of(int(missing[0]))
             raise DataError(f"line {line}: column {first!r} has no time; remove the line.")
-        found = dates.epochs(numbers)
+        parts = dates_in_numbers.compact(numbers)  # of a column that somebody named
+        if parts is not None:
+            return self._arrow(dates.understood(parts, first, self.date_order))
+        found = dates_in_numbers.epochs(numbers)
         return numbers if found is None else self._arrow(found)
 
     def _refuse_time(self, name: str) -> NoReturn:
@@ -294,7 +299,24 @@ class ParquetSource:
         columns = {name: table.column(name) for name in self.names}
         columns |= {name: numbers for name, (numbers, _) in replaced.items()} | dict(added)
         whole = arrow.table(columns)
-        write_parquet(path, whole.replace_schema_metadata(self.table.schema.metadata))
+        floats = {name for name in replaced if whole.schema.field(name).type != self._type(name)}
+        metadata = _told_of_floats(self.table.schema.metadata or {}, floats)
+        write_parquet(path, whole.replace_schema_metadata(metadata))
+
+
+def _told_of_floats(metadata: dict[bytes, bytes], names: set[str]) -> dict[bytes, bytes]:
+    """Return metadata in which pandas, which takes types from there, finds that columns are floats.
+
+    Filled columns of its own whole numbers could not be read otherwise.
+    """
+    try:
+        told = json.loads(metadata.get(b"pandas", b""))
+        own = [one for one in told["columns"] if one["field_name"] in names]
+        for one in own:
+            one |= {"pandas_type": "float64", "numpy_type": "float64"}
+    except (ValueError, TypeError, KeyError):  # it is of no pandas that we know
+        return metadata
+    return metadata | {b"pandas": json.dumps(told).encode()} if own else metadata
 
 
 def time_codes(times: Any) -> Codes:

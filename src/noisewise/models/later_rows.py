@@ -18,7 +18,7 @@ from noisewise.errors import brief
 MOST_ROWS = 4_000  # the last ones, that are looked at
 NEIGHBOURS = 10
 MOST_TOLD = 10_000  # rows that are remembered
-LEAST = 1e-9  # distance, so that rows that are the same tell alone
+LEAST = 1e-9  # distance, so that rows that are the same tell alone; and variance
 
 
 @dataclass(frozen=True, eq=False)
@@ -41,8 +41,7 @@ class KnownRows:
         mean, std = filled.mean(axis=1), filled.std(axis=1)
         std = np.where(std > 0, std, 1.0)
         rows = ((filled - mean[:, None]) / std[:, None]).T[-MOST_ROWS:]
-        covariance = ledoit_wolf(rows, assume_centered=True)[0]
-        return cls(filled, times, mean, std, covariance, rows if by_neighbours else None)
+        return cls(filled, times, mean, std, _covariance(rows), rows if by_neighbours else None)
 
     def extended(self, series: Series) -> tuple[Array, Array]:
         """Return times and the filled table with all times at which series were read."""
@@ -80,6 +79,18 @@ class KnownRows:
         else:
             out[~read] = _of_nearest(self.rows[:, read], z, self.rows[:, ~read])
         return np.asarray(self.mean + self.std * out)
+
+
+def _covariance(rows: Array) -> Array:
+    """Return the covariance of series, which can be inverted whatever rows are like."""
+    least = LEAST * np.eye(rows.shape[1])
+    if len(rows) < 2:
+        return least
+    covariance, shrunk = ledoit_wolf(rows, assume_centered=True)
+    # No eigenvalue is below what shrinking put there. That is nothing where no row differs from the
+    # others by chance: where all are the same, or there are two.
+    enough = shrunk * np.trace(covariance) >= LEAST * len(covariance)
+    return np.asarray(covariance if enough else covariance + least)
 
 
 def _of_nearest(known: Array, row: Array, wanted: Array) -> Array:

@@ -100,7 +100,8 @@ def draw_series(axes: Axes, trace: Trace, *, coverage: float = COVERAGE) -> None
     for odd in trace.odd:
         if odd.kind != "spike":
             axes.axvspan(odd.start / unit, odd.end / unit, color=ORANGE, alpha=0.15, label=odd.kind)
-    axes.set_title(short(trace.name, LONGEST_NAME))
+    # Whoever asks an imputer may let formulas be drawn: two dollar signs in a name are none.
+    axes.set_title(short(trace.name, LONGEST_NAME), parse_math=False)
     axes.margins(x=0.01, y=0.06)
     if trace.dates:
         _by_date(axes)

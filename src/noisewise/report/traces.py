@@ -50,10 +50,9 @@ def traces(
 
 def odd_of_table(cells: LabelledArray, seen: Observations) -> dict[Ids, tuple[Odd, ...]]:
     """Return what is odd in the readings of a table, by the ids of series."""
-    dated = are_dates(cells.clock)
     if len(seen) < FEWEST:
         return {}
-    return odd_by_series(anomalies_of(seen, dated=dated), cells.names[:-1])
+    return odd_by_series(anomalies_of(seen, cells.clock), cells.names[:-1])
 
 
 def odd_by_series(table: Table, names: Sequence[str]) -> dict[Ids, tuple[Odd, ...]]:
