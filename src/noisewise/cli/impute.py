@@ -266,8 +266,7 @@ def _check(
         check_coverage(coverage)
     if kind_of(out) != kind_of(path):
         raise SettingError(f"The result has the format of {path}; name it so, and not {out}.")
-    if out.exists() and path.exists() and out.samefile(path):
-        raise SettingError(f"{path} is kept as it is: write to another file than {out}.")
+    options.keep(path, out)
     for file in (out, *([] if page is None else [Path(page)])):
         if not file.resolve().parent.is_dir():
             raise SettingError(f"There is no folder {file.resolve().parent} to write to.")

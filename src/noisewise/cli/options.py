@@ -146,6 +146,14 @@ def check_file(path: Path) -> None:
         storage.check_writable(path)
 
 
+def keep(path: Path, *written: str | Path | None) -> None:
+    """Raise if what is written would replace a file that is read."""
+    for one in written:
+        out = None if one is None else Path(one)
+        if out is not None and out.exists() and path.exists() and out.samefile(path):
+            raise SettingError(f"{path} is kept as it is: write to another file than {out}.")
+
+
 def check_folder(path: Path) -> None:
     """Raise if a path is no folder to write to, and none can be made there."""
     found = path.absolute()
