@@ -275,3 +275,24 @@ def test_values_beyond_all_levels_draw_a_warning(small_world):
         model.fold_in_many([[0], [1]], [[5.0], [-1.0]])
     plain = DeviationFactorizer(rank=2, epochs=2, random_state=0)
     plain.fit(small_world.X, small_world.y).fold_in([0], [20.0])
+
+
+@pytest.mark.parametrize("risk", [1e39, -1e300])
+def test_a_risk_beyond_single_precision_ranks_by_the_std_alone(model, risk):
+    found = model.recommend(0, 20, risk=risk, exclude_seen=False)
+    stds = [best.std for best in found]
+    assert len(found) == N_ITEMS
+    assert stds == sorted(stds, reverse=risk < 0)
+
+
+@pytest.mark.parametrize("mode", [True, 1.0, 2, -1, "film", None, np.array([0, 1])])
+def test_a_mode_is_a_name_or_a_number(model, mode):
+    with pytest.raises(DataError, match="mode must be one of"):
+        model.recommend(0, mode=mode)
+    assert model.recommend(0, mode=np.int64(1)) == model.recommend(0, mode="item")
+
+
+@pytest.mark.parametrize("given", [None, 3, "ab"])
+def test_many_new_ids_come_in_lists(model, given):
+    with pytest.raises(DataError, match="fold_in_many needs two lists"):
+        model.fold_in_many(given, given)
