@@ -132,7 +132,7 @@ def rating_task(
     train, held_out = observations.take(split.train), observations.take(split.validation)
 
     def errors(model: Any, seen: Observations) -> dict[str, float]:
-        mean, std = model.predict(seen, return_std=True)
+        mean, std = _expected(model, seen)
         found = {
             "rmse": metrics.rmse(seen.values, mean),
             "nll": metrics.nll(seen.values, mean, std),
@@ -171,6 +171,15 @@ def settings_under(protocol: str, observations: Observations) -> dict[str, Any]:
     return {"unknown": PAPER_UNKNOWN}
 
 
+def _expected(model: Any, test: Observations) -> tuple[Any, Any]:
+    """Return mean and std of values; of weights only models of noisewise know."""
+    if test.weight is None:
+        mean, std = model.predict(test, return_std=True)
+    else:
+        mean, std = model.expected(test)
+    return mean, std
+
+
 def score(model: Any, test: Observations, levels: Any = None) -> dict[str, float]:
     """Every metric of a fitted model on ratings that it has not seen.
 
@@ -179,8 +188,11 @@ def score(model: Any, test: Observations, levels: Any = None) -> dict[str, float
     ``levels`` that ratings can have, ``log_loss`` is that of the level: of the model's own
     probabilities where it has some, else of its normal distribution.
     """
-    mean, std = model.predict(test, return_std=True)
-    low, high = model.predict_interval(test, coverage=0.9)
+    mean, std = _expected(model, test)
+    if test.weight is None:
+        low, high = model.predict_interval(test, coverage=0.9)
+    else:
+        low, high = model.interval(mean, std, 0.9, model.strangers(test))
     measured = metrics.evaluate(test.values, mean, std, low=low, high=high, coverage=0.9)
     if watches_validation(model):
         one = float(model.learning_curve_["validation_rmse"][model.n_epochs_ - 1])
