@@ -306,3 +306,12 @@ def test_lists_are_judged_on_the_command_line(tmp_path, capsys):
     assert "  2. " in capsys.readouterr().out
     assert run("recommend", model, "u1", "--risk", "1") == 2
     assert "--by, --risk and --mode are not for a Popularity" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("n", [2.5, None, "2", True])
+def test_lists_are_judged_at_a_whole_number(n):
+    for metric in (metrics.ndcg_at, metrics.recall_at, metrics.reciprocal_rank_at, metrics.hit_at):
+        with pytest.raises(DataError, match="n must be a whole number, 1 or more"):
+            metric(["a", "b"], {"b"}, n)
+    with pytest.raises(DataError, match="n must be a whole number, 1 or more"):
+        metrics.rank_metrics([], [], n)
