@@ -98,6 +98,8 @@ def test_popularity_recommends_what_most_have_rated_and_the_user_has_not():
     assert counts[names == seen.id][0] == counts.max()
     with pytest.raises(SettingError, match="n must be a whole number"):
         model.recommend("u3", 0)
+    with pytest.raises(DataError, match="candidates must be ids in a list"):
+        model.recommend("u3", candidates="i1")
 
 
 def test_neighbours_of_an_item_are_the_correlations_of_what_biases_leave():

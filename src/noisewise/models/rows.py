@@ -176,7 +176,8 @@ class Rows(Factorizer, Threads):
         else:
             codes = self._places(m, self._codes(m, ids), ids)
             own = as_objects(list(ids))
-        columns = partial(self._listed, m, codes, by, sought, (own, labels_of(self, 1 - m)))
+        labels = lists.held((own, labels_of(self, 1 - m)), library, out)
+        columns = partial(self._listed, m, codes, by, sought, labels)
         place = None if cluster is None else Cluster.of(cluster, self)
         return lists.for_all(columns, len(own), library, out, place)
 
