@@ -247,6 +247,10 @@ def test_what_cannot_be_updated_is_said_and_left_as_it_was(fitted, parts):
         with pytest.raises(kind, match=message):
             model.partial_fit(*parts[1])
     before = fitted.predict(X, return_std=True)
+    with pytest.raises(DataError, match=r"partial_fit needs values on the scale.*1e\+30"):
+        fitted.partial_fit(X[:2], [3.0, 1e30])
+    with pytest.raises(DataError, match=r"fold_in needs values on the scale.*-1e\+30"):
+        fitted.fold_in(X[:2, 1], [3.0, -1e30])
     with pytest.raises(DataError, match="Row 0 of y is NaN"):
         fitted.partial_fit(X[:1], [np.nan])
     with pytest.raises(SettingError, match="sweeps must be a whole number, 1 or more"):
