@@ -181,7 +181,7 @@ def test_lists_need_a_model_that_recommends_and_knows_what_it_is_told():
     seen = observations()
     with pytest.raises(SettingError, match="risk must be left out: a Popularity has one way"):
         ratings.evaluate(seen, "popularity", ranking=Ranking(how=(("risk", 1.0),)), splits=1)
-    with pytest.raises(SettingError, match="top must be 1 or more"):
+    with pytest.raises(SettingError, match="top must be a whole number, 1 or more"):
         Ranking(top=0)
     with pytest.raises(SettingError, match="Lists need a model that recommends; a object does not"):
         Ranking().check(object())

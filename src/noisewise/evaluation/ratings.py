@@ -22,6 +22,7 @@ from noisewise.evaluation.ranking import PER_USER, Ranking, judged
 from noisewise.evaluation.records import RunOptions, data_of, measure
 from noisewise.evaluation.trials import Task, about_task, watches_validation
 from noisewise.models.featured import features_for
+from noisewise.settings import whole
 from noisewise.splits import Split, leave_last_out, rating_split, split_by_time, split_by_user
 from noisewise.spread import here
 
@@ -62,8 +63,8 @@ def evaluate(
     >>> evaluate(ratings, "dmf", splits=2)["mean"]["rmse"] < 1.5
     True
     """
-    if splits < 1:
-        raise SettingError(f"splits must be 1 or more; got {splits}.")
+    whole(1).require("splits", splits)
+    whole(0).require("seed", seed)
     chosen = {**settings_under(protocol, observations), **(settings or {})}
     values = np.unique(observations.values)
     levels = values if 2 <= len(values) <= MOST_LEVELS else None
@@ -199,7 +200,8 @@ def score(model: Any, test: Observations, levels: Any = None) -> dict[str, float
     else:
         one = metrics.sharpness(std)
     measured["constant_std"] = one
-    measured["constant_nll"] = metrics.constant_nll(test.values, mean, [one])
+    own_nll = metrics.constant_nll(test.values, mean, [one]) if one > 0.0 else float("nan")
+    measured["constant_nll"] = own_nll
     if levels is not None and hasattr(model, "predict_proba"):
         own, chances = model.levels_, model.predict_proba(test)
         place = np.searchsorted(own, test.values).clip(max=len(own) - 1)
@@ -217,6 +219,7 @@ def score(model: Any, test: Observations, levels: Any = None) -> dict[str, float
 
 def split_of(observations: Observations, seed: int, protocol: str) -> Split:
     """Return a split of a protocol."""
+    whole(0).require("seed", seed)
     if protocol not in PROTOCOLS:
         raise SettingError(f"protocol must be one of {', '.join(PROTOCOLS)}; got {protocol!r}.")
     if protocol == "user":
