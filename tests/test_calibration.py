@@ -115,3 +115,11 @@ def test_errors_must_be_there_and_finite(error, std):
 
 def test_normal_half_width_is_the_known_quantile():
     assert normal_half_width(0.95) == pytest.approx(1.959964, abs=1e-6)
+
+
+def test_columns_that_do_not_belong_together_are_refused():
+    for columns in (([1, 2, 3], [1, 1]), ([1, 2], [1, 1], [3]), ([[1, 2]], [[1, 1]]), (1, 1)):
+        with pytest.raises(DataError, match="Calibration needs columns of one length"):
+            Calibration.measure(*columns)
+    with pytest.raises(DataError, match="stds above 0"):
+        Calibration.measure([1, 2], [1, -1])

@@ -211,7 +211,9 @@ def test_settings_are_read_as_numbers_words_and_pairs(folder, capsys):
         (["recommend", "{model}", "nobody", "-n", "0"], "n must be 1 or more"),
         (["noise", "{model}", "--mode", "planet"], "mode must be one of"),
         (["evaluate", "{ratings}", "--protocol", "magic"], "protocol must be one of"),
-        (["evaluate", "{ratings}", "--splits", "0"], "splits must be 1 or more"),
+        (["evaluate", "{ratings}", "--splits", "0"], "splits must be a whole number, 1 or more"),
+        (["evaluate", "{ratings}", "--seed", "-1"], "seed must be a whole number, 0 or more"),
+        (["tune", "{ratings}", "--model", "dmf", "--seed", "-1"], "seed must be a whole number"),
     ],
 )
 def test_an_error_is_one_sentence_and_status_two(folder, capsys, words, sentence):

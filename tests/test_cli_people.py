@@ -391,3 +391,35 @@ def test_a_group_of_options_is_given_to_its_command_as_one_object():
         ("x", Greeting(name="bo", word=[]), 1),
     ]
     assert grouped(greet).__doc__ == "Greet somebody."
+
+
+def test_a_file_that_is_read_is_never_written_over(folder, capsys):
+    data, cells = folder / "kept.csv", folder / "cells.csv"
+    data.write_text((folder / "ratings.csv").read_text())
+    cells.write_text("user,item\n1,2\n")
+    model, before = folder / "model.nw", (data.read_bytes(), cells.read_bytes())
+    for words in (
+        ["fit", data, "--out", data, *QUICK],
+        ["fit", data, "--out", folder / "new.nw", "--json", data, *QUICK],
+        ["update", model, data, "--out", data],
+        ["predict", model, cells, "--out", cells],
+    ):
+        assert run(*words) == 2
+        assert "is kept as it is: write to another file" in capsys.readouterr().err
+    assert (data.read_bytes(), cells.read_bytes()) == before
+
+
+def test_the_mode_of_lists_is_a_name_or_a_number(folder, capsys):
+    shown = []
+    for mode in ("item", "1"):
+        assert run("recommend", folder / "model.nw", "i3", "--mode", mode, "-n", 3) == 0
+        shown.append(capsys.readouterr().out)
+    assert shown[0] == shown[1]
+    assert run("recommend", folder / "model.nw", "i3", "--mode", "2") == 2
+    assert "mode must be one of ['user', 'item']" in capsys.readouterr().err
+
+
+def test_cells_in_an_empty_file_are_not_looked_for(folder, capsys):
+    (folder / "nothing.csv").touch()
+    assert run("predict", folder / "model.nw", folder / "nothing.csv") == 2
+    assert "The file is empty" in capsys.readouterr().err

@@ -3,6 +3,7 @@
 import warnings
 
 import numpy as np
+import pandas as pd
 import pytest
 from shared import make_world
 from test_cli import run
@@ -246,6 +247,10 @@ def test_what_cannot_be_updated_is_said_and_left_as_it_was(fitted, parts):
         with pytest.raises(kind, match=message):
             model.partial_fit(*parts[1])
     before = fitted.predict(X, return_std=True)
+    with pytest.raises(DataError, match=r"partial_fit needs values on the scale.*1e\+30"):
+        fitted.partial_fit(X[:2], [3.0, 1e30])
+    with pytest.raises(DataError, match=r"fold_in needs values on the scale.*-1e\+30"):
+        fitted.fold_in(X[:2, 1], [3.0, -1e30])
     with pytest.raises(DataError, match="Row 0 of y is NaN"):
         fitted.partial_fit(X[:1], [np.nan])
     with pytest.raises(SettingError, match="sweeps must be a whole number, 1 or more"):
@@ -304,6 +309,29 @@ def test_a_model_is_updated_on_the_command_line(fitted, parts, tmp_path, capsys)
     assert load(model).since_fit_ == 0
     assert run("update", model, data) == 0
     assert load(model).since_fit_ == len(new)
+
+
+@pytest.mark.parametrize(
+    ("columns", "ids"),
+    [("film,who", []), ("who,film", []), ("a,b", ["--id", "b", "--id", "a"]), ("a,b", None)],
+)
+def test_new_ratings_are_told_by_the_names_that_ids_have_in_the_model(
+    parts, tmp_path, capsys, columns, ids
+):
+    (X, y), model, data = parts[0], tmp_path / "model.nw", tmp_path / "new.csv"
+    frame = pd.DataFrame({"who": X[:, 0], "film": X[:, 1]})
+    DeviationFactorizer(rank=2, epochs=2, patience=None, random_state=0).fit(frame, y).save(model)
+    order = [0, 1] if columns.startswith("who") else [1, 0]
+    rows = [f"{cell[order[0]]},{cell[order[1]]},3" for cell in X[:50].tolist()]
+    data.write_text("\n".join([f"{columns},stars", *rows]))
+    status = run("update", model, data, *(ids or []))
+    told = capsys.readouterr()
+    if ids is None:
+        assert status == 2
+        assert "the id columns a, b, but the model knows who, film: say which" in told.err
+    else:
+        assert status == 0
+        assert told.out.startswith("50 ratings, 0 new in who, 0 new in film")
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,7 @@
 """Tables of features: how columns are read and encoded, and what is refused."""
 
 import datetime
+import warnings
 
 import numpy as np
 import pandas as pd
@@ -122,6 +123,15 @@ def test_more_ids_are_encoded_like_the_first():
     np.testing.assert_array_equal(more.rows([8, 0, 1]).toarray()[:, :2], [[0, 1], [0, 1], [1, 0]])
     one = table.one({"city": "a"}).toarray()
     np.testing.assert_array_equal(one[0, :2], [1, 0])
+
+
+def test_a_column_that_may_be_misspelt_draws_a_warning():
+    table = learn({"user": range(8), "city": list("aaaabbbb"), "height": np.array(AGES) / 100})
+    with pytest.warns(DataWarning, match="lack the columns height, which .* and have hight, which"):
+        table.extended({"user": [8], "city": ["b"], "hight": [0.3]})
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        table.extended({"user": [8], "city": ["b"], "height": [0.3], "shoe size": [40]})
 
 
 def test_modes_are_found_by_name_by_number_or_as_users_and_items():

@@ -127,7 +127,8 @@ def test_cells_are_read_in_every_dialect_that_observations_are(tmp_path, name, c
         ("user,item,when\n1,a,noon\n", "line 2: when 'noon' is neither"),
         ("user,item,when\n1,a,1e30\n", "line 2: when '1e30' is more than"),
         ('user,item\n1,"a\n', "is a quote left open"),
-        ("", "2 id columns"),
+        ("", "The file is empty: it has 0 bytes"),
+        ("only\n1\n", "2 id columns"),
     ],
 )
 def test_cells_that_cannot_be_read_are_a_sentence(tmp_path, content, message):

@@ -105,8 +105,11 @@ def test_lists_are_as_long_as_asked_for_and_leave_out_what_was_hardly_seen(model
 
 
 def test_what_cannot_be_ranked_is_refused(model):
-    with pytest.raises(SettingError, match="n must be 1 or more"):
-        noisy_series(model, n=0)
+    for n in (0, 2.5, "3"):
+        with pytest.raises(SettingError, match="n must be a whole number, 1 or more"):
+            noisy_series(model, n=n)
+    with pytest.raises(SettingError, match="fewest must be a whole number"):
+        noisy_series(model, fewest=None)
     with pytest.raises(SettingError, match="another one than that of time; got 2"):
         noisy_places(model, mode=2)
     with pytest.raises(SettingError, match="mode must be one of"):

@@ -597,3 +597,16 @@ def test_observations_cannot_be_changed_by_accident():
     with pytest.raises(AttributeError):
         observe(TRIPLES).values = np.zeros(3)
     assert same(pickle.loads(pickle.dumps(observe(TRIPLES))), observe(TRIPLES))
+
+
+def test_a_whole_number_beyond_all_floats_is_an_error_that_names_its_row():
+    with pytest.raises(DataError, match="Row 1 of y is inf"):
+        observe(CELLS, [5, 10**400, 3])
+
+
+def test_a_masked_array_is_taken_only_where_nothing_of_it_is_masked():
+    X, hidden = np.array([[1, 2], [1, 3], [2, 2]]), [False, True, False]
+    for masked in (np.ma.array(STARS, mask=hidden), np.ma.array(X, mask=np.c_[hidden, hidden])):
+        with pytest.raises(DataError, match="is masked in part: leave out what is"):
+            observe(*((X, masked) if masked.ndim == 1 else (masked, STARS)))
+    assert same(observe(np.ma.array(X), np.ma.array(STARS)), observe(X, STARS))

@@ -98,6 +98,8 @@ def test_popularity_recommends_what_most_have_rated_and_the_user_has_not():
     assert counts[names == seen.id][0] == counts.max()
     with pytest.raises(SettingError, match="n must be a whole number"):
         model.recommend("u3", 0)
+    with pytest.raises(DataError, match="candidates must be ids in a list"):
+        model.recommend("u3", candidates="i1")
 
 
 def test_neighbours_of_an_item_are_the_correlations_of_what_biases_leave():
@@ -179,7 +181,7 @@ def test_lists_need_a_model_that_recommends_and_knows_what_it_is_told():
     seen = observations()
     with pytest.raises(SettingError, match="risk must be left out: a Popularity has one way"):
         ratings.evaluate(seen, "popularity", ranking=Ranking(how=(("risk", 1.0),)), splits=1)
-    with pytest.raises(SettingError, match="top must be 1 or more"):
+    with pytest.raises(SettingError, match="top must be a whole number, 1 or more"):
         Ranking(top=0)
     with pytest.raises(SettingError, match="Lists need a model that recommends; a object does not"):
         Ranking().check(object())
@@ -306,3 +308,12 @@ def test_lists_are_judged_on_the_command_line(tmp_path, capsys):
     assert "  2. " in capsys.readouterr().out
     assert run("recommend", model, "u1", "--risk", "1") == 2
     assert "--by, --risk and --mode are not for a Popularity" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("n", [2.5, None, "2", True])
+def test_lists_are_judged_at_a_whole_number(n):
+    for metric in (metrics.ndcg_at, metrics.recall_at, metrics.reciprocal_rank_at, metrics.hit_at):
+        with pytest.raises(DataError, match="n must be a whole number, 1 or more"):
+            metric(["a", "b"], {"b"}, n)
+    with pytest.raises(DataError, match="n must be a whole number, 1 or more"):
+        metrics.rank_metrics([], [], n)

@@ -101,3 +101,20 @@ def test_the_one_std_for_all_is_the_error_on_the_validation_part():
     (row,) = ratings.evaluate(observations, "dmf", SMALL, splits=1)["splits"]
     mean = fitted(observations, split, refit=False).predict(held_out)
     assert row["constant_std"] == pytest.approx(metrics.rmse(held_out.values, mean), rel=1e-3)
+
+
+@pytest.mark.filterwarnings("ignore:All .* values are 3")
+def test_values_that_are_all_alike_are_measured_without_a_std_of_their_errors():
+    (row,) = ratings.evaluate(sparse_ratings(3, 3), "dmf", SMALL, splits=1)["splits"]
+    assert row["rmse"] == row["constant_std"] == 0.0
+    assert np.isnan(row["constant_nll"])
+    assert row["coverage90"] == 1.0
+
+
+@pytest.mark.parametrize("given", [{"splits": 1.5}, {"splits": "2"}, {"seed": -1}, {"seed": None}])
+def test_splits_and_their_seeds_are_whole_numbers(given):
+    with pytest.raises(SettingError, match="must be a whole number"):
+        ratings.evaluate(sparse_ratings(1, 5), "dmf", SMALL, **given)
+    if "seed" in given:
+        with pytest.raises(SettingError, match="seed must be a whole number"):
+            rating_task(sparse_ratings(1, 5), **given)

@@ -1,6 +1,7 @@
 """Lists: what brute force would give, who is left out, and who is similar."""
 
 import warnings
+from datetime import date, timedelta
 
 import numpy as np
 import pytest
@@ -275,3 +276,56 @@ def test_values_beyond_all_levels_draw_a_warning(small_world):
         model.fold_in_many([[0], [1]], [[5.0], [-1.0]])
     plain = DeviationFactorizer(rank=2, epochs=2, random_state=0)
     plain.fit(small_world.X, small_world.y).fold_in([0], [20.0])
+
+
+@pytest.mark.parametrize("risk", [1e39, -1e300])
+def test_a_risk_beyond_single_precision_ranks_by_the_std_alone(model, risk):
+    found = model.recommend(0, 20, risk=risk, exclude_seen=False)
+    stds = [best.std for best in found]
+    assert len(found) == N_ITEMS
+    assert stds == sorted(stds, reverse=risk < 0)
+
+
+@pytest.mark.parametrize("mode", [True, 1.0, 2, -1, "film", None, np.array([0, 1])])
+def test_a_mode_is_a_name_or_a_number(model, mode):
+    with pytest.raises(DataError, match="mode must be one of"):
+        model.recommend(0, mode=mode)
+    assert model.recommend(0, mode=np.int64(1)) == model.recommend(0, mode="item")
+
+
+@pytest.mark.parametrize("given", [None, 3, "ab"])
+def test_many_new_ids_come_in_lists(model, given):
+    with pytest.raises(DataError, match="fold_in_many needs two lists"):
+        model.fold_in_many(given, given)
+
+
+@pytest.mark.parametrize(
+    ("name", "kind"),
+    [
+        (lambda k: k if k < 12 else f"i{k}", "string"),
+        (lambda k: (k, "a"), "string"),
+        (lambda k: 2**70 + k, "string"),
+        (lambda k: k, "int64"),
+        (lambda k: np.datetime64("2026-01-01") + k, "string"),
+        (lambda k: date(2026, 1, 1) + timedelta(k), "date32[day]"),
+    ],
+    ids=["mixed", "tuples", "large", "whole", "dates of numpy", "dates"],
+)
+def test_ids_of_any_type_go_to_parquet_in_parts(small_world, monkeypatch, tmp_path, name, kind):
+    order = np.lexsort(small_world.X.T[::-1])  # so that the first parts have one type
+    cells = [(name(user), name(item)) for user, item in small_world.X[order].tolist()]
+    model = DeviationFactorizer(rank=1, epochs=2, patience=None, random_state=0, n_jobs=1)
+    model.fit(cells, small_world.y[order])
+    monkeypatch.setattr(lists, "ROWS_AT_ONCE", 7)
+    out = tmp_path / "lists.parquet"
+    length = model.recommend_all(2, out=out)
+    found = pytest.importorskip("pyarrow.parquet").read_table(out)
+    assert [str(found.schema.field(k).type) for k in (0, 2)] == [kind, kind]
+    assert found.num_rows == length == len(model.recommend_all(2)["rank"])
+    for library in ("pandas", "polars", "pyarrow"):
+        assert len(model.recommend_all(2, frame=library)) == length
+    users = np.array([0, 1])
+    if kind == "int64":
+        model.recommend_all(2, ids=users, out=out)
+        found = pytest.importorskip("pyarrow.parquet").read_table(out)
+        assert str(found.schema.field(0).type) == "int64"

@@ -230,7 +230,7 @@ def test_results_of_other_splits_are_not_compared(data, result):
         ({"protocol": "rows"}, "protocol must be one of cells, blocks; got 'rows'"),
         ({"protocol": "blocks"}, "'blocks' needs outage=, in seconds"),
         ({"outage": 60.0}, "'cells' has no outages; leave out outage=60.0"),
-        ({"repeats": 0}, "repeats must be 1 or more; got 0"),
+        ({"repeats": 0}, "repeats must be a whole number, 1 or more; got 0"),
     ],
 )
 def test_a_protocol_is_chosen_whole(data, options, message):

@@ -13,11 +13,14 @@ from noisewise import (
     SettingError,
     TemporalFactorizer,
     load,
+    noisy_observations,
     observe,
     read,
 )
 from noisewise.engine.sgd import reference, strata
 from noisewise.engine.sgd.layout import Params, initial_state
+from noisewise.evaluation.ratings import evaluate, rating_task
+from noisewise.metrics import nll
 from noisewise.models.simple import ItemKNN, Popularity
 
 SEED = {"random_state": 0, "n_jobs": 1}
@@ -163,6 +166,41 @@ def test_calibration_takes_weights_into_account(world):
     held_out = observe(X[1000:], y[1000:], ids=model.ids_, weight=weight[1000:])
     assert model.calibrate(held_out).std_scale_ == pytest.approx(1.0, abs=0.15)
     assert model.calibrate(X[1000:], y[1000:]).std_scale_ > 2
+
+
+@pytest.mark.parametrize("name", ["bayes", "dmf"])
+def test_values_are_judged_by_the_weight_that_they_have(world, name):
+    X, y, weight, _ = world
+    observations = observe(X, y, weight=1e4 * weight)
+    settings = {key: value for key, value in MODELS[name].get_params().items() if key != "n_jobs"}
+    settings |= {"patience": 5} if "patience" in settings else {}
+    found = evaluate(observations, name, settings, splits=1)["splits"][0]
+    assert found["coverage90"] < 0.98  # by the std of a value of weight 1 it is 1
+    assert found["width90"] < 8 * found["rmse"]
+    assert found["nll"] < found["constant_nll"]
+    task = rating_task(observations)
+    model = fresh(name).fit(task.train)
+    plain = rating_task(observe(X, y, weight=weight))
+    same = fresh(name).fit(plain.train)
+    told = task.score(model, task.validation)["nll"]
+    assert told == pytest.approx(plain.score(same, plain.validation)["nll"], abs=0.1)
+    light, heavy = (
+        noisy_observations(same, observe(X[:9], y[:9], weight=np.full(9, own))) for own in (1, 9)
+    )
+    assert np.abs(heavy["surprise"]).max() > 1.2 * np.abs(light["surprise"]).max()
+
+
+def test_the_likelihood_of_values_held_out_has_their_weights(world):
+    X, y, weight, _ = world
+    weight = 64 * weight
+    held_out = observe(X[1000:], y[1000:], weight=weight[1000:])
+    model = DeviationFactorizer(rank=2, epochs=8, patience=8, refit=False, **SEED)
+    model.fit(X[:1000], y[:1000], sample_weight=weight[:1000], validation=held_out)
+    mean, noise, _ = model.cells(held_out).moments
+    std = np.sqrt(noise / held_out.weight)
+    expected = nll(held_out.values, mean.clip(*model.value_range_), std)
+    told = model.learning_curve_["validation_nll"][model.n_epochs_ - 1]
+    assert told == pytest.approx(expected, rel=1e-4)
 
 
 @pytest.mark.parametrize("name", ["bayes", "dmf"])

@@ -209,14 +209,21 @@ class Calibration:
         With the predicted ``mean`` of enough of them, std and intervals get a shape.
         """
         errors, stds = np.abs(np.asarray(error, float)), np.asarray(std, float)
+        means = stds if mean is None else np.asarray(mean, float)
+        if not errors.shape == stds.shape == means.shape == (errors.size,):
+            raise DataError(
+                "Calibration needs columns of one length; errors, stds and means have the shapes "
+                f"{errors.shape}, {stds.shape} and {means.shape}."
+            )
         with np.errstate(divide="ignore", invalid="ignore"):  # what is not finite is refused below
             scores = errors / stds
-        if len(scores) == 0 or not np.isfinite(scores).all():
-            raise DataError("Calibration needs held-out errors and stds that are finite numbers.")
+        if not len(scores) or not (np.isfinite(scores) & (stds > 0.0)).all():
+            raise DataError(
+                "Calibration needs held-out errors that are finite numbers, and stds above 0."
+            )
         scale, shape = float(np.sqrt(np.mean(np.sort(scores) ** 2))) or 1.0, None
         scores = scores / scale
         if mean is not None and len(scores) >= FEWEST_SHAPED:
-            means = np.asarray(mean, float)
             shape = Shape.learn(means, scale * stds, errors, held_out=True)
             if shape is not None:
                 scores = scores / np.sqrt(shape.factor(means, scale * stds))

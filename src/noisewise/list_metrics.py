@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from noisewise.errors import DataError
+from noisewise.recommend import check_n
 
 Floats = NDArray[np.float64]
 
@@ -79,6 +80,7 @@ def rank_metrics(
     if len(lists) != len(relevant):
         got = f"{len(lists)} and {len(relevant)}"
         raise DataError(f"Every list needs its relevant ids; got {got} of them.")
+    check_n(n)
     one = {"ndcg": ndcg_at, "recall": recall_at, "mrr": reciprocal_rank_at, "hit": hit_at}
     pairs = list(zip(lists, relevant, strict=True))
     return {f"{name}{n}": np.array([of(*pair, n) for pair in pairs]) for name, of in one.items()}
@@ -116,8 +118,7 @@ def novelty(
 
 
 def _hits(ranked: Sequence[Hashable], relevant: Collection[Hashable], n: int) -> NDArray[np.bool_]:
-    if n < 1:
-        raise DataError(f"n must be 1 or more; got {n}.")
+    check_n(n)
     if len(set(ranked)) < len(ranked):
         raise DataError("A ranked list names each id once; got one twice or more.")
     wanted = set(relevant)

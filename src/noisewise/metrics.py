@@ -336,7 +336,7 @@ def one_column(name: str, values: ArrayLike) -> Floats:
     """Turn what was given into one column of floats, or say what is wrong."""
     try:
         column = np.asarray(values, dtype=np.float64)
-    except (TypeError, ValueError) as error:
+    except (TypeError, ValueError, OverflowError) as error:
         raise DataError(f"{name} needs numbers: {error}.") from error
     if column.ndim != 1 or len(column) == 0:
         raise DataError(f"{name} needs one dimension and a row or more; got shape {column.shape}.")

@@ -23,6 +23,7 @@ from noisewise.errors import DataError, SettingError
 from noisewise.models.base import as_it_is
 from noisewise.models.rows import Rows
 from noisewise.models.temporal import TemporalFactorizer
+from noisewise.settings import either, whole
 
 Column = npt.NDArray[Any]
 Table = dict[str, Column]
@@ -61,7 +62,7 @@ def noisy_ids(model: Rows, *, mode: int | str = 0, n: int | None = 20, fewest: i
     m = model.mode_number(mode)
     noise = np.sqrt(model.factors_.noise_by_row(m)) * model.std_scale_
     counts = model.factors_.counts[m]
-    eligible = np.flatnonzero(counts >= max(fewest, 1))
+    eligible = np.flatnonzero(counts >= _checked(fewest))
     noise = noise[eligible]
     columns = {
         "id": model.ids_[m].labels[eligible],
@@ -91,7 +92,7 @@ def noisy_observations(model: Rows, X: Any, y: Any = None, *, n: int | None = 20
     check_is_fitted(model)
     model = as_it_is(model)
     observations = model.observed(X, y)
-    mean, std = model.predict(observations, return_std=True)
+    mean, std = model.expected(observations)
     surprise = (observations.values - mean) / std
     modes = zip(observations.ids, observations.codes, strict=True)
     columns = {ids.name: ids.labels[codes] for ids, codes in modes}
@@ -176,7 +177,7 @@ def noisy_series(model: TemporalFactorizer, *, n: int | None = 20, fewest: int =
     """
     model = as_it_is(model)
     known = model.noise_by_series_
-    eligible = np.flatnonzero(known["observations"] >= max(fewest, 1))
+    eligible = np.flatnonzero(known["observations"] >= _checked(fewest))
     known = {name: column[eligible] for name, column in known.items()}
     grouping, units = model.encoder_.grouping, model.encoder_.units
     sensors = grouping.sensors[eligible]
@@ -264,10 +265,14 @@ def unusual(stds: Column, sensors: Column, counts: Column) -> Column:
     return out
 
 
+def _checked(fewest: int) -> int:
+    whole(0).require("fewest", fewest)
+    return max(fewest, 1)
+
+
 def _first(columns: Table, *, by: Column, n: int | None) -> Table:
     """Return the `n` rows of a table with the largest numbers, those first; None gives all."""
-    if n is not None and n < 1:
-        raise SettingError(f"n must be 1 or more, or None for all; got {n!r}.")
+    either(whole(1), None).require("n", n)
     order = np.argsort(-by, kind="stable")[:n]
     return {name: column[order] for name, column in columns.items()}
 

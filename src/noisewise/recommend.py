@@ -23,6 +23,7 @@ from noisewise.propensity import propensity_of
 from noisewise.settings import number, one_of, whole
 
 CHUNK_CELLS = 1_000_000  # of a block of the table
+MOST_RISK = 1e12  # beyond which the mean counts for nothing, and single precision overflows
 
 Finish = Callable[[Moments], Moments]  # clips and calibrates
 
@@ -136,6 +137,11 @@ def check_ranking(n: int, risk: float) -> None:
     check_n(n)
     if not number().holds(risk):
         raise DataError(f"risk must be a finite number; got {risk!r}.")
+
+
+def bounded(risk: float) -> float:
+    """Return a risk that single precision can rank by, in the order of the one that is given."""
+    return min(max(risk, -MOST_RISK), MOST_RISK)
 
 
 def as_candidates(candidates: Iterable[Any] | None) -> list[Any] | None:

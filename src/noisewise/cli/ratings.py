@@ -121,8 +121,7 @@ def fit(
         fitted.save(out)
         raise Stopped(f"{stop} It is in {out}.{_goes_on(checkpoint)}") from None
     except KeyboardInterrupt:
-        words = f"Stopped before there was a model to keep: {out} was not written."
-        raise Stopped(f"{words}{_goes_on(checkpoint)}") from None
+        raise Stopped(_nothing(out, checkpoint)) from None
     seconds = getattr(fitted, "seconds_", time.perf_counter() - began)
     fitted.save(out)
     record = {
@@ -214,7 +213,9 @@ class Order:
                 name = type(fitted).__name__
                 raise SettingError(f"--by, --risk and --mode are not for a {name}.")
             return 0, {"exclude_seen": not self.seen}
-        m = 0 if self.mode is None else fitted.mode_number(self.mode)
+        mode = "0" if self.mode is None else self.mode
+        named = mode in [ids.name for ids in fitted.ids_] or not mode.isdecimal()
+        m = fitted.mode_number(mode if named else int(mode))
         return m, {"by": self.by, "risk": self.risk, "mode": m, "exclude_seen": not self.seen}
 
 
@@ -317,6 +318,11 @@ def _list(head: str, best: list[Recommendation]) -> str:
         f"  {k:>3}. {printable(r.id)}  {r.mean:.2f} ± {r.std:.2f}" for k, r in enumerate(best, 1)
     ]
     return "\n".join([head, *lines])
+
+
+def _nothing(out: Path, checkpoint: Path | None) -> str:
+    words = f"Stopped before there was a model to keep: {out} was not written."
+    return f"{words}{_goes_on(checkpoint)}"
 
 
 def _goes_on(checkpoint: Path | None) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -11,8 +12,9 @@ from noisewise.cli import options
 from noisewise.cli.features import FeatureOptions, knowing
 from noisewise.cli.options import Columns, check_file, option, tell
 from noisewise.cli.ratings import MODEL_FILE
-from noisewise.data import Ids
-from noisewise.errors import SettingError
+from noisewise.data import Ids, Observations
+from noisewise.data.tables import default_names, find_ids
+from noisewise.errors import SettingError, listed
 from noisewise.models import load
 
 
@@ -44,11 +46,9 @@ def update(
         raise SettingError(
             f"{model} has {len(fitted.ids_)} id columns, but {data} has {new.n_modes}."
         )
-    labels = [_labels(own, known) for own, known in zip(new.ids, fitted.ids_, strict=True)]
-    rows = [
-        tuple(labels[m][code] for m, code in enumerate(cell))
-        for cell in zip(*(codes.tolist() for codes in new.codes), strict=True)
-    ]
+    order = range(new.n_modes) if columns.id else _order(new.names, fitted.ids_, data)
+    entries = [_entries(new, k, known) for k, known in zip(order, fitted.ids_, strict=True)]
+    rows = list(zip(*entries, strict=True))
     before = [len(ids) for ids in fitted.ids_]
     fitted.partial_fit(rows, new.values, sample_weight=new.weight)
     place = model if out is None else out
@@ -66,8 +66,23 @@ def update(
     tell(text, summary, report)
 
 
-def _labels(new: Ids, known: Ids) -> list[Any]:
-    """Return new ids, as text where those of the model are, though the new ones are all numbers."""
-    labels: list[Any] = new.labels.tolist()
+def _order(names: Sequence[str], known: Sequence[Ids], data: Path) -> Sequence[int]:
+    """Return which column of a file has the ids of each mode: by name, where it has names."""
+    wanted = [ids.name for ids in known]
+    order = find_ids(list(names), wanted)
+    if order is None and list(names) != default_names(len(names)):
+        raise SettingError(
+            f"{data} has the id columns {listed(names)}, but the model knows {listed(wanted)}: say "
+            "which are which with --id, one for each, in the order of the model."
+        )
+    return range(len(wanted)) if order is None else order
+
+
+def _entries(new: Observations, mode: int, known: Ids) -> list[Any]:
+    """Return the ids of rows, as text where those of the model are, though all are numbers."""
+    ids = new.ids[mode]
+    labels: list[Any] = ids.labels.tolist()
     text = known.labels.dtype.kind == "O" and all(type(one) is str for one in known.labels)
-    return list(map(str, labels)) if text and new.labels.dtype.kind == "i" else labels
+    if text and ids.labels.dtype.kind == "i":
+        labels = list(map(str, labels))
+    return [labels[code] for code in new.codes[mode].tolist()]

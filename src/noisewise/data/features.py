@@ -20,7 +20,14 @@ from numpy.typing import NDArray
 from noisewise.data.fields import LARGEST, Field, learn_field, numbers_of
 from noisewise.data.ids import Codes, Ids, from_frame, group_cells
 from noisewise.data.tables import USUAL_IDS, plain_name
-from noisewise.errors import DataError, UnknownIdsWarning, listed, shortened, warn
+from noisewise.errors import (
+    DataError,
+    DataWarning,
+    UnknownIdsWarning,
+    listed,
+    shortened,
+    warn,
+)
 
 Tables: TypeAlias = Mapping[Any, Any]  # by mode, what is known of its ids
 
@@ -84,6 +91,7 @@ class SideTable:
     def extended(self, table: Any) -> SideTable:
         """Return these features with those of more ids; an id given again has the new ones."""
         ids, columns = taken_apart(table, self.ids.name)
+        self._warn_of_other_names(list(columns))
         matrix = encoded(self.fields, columns, len(ids))
         every, codes = self.ids.extend(ids.labels)
         order = np.empty(len(every), dtype=np.int64)
@@ -91,6 +99,18 @@ class SideTable:
         order[codes] = len(self.ids) + np.arange(len(ids))
         both = scipy.sparse.vstack([self.matrix, matrix], format="csr")
         return replace(self, ids=every, matrix=both[order])
+
+    def _warn_of_other_names(self, found: list[str]) -> None:
+        """Warn where a column is lacking and there is another one: it may be misspelt."""
+        names = [field.name for field in self.fields]
+        lacking = [name for name in names if name not in found]
+        others = [name for name in found if name not in names]
+        if lacking and others and len(lacking) < len(names):
+            warn(
+                f"The features of {self.ids.name} lack the columns {listed(lacking)}, which are "
+                f"taken to be missing, and have {listed(others)}, which the model does not know.",
+                DataWarning,
+            )
 
     def one(self, features: Mapping[str, Any]) -> Any:
         """Return the features of a single id, given by the names of columns."""

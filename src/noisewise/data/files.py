@@ -337,10 +337,10 @@ def read_cells(path: str | Path, ids: Sequence[Ids], time: str | None = None) ->
     path = Path(path)
     if not path.is_file():
         raise DataError(f"There is no file {path}.")
+    parquet = path.suffix.lower() == ".parquet"
     with reader.named_errors(path):
-        if path.suffix.lower() == ".parquet":
-            return _parquet_cells(path, ids, time)
-        return _text_cells(path, ids, time)
+        reader.check_content(path, "parquet" if parquet else "text")
+        return (_parquet_cells if parquet else _text_cells)(path, ids, time)
 
 
 def typed(entry: Any, ids: Ids) -> Any:

@@ -35,6 +35,8 @@ _CHUNK = 1_000_000  # values whose squares are held at a time
 
 def from_frame(native: Any) -> Any:
     """Wrap a frame or a series of any library, leave the rest as it is."""
+    if isinstance(native, np.ma.MaskedArray) and native.mask.any():
+        raise DataError("X is masked in part: leave out what is, or say filled(np.nan) for holes.")
     if isinstance(native, np.ndarray | list | tuple):
         return native
     try:
@@ -118,11 +120,8 @@ def _check_objects(column: Sequence[Any], name: str) -> None:
 def is_missing(entry: Any) -> bool:
     """Tell None, NaN, NaT and NA, none of which is plainly equal to itself, and infinity."""
     equal = entry == entry
-    return (
-        entry is None
-        or not (isinstance(equal, bool | np.bool_) and equal)
-        or (isinstance(entry, float) and math.isinf(entry))
-    )
+    sound = entry is not None and isinstance(equal, bool | np.bool_) and bool(equal)
+    return not sound or (isinstance(entry, float) and math.isinf(entry))
 
 
 def _refuse_missing(name: str, row: int, found: str) -> NoReturn:
@@ -143,10 +142,8 @@ def check_values(column: Any, name: str) -> NDArray[Any]:
         column = column.to_numpy()
     elif isinstance(column, nw.Series):
         column = column.to_numpy() if column.dtype in NUMPY_TYPES else column.to_list()
-    # As objects, a list that mixes numbers and text keeps both.
-    array = (
-        np.array(column, dtype=object) if isinstance(column, list | tuple) else np.asarray(column)
-    )
+    mixes = isinstance(column, list | tuple)  # as objects, it keeps both numbers and text
+    array = np.array(column, dtype=object) if mixes else np.asarray(column)
     if array.ndim == 2 and array.shape[1] == 1:
         from sklearn.exceptions import DataConversionWarning  # whose import takes two seconds
 
@@ -174,7 +171,10 @@ def _numbers(entries: list[Any], name: str) -> NDArray[np.float64]:
     """Return Python objects as floats, if all of them are numbers."""
     kinds = {t for t in set(map(type, entries)) if not issubclass(t, numbers.Real | Decimal)}
     if not kinds:
-        return np.array(entries, dtype=np.float64)
+        try:
+            return np.array(entries, dtype=np.float64)
+        except OverflowError:  # a whole number beyond all floats is as good as infinite
+            return np.array([math.inf if abs(e) > 1e300 else e for e in entries], np.float64)
     row = next(row for row, entry in enumerate(entries) if type(entry) in kinds)
     if is_missing(entries[row]):
         raise DataError(f"Row {row} of {name} has no value: found {entries[row]}; drop the row.")

@@ -18,6 +18,7 @@ from noisewise.data import Ids, Observations
 from noisewise.engine.arrays import Array
 from noisewise.errors import DataError, SettingError
 from noisewise.evaluation.comparison import Comparison, Result, compare, compared
+from noisewise.settings import either, number, whole
 from noisewise.splits import core
 
 PER_USER = ("ndcg", "recall", "mrr", "hit")  # with the length of lists after their names
@@ -38,8 +39,8 @@ class Ranking:
     how: tuple[tuple[str, Any], ...] = ()
 
     def __post_init__(self) -> None:
-        if self.top < 1:
-            raise SettingError(f"top must be 1 or more; got {self.top}.")
+        whole(1).require("top", self.top)
+        either(number(), None).require("relevant", self.relevant)
 
     def about(self) -> dict[str, Any]:
         """Return what a result says of it."""

@@ -22,6 +22,7 @@ from noisewise.evaluation.ranking import PER_USER, Ranking, judged
 from noisewise.evaluation.records import RunOptions, data_of, measure
 from noisewise.evaluation.trials import Task, about_task, watches_validation
 from noisewise.models.featured import features_for
+from noisewise.settings import whole
 from noisewise.splits import Split, leave_last_out, rating_split, split_by_time, split_by_user
 from noisewise.spread import here
 
@@ -62,8 +63,8 @@ def evaluate(
     >>> evaluate(ratings, "dmf", splits=2)["mean"]["rmse"] < 1.5
     True
     """
-    if splits < 1:
-        raise SettingError(f"splits must be 1 or more; got {splits}.")
+    whole(1).require("splits", splits)
+    whole(0).require("seed", seed)
     chosen = {**settings_under(protocol, observations), **(settings or {})}
     values = np.unique(observations.values)
     levels = values if 2 <= len(values) <= MOST_LEVELS else None
@@ -132,7 +133,7 @@ def rating_task(
     train, held_out = observations.take(split.train), observations.take(split.validation)
 
     def errors(model: Any, seen: Observations) -> dict[str, float]:
-        mean, std = model.predict(seen, return_std=True)
+        mean, std = _expected(model, seen)
         found = {
             "rmse": metrics.rmse(seen.values, mean),
             "nll": metrics.nll(seen.values, mean, std),
@@ -171,6 +172,15 @@ def settings_under(protocol: str, observations: Observations) -> dict[str, Any]:
     return {"unknown": PAPER_UNKNOWN}
 
 
+def _expected(model: Any, test: Observations) -> tuple[Any, Any]:
+    """Return mean and std of values; of weights only models of noisewise know."""
+    if test.weight is None:
+        mean, std = model.predict(test, return_std=True)
+    else:
+        mean, std = model.expected(test)
+    return mean, std
+
+
 def score(model: Any, test: Observations, levels: Any = None) -> dict[str, float]:
     """Every metric of a fitted model on ratings that it has not seen.
 
@@ -179,15 +189,19 @@ def score(model: Any, test: Observations, levels: Any = None) -> dict[str, float
     ``levels`` that ratings can have, ``log_loss`` is that of the level: of the model's own
     probabilities where it has some, else of its normal distribution.
     """
-    mean, std = model.predict(test, return_std=True)
-    low, high = model.predict_interval(test, coverage=0.9)
+    mean, std = _expected(model, test)
+    if test.weight is None:
+        low, high = model.predict_interval(test, coverage=0.9)
+    else:
+        low, high = model.interval(mean, std, 0.9, model.strangers(test))
     measured = metrics.evaluate(test.values, mean, std, low=low, high=high, coverage=0.9)
     if watches_validation(model):
         one = float(model.learning_curve_["validation_rmse"][model.n_epochs_ - 1])
     else:
         one = metrics.sharpness(std)
     measured["constant_std"] = one
-    measured["constant_nll"] = metrics.constant_nll(test.values, mean, [one])
+    own_nll = metrics.constant_nll(test.values, mean, [one]) if one > 0.0 else float("nan")
+    measured["constant_nll"] = own_nll
     if levels is not None and hasattr(model, "predict_proba"):
         own, chances = model.levels_, model.predict_proba(test)
         place = np.searchsorted(own, test.values).clip(max=len(own) - 1)
@@ -205,6 +219,7 @@ def score(model: Any, test: Observations, levels: Any = None) -> dict[str, float
 
 def split_of(observations: Observations, seed: int, protocol: str) -> Split:
     """Return a split of a protocol."""
+    whole(0).require("seed", seed)
     if protocol not in PROTOCOLS:
         raise SettingError(f"protocol must be one of {', '.join(PROTOCOLS)}; got {protocol!r}.")
     if protocol == "user":

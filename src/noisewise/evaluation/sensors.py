@@ -24,6 +24,7 @@ from noisewise.errors import SettingError
 from noisewise.evaluation.comparison import Result
 from noisewise.evaluation.records import RunOptions, data_of, measure
 from noisewise.evaluation.trials import Task, about_task
+from noisewise.settings import whole
 from noisewise.splits import Split, block_split, share_split
 
 PROTOCOLS = ("cells", "blocks")
@@ -65,8 +66,8 @@ def evaluate(
     >>> len(result["splits"]), result["model"]
     (2, 'LinearInterpolator')
     """
-    if repeats < 1:
-        raise SettingError(f"repeats must be 1 or more; got {repeats}.")
+    whole(1).require("repeats", repeats)
+    whole(0).require("seed", seed)
     observations, units = data.observations, sensor_units(data)
 
     def measured(model: Any, k: int) -> dict[str, Any]:
@@ -160,6 +161,7 @@ def trimmed_mean(values: Floats) -> float:
 
 def split_of(data: Panel, protocol: str, share: float, outage: float | None, seed: int) -> Split:
     """Return a split of a protocol."""
+    whole(0).require("seed", seed)
     if protocol not in PROTOCOLS:
         raise SettingError(f"protocol must be one of {', '.join(PROTOCOLS)}; got {protocol!r}.")
     if protocol == "cells" and outage is not None:

@@ -19,6 +19,7 @@ from noisewise.evaluation import records, trials
 from noisewise.evaluation.comparison import Result
 from noisewise.evaluation.ranking import higher_is_better
 from noisewise.evaluation.trials import Range, Settings, Space, Task, Trial, as_tuples
+from noisewise.settings import whole
 from noisewise.storage import write_bytes
 
 METHODS = ("random", "bayes")
@@ -234,6 +235,7 @@ def tune(
     >>> result["best"]["model"]
     'dmf'
     """
+    whole(0).require("seed", seed)
     metric = metric or task.metrics[0]
     for name, value, known in (("method", method, METHODS), ("metric", metric, task.metrics)):
         if value not in known:

@@ -273,10 +273,7 @@ class Factorizer(RegressorMixin, BaseEstimator, ABC):  # type: ignore[misc]
         check_is_fitted(self)
         held_out = self.observed(X, y)
         self.calibration_ = None
-        mean, noise, epistemic = self.moments(held_out)
-        if held_out.weight is not None:
-            noise = noise / held_out.weight
-        std = np.sqrt(noise + epistemic)
+        mean, std = self.expected(held_out)
         shaped = mean if self._has_shape() and len(self.ids_) == 2 else None
         found = Calibration.measure(held_out.values - mean, std, shaped)
         self.calibration_ = found
@@ -307,6 +304,12 @@ class Factorizer(RegressorMixin, BaseEstimator, ABC):  # type: ignore[misc]
         cells = self.cells(X)
         warn_of_unknown(X, self.ids_, cells.unseen, but=self._unbounded())
         return self.finished(cells)
+
+    def expected(self, observations: Observations) -> tuple[Floats, Floats]:
+        """Return mean and std of values that have weights, which ``predict`` takes to be 1."""
+        mean, noise, epistemic = self.moments(observations)
+        weight = 1.0 if observations.weight is None else observations.weight
+        return mean, np.sqrt(noise / weight + epistemic)
 
     def finished(self, cells: Cells) -> Moments:
         """Return moments as the settings and the calibration have them."""

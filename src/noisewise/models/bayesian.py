@@ -35,7 +35,7 @@ from noisewise.engine.devices import Device
 from noisewise.engine.gibbs.fold_in import fold_in
 from noisewise.engine.gibbs.posterior import RatingPosterior, Side
 from noisewise.engine.gibbs.schedule import Schedule, Thinned
-from noisewise.engine.training import Callback, standardised
+from noisewise.engine.training import Callback
 from noisewise.engine.workers import Cluster
 from noisewise.errors import DataError, SettingError
 from noisewise.models import learner, on_cluster, on_gpu
@@ -371,7 +371,7 @@ class BayesianFactorizer(Sampled, Featured, KeptRows, on_gpu.OnDevice):
         new = (codes > own.shape[1 - mode]).any()  # which a GPU does not know
         if own.spec.ordinal or self.device == "cpu" or new:
             return self._fold_each(mode, starts, codes, values)
-        z = standardised(values, own.scale.location, own.scale.scale)
+        z = self._as_drawn(values, "fold_in_many")
 
         def here(mode: int, starts: Counts, codes: Codes, values: Any) -> list[Any]:
             spans = pairwise(starts.tolist())

@@ -375,7 +375,8 @@ def _fit(
     validate = None
     if held_out is not None:
         cells = tuple(own[codes] for own, codes in zip(order, held_out.codes, strict=True))
-        truth, square = held_out.values, units[1] ** 2
+        share = (1.0 if held_out.weight is None else held_out.weight) / worth
+        truth, square = held_out.values, units[1] ** 2 / share
 
         def validate(state: State) -> tuple[float, float]:
             mean, variance = strata.predict(state, cells, params, n_jobs)

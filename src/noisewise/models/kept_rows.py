@@ -18,7 +18,7 @@ from noisewise.engine.gibbs.posterior import RatingPosterior
 from noisewise.engine.gibbs.pulls import pulls
 from noisewise.engine.gibbs.update import changed_rows, due_rows, updated
 from noisewise.engine.training import standardised
-from noisewise.errors import DataError, DataWarning, SettingError, warn
+from noisewise.errors import LARGEST, DataError, DataWarning, SettingError, warn
 from noisewise.models.base import at_one_moment, in_one_step
 from noisewise.models.learner import count_rows, joined, warn_of_new_types
 from noisewise.models.rows import Rows
@@ -55,9 +55,9 @@ class Drift(NamedTuple):
         moved = abs(self.shift) > max(SHIFT, rough)
         if wider or moved:
             warn(
-                f"The {self.n:,} new values of known ids are not what was expected: their errors "
-                f"are {self.spread:.2f} times the std, and {self.shift:+.2f} of it in the mean. "
-                "What is rated, or how, may have changed: fit anew.",
+                f"New values of known ids, {self.n:,} of them, are not what was expected: their "
+                f"errors are {self.spread:.3g} times the std, and {self.shift:+.3g} of it in the "
+                "mean. What is rated, or how, may have changed: fit anew.",
                 DataWarning,
             )
         elif since > MOST_SINCE:
@@ -212,7 +212,13 @@ class KeptRows(Rows):
         """Return values as draws have them: standardised, or as numbers of levels."""
         scale = self.factors_.scale
         if not self.factors_.spec.ordinal:
-            return standardised(values, scale.location, scale.scale)
+            z = standardised(values, scale.location, scale.scale)
+            if (np.abs(z) > LARGEST).any():
+                raise DataError(
+                    f"{who} needs values on the scale of those that were trained on; got "
+                    f"{values[np.argmax(np.abs(z))]:g}."
+                )
+            return z
         places = np.searchsorted(scale.levels, values)
         strange = scale.levels[np.minimum(places, len(scale.levels) - 1)] != values
         if strange.any():

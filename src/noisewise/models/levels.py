@@ -42,7 +42,8 @@ def smallest_sets(
     if not len(levels):
         raise DataError(
             "predict_set needs a model of values that are levels, such as stars: at most "
-            f"{MOST_LEVELS} different ones. predict_interval is for other values."
+            f"{MOST_LEVELS} different ones, and not a model of the simplest or of sensors. "
+            "predict_interval is for all others."
         )
     reach = up_to(chances)
     if calibration is None or calibration.sets is None:

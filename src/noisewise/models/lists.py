@@ -5,9 +5,12 @@ from __future__ import annotations
 import gc
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
+from datetime import date
+from decimal import Decimal
 from itertools import pairwise, repeat
 from pathlib import Path
 from typing import Any, NamedTuple
+from uuid import UUID
 
 import narwhals as nw
 import numpy as np
@@ -109,19 +112,41 @@ def as_frame(columns: Columns, library: str | None) -> Any:
         return columns
     try:
         backend: Any = library
-        return nw.from_dict(dict(_plain(columns)), backend=backend).to_native()
+        return nw.from_dict(_plain(columns), backend=backend).to_native()
     except ImportError:
         raise SettingError(f"frame={library!r} needs {library}: pip install {library}.") from None
 
 
-def _plain(columns: Columns) -> Iterable[tuple[str, Any]]:
-    """Yield columns of one type each; ids of several types are text."""
-    for name, column in columns.items():
-        if column.dtype != object:
-            yield name, column
-            continue
-        entries = column.tolist()
-        yield name, list(map(str, entries)) if len(set(map(type, entries))) > 1 else entries
+def held(
+    pair: tuple[npt.NDArray[Any], npt.NDArray[Any]], library: str | None, out: Any
+) -> tuple[npt.NDArray[Any], ...]:
+    """Return ids of rows and of columns as what is made of lists holds them: some are text.
+
+    That is decided by all ids, so that parts of a table that is written have the same types.
+    """
+    if library is None and out is None:
+        return pair
+    return tuple(_of_one_type(ids, out is None and library == "pandas") for ids in pair)
+
+
+def _of_one_type(ids: npt.NDArray[Any], of_any: bool) -> npt.NDArray[Any]:
+    """Return ids, as text where they are of several types, or of one that frames do not have."""
+    entries = [] if ids.dtype != object else [entry for entry in ids.tolist() if entry is not None]
+    kinds = set(map(type, entries))
+    if len(kinds) <= 1 and (of_any or all(map(_is_plain, entries))):
+        return ids
+    return as_objects(map(str, ids.tolist()))
+
+
+def _is_plain(entry: Any) -> bool:
+    if isinstance(entry, int | np.integer):
+        return int(entry).bit_length() < 64
+    return isinstance(entry, float | np.floating | np.bool_ | str | bytes | date | Decimal | UUID)
+
+
+def _plain(columns: Columns) -> dict[str, Any]:
+    """Return ids as lists, whose types libraries find out, and numbers as they are."""
+    return {n: c.tolist() if c.dtype == object else c for n, c in columns.items()}
 
 
 def write_parquet(path: str | Path, parts: Iterable[Columns]) -> int:
@@ -133,7 +158,7 @@ def write_parquet(path: str | Path, parts: Iterable[Columns]) -> int:
     total, writer = 0, None
     with writing(path) as file:
         for columns in parts:
-            table = arrow.table(dict(_plain(columns)))
+            table = arrow.table(_plain(columns))
             writer = writer or arrow.parquet.ParquetWriter(file, table.schema)
             writer.write_table(table.cast(writer.schema))
             total += len(table)

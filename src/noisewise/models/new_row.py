@@ -90,11 +90,14 @@ class NewRow:
 
 def lengths_of(others: Sequence[Any], y: Sequence[Any]) -> list[int]:
     """Return of how many values each of many new ids is learned; raise if some are missing."""
+    if not (_are_many(others) and _are_many(y)):
+        raise DataError(
+            "fold_in_many needs two lists, of what new ids were seen with and of their values; got "
+            f"{others!r} and {y!r}."
+        )
     found = []
     for ids, values in zip_longest(others, y, fillvalue=()):
-        if any(
-            isinstance(own, str | bytes) or not hasattr(own, "__len__") for own in (ids, values)
-        ):
+        if not (_are_many(ids) and _are_many(values)):
             raise DataError(
                 "fold_in_many needs a list of ids and a list of values for every new id, such as "
                 f"[['Alien', 'M'], ['Brazil']] and [[5, 3], [4]]; got {ids!r} and {values!r}."
@@ -106,6 +109,10 @@ def lengths_of(others: Sequence[Any], y: Sequence[Any]) -> list[int]:
             )
         found.append(len(ids))
     return found
+
+
+def _are_many(own: Any) -> bool:
+    return hasattr(own, "__len__") and not isinstance(own, str | bytes)
 
 
 def warn_of_other_levels(levels: Any, values: Any) -> None:

@@ -34,13 +34,14 @@ from noisewise.recommend import (
     allowed,
     as_candidates,
     best_columns,
+    bounded,
     check_n,
     check_ranking,
     likely_by,
     similar_rows,
 )
 from noisewise.schema import Entry, Found, Schema, Tensor
-from noisewise.settings import learned, one_of, setting, settings
+from noisewise.settings import learned, one_of, setting, settings, whole
 
 
 @settings
@@ -175,7 +176,8 @@ class Rows(Factorizer, Threads):
         else:
             codes = self._places(m, self._codes(m, ids), ids)
             own = as_objects(list(ids))
-        columns = partial(self._listed, m, codes, by, sought, (own, labels_of(self, 1 - m)))
+        labels = lists.held((own, labels_of(self, 1 - m)), library, out)
+        columns = partial(self._listed, m, codes, by, sought, labels)
         place = None if cluster is None else Cluster.of(cluster, self)
         return lists.for_all(columns, len(own), library, out, place)
 
@@ -309,7 +311,7 @@ class Rows(Factorizer, Threads):
         named = as_candidates(candidates)
         chosen = None if named is None else self._codes(1 - mode, named)
         columns = allowed(self.factors_.counts[1 - mode], chosen)
-        return Sought(n, risk, columns, self._calibrated, seen, likely)
+        return Sought(n, bounded(risk), columns, self._calibrated, seen, likely)
 
     def _by(self, by: str, mode: int, codes: Codes, sought: Sought) -> Sought:
         """Rank by value, or by expected utility."""
@@ -373,10 +375,10 @@ class Rows(Factorizer, Threads):
     def mode_number(self, mode: int | str) -> int:
         """Return the number of a mode that is named, or counted from 0."""
         names = [ids.name for ids in self.ids_]
-        if mode in names:
-            return names.index(str(mode))
-        if isinstance(mode, int) and 0 <= mode < len(names):
-            return mode
+        if isinstance(mode, str) and mode in names:
+            return names.index(mode)
+        if whole(0).holds(mode) and int(mode) < len(names):
+            return int(mode)
         raise DataError(f"mode must be one of {names} or their numbers from 0; got {mode!r}.")
 
     def _codes(self, mode: int, asked: Any) -> Codes:

@@ -28,6 +28,7 @@ from noisewise.errors import DataError, too_coarse
 from noisewise.models import learner
 from noisewise.models.base import Cells, Factorizer, at_one_moment, in_one_step
 from noisewise.models.lists import Recommendation
+from noisewise.recommend import as_candidates
 from noisewise.schema import Entry, Found, Schema, Tensor
 from noisewise.settings import check, learned, number, setting, settings, whole
 from noisewise.storage import Damaged
@@ -160,8 +161,9 @@ class Simple(Factorizer):
         whole(1).require("n", n)
         users, labels = self.ids_[0].lookup(ids), self.ids_[1].labels
         barred = self.counts_[1] == 0
-        if candidates is not None:
-            wanted = self.ids_[1].lookup(list(candidates))
+        named = as_candidates(candidates)
+        if named is not None:
+            wanted = self.ids_[1].lookup(named)
             barred = barred | ~np.isin(np.arange(len(barred)), wanted)
         lists = []
         for start in range(0, len(users), BLOCK):
