@@ -228,7 +228,7 @@ def test_a_single_row_is_filled_without_a_word(method):
 def test_what_is_masked_in_an_array_is_not_taken_for_a_reading():
     masked = np.ma.masked_invalid(table())
     masked.data[masked.mask] = -9999.0
-    with pytest.raises(DataError, match=r"say filled\(np.nan\) for holes"):
+    with pytest.raises(DataError, match=r"pass X.filled\(np.nan\)"):
         fitted(masked)
     filled = fitted(masked.filled(np.nan)).transform(masked.filled(np.nan))
     np.testing.assert_array_equal(filled, fitted(table()).transform(table()))

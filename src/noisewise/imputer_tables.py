@@ -13,7 +13,7 @@ from sklearn.utils.validation import check_array, validate_data
 from noisewise.data import Ids
 from noisewise.data.arrays import read_array, read_xarray
 from noisewise.data.frames import as_frame, read_frame
-from noisewise.data.labelled import is_series, read_series, refuse_masked, series_frame
+from noisewise.data.labelled import is_series, read_series, series_frame
 from noisewise.data.tables_with_holes import LabelledArray, Roles, is_xarray
 from noisewise.errors import DataError
 
@@ -40,7 +40,6 @@ def read_table(imputer: Any, X: Any, roles: Roles, known: Known | None) -> Label
         if not reset and roles.value is None:
             _check_columns(imputer, X, table, known)
         return table
-    refuse_masked(X)
     numbers = {"dtype": "numeric", "ensure_all_finite": False}
     X = check_array(X, ensure_2d=False, allow_nd=True, estimator=imputer, **numbers)
     if X.dtype.kind in "mM":

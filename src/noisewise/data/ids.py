@@ -36,7 +36,7 @@ _CHUNK = 1_000_000  # values whose squares are held at a time
 def from_frame(native: Any) -> Any:
     """Wrap a frame or a series of any library, leave the rest as it is."""
     if isinstance(native, np.ma.MaskedArray) and native.mask.any():
-        raise DataError("X is masked in part: leave out what is, or say filled(np.nan) for holes.")
+        raise DataError("X is masked in part: leave out what is, or pass X.filled(np.nan).")
     if isinstance(native, np.ndarray | list | tuple):
         return native
     try:

@@ -26,7 +26,6 @@ def labelled(X: Any, roles: Roles) -> LabelledArray:
     frame = as_frame(X)
     if frame is not None:
         return read_frame(frame, roles)
-    refuse_masked(X)
     array = np.asarray(X)
     if array.dtype.kind == "O" and all(isinstance(v, numbers.Real | None) for v in array.flat):
         array = array.astype(np.float64)
@@ -36,12 +35,6 @@ def labelled(X: Any, roles: Roles) -> LabelledArray:
             f"xarray; got {type(X).__name__} of shape {array.shape}."
         )
     return read_array(array.astype(np.float64), roles)
-
-
-def refuse_masked(X: Any) -> None:
-    """Raise for an array whose mask would be lost, and what it hides be read."""
-    if isinstance(X, np.ma.MaskedArray):
-        raise DataError("X is a masked array; pass X.filled(np.nan), with floats.")
 
 
 def is_series(X: Any) -> bool:
