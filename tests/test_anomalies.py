@@ -303,7 +303,9 @@ def test_too_little_is_said_to_be_too_little():
         find_anomalies(np.array([[1.0], [np.nan]]))
     with pytest.raises(DataError, match="Readings must be at most"):
         find_anomalies(np.array([[1.0], [1e200]]))
-    with pytest.raises(DataError, match=r"masked in part: leave out what is, or pass X.filled\(np.nan\)"):
+    with pytest.raises(
+        DataError, match=r"masked in part: leave out what is, or pass X.filled\(np.nan\)"
+    ):
         find_anomalies(np.ma.masked_greater([[1.0], [2.0], [9e9]], 5.0))
 
 
