@@ -152,8 +152,10 @@ def test_two_are_taken_together_where_their_mean_is_better():
     model = AutoFactorizer(["regression", "ou"], random_state=0, n_jobs=1).fit(X, y)
     assert model.choice_ == "ou + regression" or model.choice_ == "regression + ou"
     assert isinstance(model.model_, AverageFactorizer)
-    parts = [part.predict(asked) for part in model.model_.parts_]
-    mean = np.average(parts, axis=0, weights=model.model_.weights_)
+    said = [part.predict(asked, return_std=True) for part in model.model_.parts_]
+    parts, stds = zip(*said, strict=True)
+    share = mixing.shares(model.model_.weights_, stds, model.model_.usual_stds)
+    mean = np.average(parts, axis=0, weights=share)
     np.testing.assert_allclose(model.predict(asked), mean, rtol=1e-5, atol=1e-6)
     error = [np.mean((truth - one) ** 2) for one in (model.predict(asked), *parts)]
     assert error[0] < min(error[1:])
@@ -239,6 +241,38 @@ def test_weights_are_kept_in_a_file_and_checked(tmp_path, shared):
         AverageFactorizer(pairs, weights=(1, 1, 1)).fit(X, y)
     with pytest.raises(SettingError, match="positive"):
         AverageFactorizer(pairs, weights=(1, -1)).fit(X, y)
+
+
+def test_models_count_more_where_they_are_surer_than_usual(tmp_path, shared):
+    X, y, asked, _ = shared
+    pairs = (("linear", LinearInterpolator()), ("ou", OUSmoother()))
+    given = {"weights": (3, 1), "usual_stds": (0.8, 1.2), "random_state": 0}
+    model = AverageFactorizer(pairs, **given).fit(X, y)
+    means, stds = zip(*(part.predict(asked, return_std=True) for part in model.parts_), strict=True)
+    relative = np.array(stds) / np.mean(stds, axis=0)
+    share = np.array([[3 * 0.8], [1.2]]) / relative
+    share = share / share.sum(axis=0)
+    mean, std = model.predict(asked, return_std=True)
+    np.testing.assert_allclose(mean, (share * means).sum(axis=0), rtol=1e-5, atol=1e-6)
+    np.testing.assert_allclose(std, (share * stds).sum(axis=0), rtol=1e-5)
+    model.save(tmp_path / "two.nw")
+    np.testing.assert_array_equal(load(tmp_path / "two.nw").predict(asked), mean)
+    header, tensors = storage.read(tmp_path / "two.nw", "model")
+    header = {k: v for k, v in header.items() if k not in ("version", "kind")}
+    header["settings"]["usual_stds"] = [1.0]
+    storage.write(tmp_path / "odd.nw", "model", header, tensors)
+    with pytest.raises(ModelFileError, match="belong together"):
+        load(tmp_path / "odd.nw")
+    with pytest.raises(SettingError, match="usual_stds must be as many as models, 2; got 1"):
+        AverageFactorizer(pairs, usual_stds=(1,)).fit(X, y)
+
+
+def test_stds_of_zero_and_of_far_less_than_others_leave_a_mix_whole():
+    stds = [[0.0, 0.0, 1e-300, 1.0], [0.0, 1.0, 1.0, 1e30]]
+    share = mixing.shares((0.5, 0.5), stds, mixing.usual_stds(stds))
+    assert np.isfinite(share).all()
+    np.testing.assert_allclose(share.sum(axis=0), 1.0)
+    assert share[0, 1] == share[0, 2] > 0.9
 
 
 def test_models_that_were_chosen_stay_whatever_the_scale(shared):

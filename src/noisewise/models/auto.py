@@ -93,7 +93,7 @@ class AutoFactorizer(Readings, InTime, Seeded, Threads):
     first offset, and all but three of those that cost seconds, are not asked again; of a large
     table, a small window tells which these are. The one with the lowest mean squared error is
     fitted again on everything, or a mix of up to four that is better, with weights that hedge where
-    few outages tell; samplers with more factors than they were judged with, if the table is much
+    few outages tell, and where each counts more the surer it is; samplers with more factors than they were judged with, if the table is much
     larger than a trial. Errors are in units of the std of their series, without the hundredth of
     cells that nobody can predict, and count as often as there are holes of their series; if few
     outages were hidden there, others join, over what is usual in their series. Stds and intervals
@@ -194,7 +194,7 @@ class AutoFactorizer(Readings, InTime, Seeded, Threads):
         )  # fmt: skip
         found = arena.hold(scales[0]) if arena.n_hidden >= FEWEST_HELD_OUT else None
         scaling: Scaling = scales[0]
-        chosen = Mix.only(next(iter(candidates)))
+        chosen, together = Mix.only(next(iter(candidates))), {}
         self.scores_, calibration, local_scale = {}, None, None
         self.reason_ = reasons.no_choice(chosen)
         if found is not None and found.answers:
@@ -204,6 +204,7 @@ class AutoFactorizer(Readings, InTime, Seeded, Threads):
             if len(scales) > 1:
                 scaling, found, others = arena.best_scale(scales, chosen, found)
                 self.reason_ += reasons.of_scale(scaling, others)
+            together = {"weights": chosen.weights, "usual_stds": found.usual_stds(chosen)}
             local_scale, calibration = _calibrated(found, chosen, arena, scaling)
         self.choice_, self.scale_ = JOIN.join(chosen.names), scaling.name
         size = arena.ratio, arranged.n_series
@@ -211,7 +212,7 @@ class AutoFactorizer(Readings, InTime, Seeded, Threads):
         self.reason_ += reasons.of_ranks(wide, candidates, arena.ratio)
         unit = contest.series_scale(scaling.values, arranged.seen.which, arranged.n_series)
         self.local_ = local_scale or LocalScale.none(unit)
-        return scaling, self._chosen(wide, chosen.weights, seed, len(seen)), calibration
+        return scaling, self._chosen(wide, together, seed, len(seen)), calibration
 
     def _candidates(self, seed: int) -> dict[str, Any]:
         """Return unfitted models by name."""
@@ -239,16 +240,16 @@ class AutoFactorizer(Readings, InTime, Seeded, Threads):
             raise SettingError("candidates must have one at least; got none.")
         return found
 
-    def _chosen(self, models: dict[str, Any], weights: tuple[float, ...], seed: int, n: int) -> Any:
+    def _chosen(self, models: dict[str, Any], together: dict[str, Any], seed: int, n: int) -> Any:
         """Return one model, or several together, for n readings, unfitted."""
         many = len(models)
         pairs = tuple((name, lengths.lengthened(one, n, many)) for name, one in models.items())
         if len(pairs) == 1 and lengths.has_chains(pairs[0][1], n):
-            pairs, weights = pairs * lengths.CHAINS, (1.0 / lengths.CHAINS,) * lengths.CHAINS
+            pairs, together = pairs * lengths.CHAINS, {}
         if len(pairs) == 1:
             return pairs[0][1]
         return AverageFactorizer(
-            pairs, weights=weights, time=self.time, sensor=self.sensor, random_state=seed,
+            pairs, **together, time=self.time, sensor=self.sensor, random_state=seed,
             value_range=self.value_range, n_jobs=self.n_jobs, verbose=self.verbose,
         )  # fmt: skip
 
@@ -346,8 +347,7 @@ def _calibrated(
     found: Contest, mix: Mix, arena: Arena, scaling: Scaling
 ) -> tuple[LocalScale, Calibration]:
     """Learn from hidden cells how far the chosen model is off."""
-    mean = mix.of([found.answers[name].mean for name in mix.names])
-    std = mix.of([found.answers[name].std for name in mix.names])
+    mean, std = found.said(mix, "mean"), found.said(mix, "std")
     n_different = len(np.unique(np.concatenate([trial.hidden for trial in arena.trials])))
     error, n = found.cells.values - mean, arena.readings.n_series
     unit = contest.series_scale(scaling.values, arena.readings.seen.which, n)

@@ -15,6 +15,7 @@ from noisewise.engine.training import in_threads, one_blas_thread
 from noisewise.errors import SettingError, unsaid
 from noisewise.models.base import Cells, Factorizer, Seeded, Threads, clone_with, shown
 from noisewise.models.learner import fixed_seed
+from noisewise.models.mixing import shares
 from noisewise.models.model_file import Part
 from noisewise.models.sensors import InTime, Readings
 from noisewise.schema import Entry, Found, Schema, real
@@ -48,7 +49,7 @@ class AverageFactorizer(Readings, InTime, Seeded, Threads):
     """Predict the mean of what several models predict; it is often better than each of them.
 
     Their errors are taken to go together, so that the std is the mean of their stds. Models may
-    count more or less (``weights``).
+    count more or less (``weights``), and more where they are surer than usual (``usual_stds``).
 
     Examples
     --------
@@ -74,6 +75,13 @@ class AverageFactorizer(Readings, InTime, Seeded, Threads):
         default=None,
     )
 
+    usual_stds: Sequence[float] | None = setting(
+        Rule("None or positive numbers", _are_weights),
+        "The std that each of the models usually has, over the mean of those of all: where its std "
+        "is smaller than that, a model counts so many times more. None: the same everywhere.",
+        default=None,
+    )
+
     parts_: tuple[Factorizer, ...] = learned("The models, fitted.")
     weights_: tuple[float, ...] = learned("How much each of them counts; 1 together.")
 
@@ -81,10 +89,11 @@ class AverageFactorizer(Readings, InTime, Seeded, Threads):
         self, seen: Observations, validation: Observations | None
     ) -> tuple[Observations, Calibration | None]:
         weights = [1.0] * len(self.models) if self.weights is None else [*self.weights]
-        if len(weights) != len(self.models):
-            raise SettingError(
-                f"weights must be as many as models, {len(self.models)}; got {len(weights)}."
-            )
+        for name, given in (("weights", weights), ("usual_stds", self.usual_stds)):
+            if given is not None and len(given) != len(self.models):
+                raise SettingError(
+                    f"{name} must be as many as models, {len(self.models)}; got {len(given)}."
+                )
         seed = fixed_seed(self.random_state)
         shared: dict[str, Any] = {"time": self.time, "sensor": self.sensor, "n_jobs": 1}
         shared |= shown(self.verbose)
@@ -111,20 +120,26 @@ class AverageFactorizer(Readings, InTime, Seeded, Threads):
         self.models, self.weights = tuple(self.models[k] for k in which), tuple(left)
         self.parts_ = tuple(parts)
         self.weights_ = tuple(one / math.fsum(left) for one in left)
+        if self.usual_stds is not None:
+            self.usual_stds = tuple(self.usual_stds[k] for k in which)
 
     def cells(self, X: Any) -> Cells:
         """Return what is known of cells, before clipping and calibration."""
         found = [part.cells(X) for part in self.parts_]
         pairs = zip(self.parts_, found, strict=True)
         moments = [part.finished(cells) for part, cells in pairs]
-        mean = self._mean([one.mean for one in moments])
-        std = self._mean([np.sqrt(one.noise + one.epistemic) for one in moments])
-        noise = np.minimum(self._mean([one.noise for one in moments]), std**2)
+        stds = [np.sqrt(one.noise + one.epistemic) for one in moments]
+        share: Any = self.weights_
+        if self.usual_stds is not None:
+            share = shares(self.weights_, stds, self.usual_stds)
+
+        def together(parts: Sequence[Any]) -> Any:
+            return np.average(parts, axis=0, weights=share).astype(np.float32)
+
+        mean, std = together([one.mean for one in moments]), together(stds)
+        noise = np.minimum(together([one.noise for one in moments]), std**2)
         unseen = np.any([cells.unseen for cells in found], axis=0)
         return Cells(Moments(mean, noise, std**2 - noise), unseen)
-
-    def _mean(self, parts: Sequence[Any]) -> Any:
-        return np.average(parts, axis=0, weights=self.weights_).astype(np.float32)
 
     def schema(self) -> Schema:
         """Declare what a file keeps: the models, and how much each counts."""
@@ -141,5 +156,6 @@ class AverageFactorizer(Readings, InTime, Seeded, Threads):
             given = self.weights_ = (1.0 / len(self.parts_),) * len(self.parts_)
         odd = len(given) != len(self.parts_) or not _are_weights(given)
         odd = odd or not math.isclose(math.fsum(given), 1.0, rel_tol=1e-6)
+        odd = odd or (self.usual_stds is not None and len(self.usual_stds) != len(self.parts_))
         if odd or any(part.ids_ != self.ids_ for part in self.parts_):
             raise Damaged("its parts do not belong together")

@@ -10,7 +10,7 @@ import math
 import time as clock
 from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 from scipy.special import ndtri
@@ -21,7 +21,7 @@ from noisewise.engine.training import in_threads, one_blas_thread
 from noisewise.errors import DataError, DivergedError, training_bar, unsaid
 from noisewise.models.holes import Like, Readings, Trial, likeness, outages, trials
 from noisewise.models.lengths import is_dear, shortened, uncalibrated
-from noisewise.models.mixing import Mix, mixed
+from noisewise.models.mixing import Mix, mixed, usual_stds
 from noisewise.models.weighing import Hidden, by_holes, usual_errors
 
 THREE, TWO = 300_000, 2_000_000  # readings that so many samplers may learn from, at most
@@ -82,11 +82,19 @@ class Contest:
     errors: dict[str, float]  # of everybody, also of those that left after the first trial
     seconds: dict[str, float]
 
+    def said(self, mix: Mix, part: Literal["mean", "std", "own"]) -> Array:
+        """Return what some models said together of hidden cells."""
+        answers = [self.answers[name] for name in mix.names]
+        return mix.of([getattr(one, part) for one in answers], [one.std for one in answers])
+
+    def usual_stds(self, mix: Mix) -> tuple[float, ...]:
+        """Return the std that each model of a mix usually has, over the mean of theirs."""
+        return usual_stds([self.answers[name].std for name in mix.names])
+
     def squared(self, mix: Mix) -> Array:
         """Return weighted squared errors of some models together, of the cells that count."""
-        own = mix.of([self.answers[name].own for name in mix.names])
         count = self._counted
-        squared = _squared(own, self.truth, self.unit)[count]
+        squared = _squared(self.said(mix, "own"), self.truth, self.unit)[count]
         return np.asarray(squared * self.weight[count] / self.weight[count].mean())
 
     @property
@@ -377,8 +385,7 @@ def _loss(found: Contest, mix: Mix, restore: Restore) -> float:
 
 def _quantile_loss(found: Contest, mix: Mix, restore: Restore) -> float:
     """Return the mean loss of quantiles (pinball) of a model, once its std is calibrated."""
-    mean = mix.of([found.answers[name].mean for name in mix.names])
-    std = mix.of([found.answers[name].std for name in mix.names])
+    mean, std = found.said(mix, "mean"), found.said(mix, "std")
     score = np.abs(found.cells.values - mean) / np.maximum(std, 1e-300)
     std = std * float(np.quantile(score, 0.9)) / float(ndtri(0.95))
     total = np.zeros(len(found.truth))

@@ -3,6 +3,9 @@
 Weights that are best on a few outages may be best by luck. So they are found again and again, with
 outages that count more or less by chance (the Bayesian bootstrap), and their mean is taken: where
 many cells tell who is best it is the best mix, and where few do it hedges.
+
+Who is best near a reading may not be best in an outage. Models know that: their stds tell it. So a
+model counts more where it is surer than usual, beside the others.
 """
 
 from __future__ import annotations
@@ -19,6 +22,7 @@ DRAWS = 50  # of what outages count
 MOST = 4  # models of a mix
 LEAST = 0.1  # of the largest weight, that another has at least
 RIDGE = 1e-9  # share of the mean squared error, so that equal models share their weight
+SUREST = 0.01  # of the mean std of all models, that one counts as having at least
 SUM = 1e3  # times the root of the mean squared error: what a sum of weights that is not 1 costs
 
 
@@ -33,15 +37,44 @@ class Mix(NamedTuple):
         """Take one model."""
         return cls((name,), (1.0,))
 
-    def of(self, parts: Sequence[Any]) -> Array:
-        """Return the mean of what the models say, by weight."""
-        return np.tensordot(np.array(self.weights), np.asarray(parts), axes=1)
+    def of(self, parts: Sequence[Any], stds: Sequence[Any]) -> Array:
+        """Return the mean of what the models say of cells, by weight and by how sure each is."""
+        share = shares(self.weights, stds, usual_stds(stds))
+        return np.asarray((share * np.asarray(parts)).sum(axis=0))
 
     def __str__(self) -> str:
         if len(self.names) == 1:
             return self.names[0]
         pairs = zip(self.names, self.weights, strict=True)
         return ", ".join(f"{weight:.0%} {name}" for name, weight in pairs)
+
+
+def usual_stds(stds: Sequence[Any]) -> tuple[float, ...]:
+    """Return the std that each model usually has of cells, over the mean of all of them."""
+    return tuple(_relative(stds).mean(axis=1).tolist())
+
+
+def shares(weights: Sequence[float], stds: Sequence[Any], usual: Sequence[float]) -> Array:
+    """Return how much each model counts for each cell; 1 together.
+
+    That is its weight, times how much smaller its std is there than it is ``usual``.
+
+    Examples
+    --------
+    >>> stds = ([0.1, 2.0], [1.0, 1.0])  # of two models: of a cell near a reading, and of one afar
+    >>> shares((0.5, 0.5), stds, usual_stds(stds)).round(2).tolist()
+    [[0.86, 0.23], [0.14, 0.77]]
+    """
+    surer = np.array(usual)[:, None] / np.maximum(_relative(stds), SUREST)
+    share = np.array(weights)[:, None] * surer
+    return np.asarray(share / share.sum(axis=0))
+
+
+def _relative(stds: Sequence[Any]) -> Array:
+    """Return stds of models over their mean; 1 where all of them are 0."""
+    given = np.asarray(stds, dtype=np.float64)
+    mean = given.mean(axis=0)
+    return np.where(mean > 0.0, given / np.where(mean > 0.0, mean, 1.0), 1.0)
 
 
 def mixed(names: Sequence[str], away: Array, weight: Array, outage: Ints) -> Mix:
