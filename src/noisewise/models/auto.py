@@ -93,12 +93,12 @@ class AutoFactorizer(Readings, InTime, Seeded, Threads):
     first offset, and all but three of those that cost seconds, are not asked again; of a large
     table, a small window tells which these are. The one with the lowest mean squared error is
     fitted again on everything, or a mix of up to four that is better, with weights that hedge where
-    few outages tell, and where each counts more the surer it is; samplers with more factors than they were judged with, if the table is much
-    larger than a trial. Errors are in units of the std of their series, without the hundredth of
-    cells that nobody can predict, and count as often as there are holes of their series; if few
-    outages were hidden there, others join, over what is usual in their series. Stds and intervals
-    are calibrated on the same cells, by series and by the size of the std. With too few
-    observations to judge by, the first candidate is taken.
+    few outages tell, and where each counts more the surer it is; samplers with more factors than
+    they were judged with, if the table is much larger than a trial. Errors are in units of the std
+    of their series, without the hundredth of cells that nobody can predict, and count as often as
+    there are holes of their series; if few outages were hidden there, others join, over what is
+    usual in their series. Stds and intervals are calibrated on the same cells, by series and by the
+    size of the std. With too few observations to judge by, the first candidate is taken.
 
     Examples
     --------
