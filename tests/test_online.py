@@ -9,17 +9,19 @@ import pandas as pd
 import pytest
 
 from noisewise import DeviationImputer, TemporalFactorizer
+from noisewise.data import observe
 from noisewise.engine.data import Series
 from noisewise.engine.gibbs.series import online
 from noisewise.engine.gibbs.series.online import DRAWS, NOTHING, Online, Timed
 from noisewise.engine.gibbs.series.posterior import Asked
 from noisewise.errors import DataError, ModelFileError
 from noisewise.models.auto import AutoFactorizer
+from noisewise.models.average import AverageFactorizer
 from noisewise.models.grid import TableModel
 from noisewise.models.later_rows import KnownRows
 from noisewise.models.residual import ResidualFactorizer
 from noisewise.models.series import OUSmoother
-from noisewise.since import filters
+from noisewise.since import filters, with_readings
 
 KINDS = ("ou", "matern32")
 N = 4
@@ -353,3 +355,16 @@ def test_a_row_is_filled_alike_alone_and_among_others(by_neighbours):
     np.testing.assert_array_equal(extended(12), one_by_one)  # as they were told before
     if by_neighbours:
         np.testing.assert_allclose(one_by_one[:, 3], filled[:, 7], atol=1e-6)
+
+
+def test_models_of_a_mix_that_look_at_rows_beside_a_row_leave_it_when_rows_come_in():
+    seen = observe(readings := [(s, t, np.sin(t / 5 + s)) for s in range(4) for t in range(80)])
+    lagged, plain = TableModel("regression", lags=(1,)), TableModel("regression")
+    pairs = (("lagged", lagged), ("plain", plain), ("ou", OUSmoother()))
+    mix = AverageFactorizer(pairs, weights=(2, 1, 1), usual_stds=(0.5, 1.0, 1.5)).fit(seen)
+    later = with_readings(mix, observe([(s, 80, 0.5) for s in range(3)], ids=seen.ids))
+    assert [name for name, _ in later.models] == ["plain", "ou"]
+    assert (later.weights_, later.usual_stds) == ((0.5, 0.5), (1.0, 1.5))
+    alone = AverageFactorizer(pairs[:1]).fit(readings)
+    later = with_readings(alone, observe([(s, 80, 0.5) for s in range(3)], ids=seen.ids))
+    assert [name for name, _ in later.models] == ["lagged"]

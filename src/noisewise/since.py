@@ -214,8 +214,8 @@ def stand_in_for(model: Factorizer, seen: Observations, sensor: int | None) -> F
 def with_readings(model: Any, new: Observations, places: Iterator[Place] | None = None) -> Any:
     """Return a twin of a fitted model that knows more readings; nothing is trained.
 
-    Of two models together, one that cannot is left out. ``places`` are where these readings led
-    filters before, if they did.
+    Of several models together, those that cannot are left out. ``places`` are where these
+    readings led filters before, if they did.
     """
     if isinstance(model, AutoFactorizer):
         again = widened(model, new.values)
@@ -224,6 +224,8 @@ def with_readings(model: Any, new: Observations, places: Iterator[Place] | None 
     if isinstance(model, AverageFactorizer):
         again = widened(model, new.values)
         able = [k for k, part in enumerate(model.parts_) if takes_readings(part)]
+        # What looks at the rows beside a row cannot go on as it was judged.
+        able = [k for k in able if not getattr(model.parts_[k], "lags", ())] or able
         again.only(able, [with_readings(model.parts_[k], new, places) for k in able])
         return again
     if isinstance(model, TemporalFactorizer) and places is not None:
