@@ -6,7 +6,7 @@ import pytest
 from noisewise import DeviationImputer
 from noisewise.data import observe
 from noisewise.errors import DataError, SettingError
-from noisewise.outliers import find_outliers
+from noisewise.outliers import are_errors, find_outliers
 from noisewise.scaling import fit_scale
 
 QUICK = {"random_state": 0, "n_jobs": 1}
@@ -174,3 +174,21 @@ def test_a_mask_says_what_holes_will_be_like(counts):
         DeviationImputer(like=like[:5], **given).fit(counts)
     with pytest.raises(SettingError, match="like must be one of"):
         DeviationImputer(like="tunnels", **given).fit(counts)
+
+
+@pytest.mark.parametrize("factor", [1e-3, 1.0, 1e3])
+def test_no_series_decides_about_outliers_by_what_it_is_measured_in(factor):
+    rng = np.random.default_rng(1)
+    times, peaks = np.arange(400), np.arange(25, 390, 12)
+    spiky, peaked = np.sin(times / 9) + rng.normal(0, 0.01, 400), rng.normal(0, 0.1, 400)
+    spikes = rng.choice(np.arange(10, 390), 6, replace=False)
+    spiky[spikes] += 20
+    for beside, height in ((-1, 7), (0, 10), (1, 7)):  # what is high is expected beside a peak
+        peaked[peaks + beside] += height
+    kept = rng.random((2, 400)) > 0.3
+    kept[0, spikes] = kept[1, peaks] = True
+    which, when = np.nonzero(kept)
+    values = np.where(which == 0, spiky[when], factor * peaked[when])
+    found = np.where(which == 0, np.isin(when, spikes), np.isin(when, peaks))
+    seen = observe(np.column_stack([which, when]), values)
+    assert are_errors(seen, None, found)

@@ -59,12 +59,16 @@ def find_outliers(seen: Observations, which: Ints, when: Floats, n: int) -> Mask
 
 
 def are_errors(seen: Observations, holes: Observations | None, outliers: Mask) -> bool:
-    """Tell whether other readings of the same series are predicted better without outliers."""
+    """Tell whether other readings of the same series are predicted better without outliers.
+
+    Errors are in units of their series, so that none decides by what it is measured in.
+    """
     power = np.frexp(np.abs(seen.values).max())[1]  # by which models can square squares of any unit
     seen = Observations(seen.codes, np.ldexp(seen.values, -power), seen.ids)
     readings = Readings.of(seen, seen.n_modes - 1, holes)
     ill = np.zeros(readings.n_series, dtype=bool)
     ill[readings.seen.which[outliers]] = True
+    unit = series_scale(seen.values, readings.seen.which, readings.n_series)
     errors = np.zeros(2)
     for trial in draw_trials(trials(readings, "table", np.random.default_rng(0))):
         asked = trial.hidden[ill[readings.seen.which[trial.hidden]] & ~outliers[trial.hidden]]
@@ -76,5 +80,6 @@ def are_errors(seen: Observations, holes: Observations | None, outliers: Mask) -
             for model in (LinearInterpolator(sensor=None), OUSmoother(sensor=None)):
                 with unsaid(""):
                     mean = model.set_params(n_jobs=1).fit(compact(seen.take(train))).predict(cells)
-                errors[k] += float(np.abs(mean - cells.values).mean())
+                away = np.abs(mean - cells.values) / unit[readings.seen.which[asked]]
+                errors[k] += float(away.mean())
     return bool(errors[1] <= errors[0])
