@@ -538,13 +538,21 @@ def sensor_gain() -> str:
     return sensor_pairs("bayes", "linear")
 
 
+def on_same_splits(*results: Any) -> list[Any]:
+    """Return results with the splits that all of them have."""
+    common = set.intersection(*({row["seed"] for row in one["splits"]} for one in results))
+    return [
+        one | {"splits": [row for row in one["splits"] if row["seed"] in common]} for one in results
+    ]
+
+
 def sensor_pairs(first: str, second: str) -> str:
     rows = []
     for place, title in SENSORS.items():
         for kind in ("cells", "blocks"):
             one, other = (of_sensors(place, model, kind) for model in (first, second))
             for share in sorted(one.keys() & other.keys()):
-                test = compare(one[share], other[share])
+                test = compare(*on_same_splits(one[share], other[share]))
                 paired = test.paired
                 rows.append(
                     [
