@@ -243,6 +243,41 @@ def test_weights_are_kept_in_a_file_and_checked(tmp_path, shared):
         AverageFactorizer(pairs, weights=(1, -1)).fit(X, y)
 
 
+def test_a_mix_for_a_table_larger_than_its_trials_is_judged_by_all_of_it(monkeypatch):
+    rng = np.random.default_rng(0)
+    X, y = make_shared(n_places=6, n_times=600)
+    walks = rng.normal(0, 0.25, (6, 600)).cumsum(axis=1)
+    walks -= walks.mean(axis=1, keepdims=True)
+    X, y, *_ = some(X, y + walks.ravel(), 0.8)
+    monkeypatch.setattr(holes, "FEWEST_TIMES", 20)
+    draw, judge = contest.draw_heat, contest.Arena.judged_whole
+    monkeypatch.setattr(contest, "draw_heat", lambda own, *rest: draw(own.within(1000), *rest))
+    whole = []
+
+    def judged(arena, scaling, models, found):
+        whole.append((arena, found, judge(arena, scaling, models, found)))
+        return whole[0][2]
+
+    trained = []
+    answer = contest._answers
+
+    def answered(model, train, *rest):
+        trained.append(len(train))
+        return answer(model, train, *rest)
+
+    monkeypatch.setattr(contest.Arena, "judged_whole", judged)
+    monkeypatch.setattr(contest, "_answers", answered)
+    model = AutoFactorizer(["regression", "ou"], random_state=0, n_jobs=1).fit(X, y)
+    ((arena, before, after),) = whole
+    hidden = np.unique(np.concatenate([trial.hidden for trial in arena.trials]))
+    assert trained[-2:] == [len(y) - len(hidden)] * 2
+    assert max(trained[:-2]) < 0.5 * len(y)
+    mix, error = after.together(["regression", "ou"])
+    assert (model.choice_, model.model_.weights_) == (" + ".join(mix.names), mix.weights)
+    assert model.scores_[model.choice_]["error"] == error
+    assert mix != before.together(["regression", "ou"])[0]
+
+
 def test_models_count_more_where_they_are_surer_than_usual(tmp_path, shared):
     X, y, asked, _ = shared
     pairs = (("linear", LinearInterpolator()), ("ou", OUSmoother()))

@@ -8,9 +8,10 @@ import numpy.typing as npt
 from noisewise.data import Observations
 from noisewise.data.timestamps import Floats, Ints
 from noisewise.errors import unsaid
-from noisewise.models.contest import compact, draw_trials, series_scale
+from noisewise.models.contest import compact, draw_trials
 from noisewise.models.holes import Readings, trials
 from noisewise.models.series import LinearInterpolator, OUSmoother
+from noisewise.models.weighing import series_scale
 
 FAR = 6.0  # stds of its series, without tails, that a reading is away from its neighbours
 SHARPLY = 12.0  # and times the usual distance from them

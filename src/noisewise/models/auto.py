@@ -50,6 +50,7 @@ from noisewise.models.model_file import Part
 from noisewise.models.sensors import InTime, Readings, index_of
 from noisewise.models.series import LinearInterpolator, OUSmoother
 from noisewise.models.temporal import TemporalFactorizer
+from noisewise.models.weighing import series_scale
 from noisewise.schema import ANY, POSITIVE, RISING, Entry, Found, Schema, Tensor, real
 from noisewise.schema import keys as keys_rule
 from noisewise.settings import Rule, learned, one_of, setting, settings
@@ -93,12 +94,13 @@ class AutoFactorizer(Readings, InTime, Seeded, Threads):
     first offset, and all but three of those that cost seconds, are not asked again; of a large
     table, a small window tells which these are. The one with the lowest mean squared error is
     fitted again on everything, or a mix of up to four that is better, with weights that hedge where
-    few outages tell, and where each counts more the surer it is; samplers with more factors than
-    they were judged with, if the table is much larger than a trial. Errors are in units of the std
-    of their series, without the hundredth of cells that nobody can predict, and count as often as
-    there are holes of their series; if few outages were hidden there, others join, over what is
-    usual in their series. Stds and intervals are calibrated on the same cells, by series and by the
-    size of the std. With too few observations to judge by, the first candidate is taken.
+    few outages tell, and where each counts more the surer it is; if the table is much larger than a
+    trial, samplers have more factors, and those of a mix are weighed once more by what they predict
+    after learning from all but the hidden readings. Errors are in units of the std of their series,
+    without the hundredth of cells that nobody can predict, and count as often as there are holes of
+    their series; if few outages were hidden there, others join, over what is usual in their series.
+    Stds and intervals are calibrated on the same cells, by series and by the size of the std. With
+    too few observations to judge by, the first candidate is taken.
 
     Examples
     --------
@@ -197,22 +199,29 @@ class AutoFactorizer(Readings, InTime, Seeded, Threads):
         chosen, together = Mix.only(next(iter(candidates))), {}
         self.scores_, calibration, local_scale = {}, None, None
         self.reason_ = reasons.no_choice(chosen)
+        size = arena.ratio, arranged.n_series
+        wide = {name: lengths.widened(model, *size) for name, model in candidates.items()}
         if found is not None and found.answers:
             chosen, error = found.best(arena.dear, len(seen))
-            self.scores_ = _scores(found, chosen, error)
-            self.reason_ = reasons.of_choice(self.scores_, chosen, found, self.like)
+            trials, others = found, dict[str, float]()
             if len(scales) > 1:
                 scaling, found, others = arena.best_scale(scales, chosen, found)
-                self.reason_ += reasons.of_scale(scaling, others)
+            if len(chosen.names) > 1 and arena.ratio >= lengths.MUCH:
+                found = arena.judged_whole(
+                    scaling, {name: wide[name] for name in chosen.names}, found
+                )
+                chosen, error = found.together(chosen.names)
+            self.scores_ = _scores(trials, chosen, error)
+            self.reason_ = reasons.of_choice(self.scores_, chosen, trials, self.like)
+            self.reason_ += reasons.of_scale(scaling, others) if others else ""
             together = {"weights": chosen.weights, "usual_stds": found.usual_stds(chosen)}
             local_scale, calibration = _calibrated(found, chosen, arena, scaling)
         self.choice_, self.scale_ = JOIN.join(chosen.names), scaling.name
-        size = arena.ratio, arranged.n_series
-        wide = {name: lengths.widened(candidates[name], *size) for name in chosen.names}
-        self.reason_ += reasons.of_ranks(wide, candidates, arena.ratio)
-        unit = contest.series_scale(scaling.values, arranged.seen.which, arranged.n_series)
+        taken = {name: wide[name] for name in chosen.names}
+        self.reason_ += reasons.of_ranks(taken, candidates, arena.ratio)
+        unit = series_scale(scaling.values, arranged.seen.which, arranged.n_series)
         self.local_ = local_scale or LocalScale.none(unit)
-        return scaling, self._chosen(wide, together, seed, len(seen)), calibration
+        return scaling, self._chosen(taken, together, seed, len(seen)), calibration
 
     def _candidates(self, seed: int) -> dict[str, Any]:
         """Return unfitted models by name."""
@@ -269,7 +278,7 @@ class AutoFactorizer(Readings, InTime, Seeded, Threads):
         again.ids_ = seen.ids
         index = _series_of(self, seen)
         which = index.series(seen.codes)
-        unit = contest.series_scale(seen.values, which, len(index.keys))
+        unit = series_scale(seen.values, which, len(index.keys))
         old = _renamed(self._index, self.ids_, seen.ids)
         at = key_places(index.keys, old, old >= 0)
         series = np.ones(len(unit))
@@ -350,7 +359,7 @@ def _calibrated(
     mean, std = found.said(mix, "mean"), found.said(mix, "std")
     n_different = len(np.unique(np.concatenate([trial.hidden for trial in arena.trials])))
     error, n = found.cells.values - mean, arena.readings.n_series
-    unit = contest.series_scale(scaling.values, arena.readings.seen.which, n)
+    unit = series_scale(scaling.values, arena.readings.seen.which, n)
     weight = arena.weighed(found.hidden, np.ones(n))
     which, outage, _ = found.hidden
     cells = local.Hidden(error, std, which, outage, found.trial, weight, n_different)

@@ -20,9 +20,9 @@ from noisewise.engine.arrays import Array, Ints
 from noisewise.engine.training import in_threads, one_blas_thread
 from noisewise.errors import DataError, DivergedError, training_bar, unsaid
 from noisewise.models.holes import Like, Readings, Trial, likeness, outages, trials
-from noisewise.models.lengths import is_dear, shortened, uncalibrated
+from noisewise.models.lengths import as_in_the_end, is_dear, shortened, uncalibrated
 from noisewise.models.mixing import Mix, mixed, usual_stds
-from noisewise.models.weighing import Hidden, by_holes, usual_errors
+from noisewise.models.weighing import Hidden, by_holes, series_scale, usual_errors
 
 THREE, TWO = 300_000, 2_000_000  # readings that so many samplers may learn from, at most
 TRIALS, MOST_TRIALS = 3, 8  # parts of the readings that are hidden, one after another
@@ -39,7 +39,6 @@ DEAR = 3  # models that cost seconds and go on after the first trial
 TRIM = 0.01  # share of the cells that do not count
 FARTHEST = 30.0  # units that an error counts at most
 LEAST = 1e-9  # of an error, in units of the std of a series
-TAIL = 0.025  # share of readings at either end that do not count for the unit of a series
 NEAR, MOST_NEAR = 1.5, 8  # errors over the best's of those that may be mixed, and how many
 GAIN = 0.99  # of the error of the best scale that another may have at most
 QUANTILES = np.linspace(0.05, 0.95, 10)  # of predictions, that tell a scale
@@ -111,12 +110,17 @@ class Contest:
         out = [name for name in order if name in dear][1 + (n <= TWO) + (n <= THREE) :]
         limit = NEAR * errors[order[0]]
         near = [name for name in order if errors[name] <= limit and name not in out][:MOST_NEAR]
+        return self.together(near)
+
+    def together(self, near: Sequence[str]) -> tuple[Mix, float]:
+        """Return the mix of some models, or the best of them alone; and the error."""
+        near = sorted(near, key=lambda name: self.error(Mix.only(name)))
         count = self._counted
         away = np.array([(self.answers[name].own - self.truth) / self.unit for name in near])
         away = np.clip(away[:, count], -FARTHEST, FARTHEST)
         mix = mixed(near, away, self.weight[count], self.hidden.outage[count])
-        error = self.error(mix)
-        return (mix, error) if error < errors[near[0]] else (Mix.only(near[0]), errors[near[0]])
+        best = Mix.only(near[0])
+        return min(((one, self.error(one)) for one in (mix, best)), key=lambda pair: pair[1])
 
     def error(self, mix: Mix) -> float:
         """Return the root of the mean squared error, in units of the std of a series."""
@@ -131,27 +135,6 @@ def counted(squared: Sequence[Array]) -> Any:
     """Tell which cells count: all but those that even the best is farthest from."""
     least = np.min(squared, axis=0)
     return least <= np.quantile(least, 1.0 - TRIM, method="higher")
-
-
-def series_scale(values: Array, which: Ints, n: int) -> Array:
-    """Return the std of every series without its tails; that of all of them for a constant one.
-
-    Examples
-    --------
-    >>> values = np.array([0.0, 1.0] * 50 + [7.0] * 4)
-    >>> series_scale(values, np.repeat([0, 1], [100, 4]), 2).round(2).tolist()
-    [0.5, 0.5]
-    """
-    order = np.argsort(which, kind="stable")
-    bounds = np.searchsorted(which[order], np.arange(n + 1))
-    scale = np.zeros(n)
-    for s in range(n):
-        own = values[order[bounds[s] : bounds[s + 1]]].astype(np.float64)
-        if len(own) > 1:
-            low, high = np.quantile(own, [TAIL, 1.0 - TAIL])
-            scale[s] = np.clip(own, low, high).std() or own.std()
-    usual = float(np.median(scale[scale > 0])) if (scale > 0).any() else 1.0
-    return np.where(scale > 0, scale, usual)
 
 
 def draw_trials(drawn: Iterator[Trial], least: int = TRIALS) -> list[Trial]:
@@ -236,7 +219,8 @@ class Arena:
             truths.append(np.asarray(restore(asked, asked.values, None), dtype=np.float64))
             units.append(unit[own.which[trial.hidden]])
             label = f"trial {turn + 1} of {len(turns)}"
-            for name, (found, taken) in self._asked(staying, train, asked, restore, label).items():
+            models = {name: shortened(self.candidates[name], len(train)) for name in staying}
+            for name, (found, taken) in self._asked(models, train, asked, restore, label).items():
                 seconds[name] += taken
                 if found is None:
                     staying.remove(name)
@@ -264,19 +248,18 @@ class Arena:
         return Contest(there, number, truth, units_of, *judged)
 
     def _asked(
-        self, names: Sequence[str], train: Observations, asked: Observations, restore: Restore,
+        self, models: dict[str, Any], train: Observations, asked: Observations, restore: Restore,
         label: str,
     ) -> dict[str, tuple[Answers | None, float]]:  # fmt: skip
         """Return what models say of a trial, and in how many seconds; each in a thread."""
-        order = sorted(names, key=lambda name: name not in self.dear)  # the longest first
+        order = sorted(models, key=lambda name: name not in self.dear)  # the longest first
         bar = training_bar(label, unit="model", verbose=self.verbose)(total=len(order))
 
         found: dict[str, tuple[Answers | None, float]] = {}
 
         def ask(name: str) -> None:
             started = clock.perf_counter()
-            model = shortened(self.candidates[name], len(train))
-            answers = _answers(model, train, asked, restore)
+            answers = _answers(models[name], train, asked, restore)
             found[name] = answers, clock.perf_counter() - started
             bar.update()
 
@@ -314,6 +297,20 @@ class Arena:
         weight = self.weighed(cells, usual)
         errors = np.sqrt(np.average(those, axis=1, weights=weight[count]))
         return weight, dict(zip(names, errors.tolist(), strict=True))
+
+    def judged_whole(self, scaling: Scaling, models: dict[str, Any], found: Contest) -> Contest:
+        """Let models that go on learn from all readings but those that were hidden.
+
+        Some gain far more from a large table than others do, as their trials were a part of it.
+        """
+        rest = np.ones(len(self.seen), dtype=bool)
+        rest[np.concatenate([trial.hidden for trial in self.trials])] = False
+        seen = Observations(self.seen.codes, scaling.values, self.seen.ids).take(rest)
+        long = {name: as_in_the_end(one, len(seen), len(models)) for name, one in models.items()}
+        asked = compact(found.cells)
+        said = self._asked(long, compact(seen), asked, scaling.restore, "the whole table")
+        answers = {name: one for name, (one, _) in said.items() if one is not None}
+        return replace(found, answers=answers) if len(answers) == len(models) else found
 
     def best_scale(
         self, scales: Sequence[Scaling], mix: Mix, first: Contest | None = None

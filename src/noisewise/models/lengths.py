@@ -51,6 +51,12 @@ def lengthened(model: Any, n: int, together: int) -> Any:
     return clone_with(model, sweeps=max(sweeps, 3 * model.burn_in))
 
 
+def as_in_the_end(model: Any, n: int, together: int) -> Any:
+    """Return an unfitted copy for one thread, to be judged as it will learn in the end."""
+    quiet = {"verbose": False} if isinstance(model, TemporalFactorizer) else {}
+    return clone_with(lengthened(model, n, together), n_jobs=1, **quiet)
+
+
 def widened(model: Any, ratio: float, n_series: int) -> Any:
     """Return an unfitted copy for ``ratio`` times the readings that a model was judged by.
 

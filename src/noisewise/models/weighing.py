@@ -1,4 +1,4 @@
-"""How much hidden cells count: by the series that have the holes, and by how hard others are.
+"""How much hidden cells count, and in which unit: by the series with holes, by how hard others are.
 
 Where a table has many outages, cells count as often as there are holes of their series. Where it
 has few, in one series perhaps, these are too few to tell models apart, and cells of other series
@@ -16,6 +16,7 @@ from noisewise.engine.arrays import Array, Ints
 
 FEW = 2.0  # outages of series with holes that count as much as all other cells together
 HARDEST = 10.0  # times as much as one of series with holes that a cell of an easy series counts
+TAIL = 0.025  # share of readings at either end that do not count for the unit of a series
 LEAST = 1e-18  # of a squared error, in units of the variance of a series
 
 
@@ -83,3 +84,24 @@ def by_holes(cells: Hidden, holes: Ints, usual: Array) -> Array:
     share = n_outages / (n_outages + FEW)
     weight = share * own / (own @ level) + (1.0 - share) * others / (others @ level)
     return np.asarray(weight / weight.mean())
+
+
+def series_scale(values: Array, which: Ints, n: int) -> Array:
+    """Return the std of every series without its tails; that of all of them for a constant one.
+
+    Examples
+    --------
+    >>> values = np.array([0.0, 1.0] * 50 + [7.0] * 4)
+    >>> series_scale(values, np.repeat([0, 1], [100, 4]), 2).round(2).tolist()
+    [0.5, 0.5]
+    """
+    order = np.argsort(which, kind="stable")
+    bounds = np.searchsorted(which[order], np.arange(n + 1))
+    scale = np.zeros(n)
+    for s in range(n):
+        own = values[order[bounds[s] : bounds[s + 1]]].astype(np.float64)
+        if len(own) > 1:
+            low, high = np.quantile(own, [TAIL, 1.0 - TAIL])
+            scale[s] = np.clip(own, low, high).std() or own.std()
+    usual = float(np.median(scale[scale > 0])) if (scale > 0).any() else 1.0
+    return np.where(scale > 0, scale, usual)
