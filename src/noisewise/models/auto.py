@@ -172,7 +172,7 @@ class AutoFactorizer(Readings, InTime, Seeded, Threads):
         self, seen: Observations, validation: Observations | None
     ) -> tuple[Observations, Calibration | None]:
         """Try every candidate, and fit the best on everything."""
-        scaling, model, calibration = self._choose(seen)  # by far more than a fit needs to keep
+        scaling, model, calibration = self._choose(seen)  # what that took is freed before the fit
         seen = Observations(seen.codes, scaling.values, seen.ids)
         model = lengths.fitted(model, seen)
         self.model_ = model if calibration is None else lengths.uncalibrated(model)
