@@ -143,7 +143,7 @@ def test_intervals_are_calibrated_on_cells_like_those_that_are_missing(kind):
     assert np.mean(covered) == pytest.approx(0.9, abs=0.03)
 
 
-def test_two_are_taken_together_where_their_mean_is_better():
+def test_two_are_taken_together_where_their_mean_is_better(monkeypatch):
     rng = np.random.default_rng(0)
     X, y = make_shared(n_places=6, n_times=150)
     walks = rng.normal(0, 0.25, (6, 150)).cumsum(axis=1)
@@ -159,6 +159,9 @@ def test_two_are_taken_together_where_their_mean_is_better():
     np.testing.assert_allclose(model.predict(asked), mean, rtol=1e-5, atol=1e-6)
     error = [np.mean((truth - one) ** 2) for one in (model.predict(asked), *parts)]
     assert error[0] < min(error[1:])
+    monkeypatch.setattr(contest, "VARIED", len(y))  # outages are few: none is surer than others
+    model = AutoFactorizer(["regression", "ou"], random_state=0, n_jobs=1).fit(X, y)
+    assert model.model_.usual_stds is None
 
 
 @pytest.mark.parametrize(("cells", "rank"), [(40_000, 2), (300, 4)])

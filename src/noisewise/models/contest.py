@@ -10,6 +10,7 @@ import math
 import time as clock
 from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
@@ -34,6 +35,7 @@ AFTER_HEAT, MANY = 2, 200  # trials after it; outages of a table of which one tr
 HOPELESS = 1.3  # times the error of the best, after the first trial
 MORE_HOPELESS = 1.6  # and after a heat, as some learn more from a larger window than others
 CHEAP = 2.0  # and of those that cost little, which may do well in other places, always
+VARIED = 100  # outages that were hidden, of which models of a mix know some better than others
 FEW = 30  # hidden cells that tell nobody to be hopeless
 DEAR = 3  # models that cost seconds and go on after the first trial
 TRIM = 0.01  # share of the cells that do not count
@@ -84,11 +86,17 @@ class Contest:
     def said(self, mix: Mix, part: Literal["mean", "std", "own"]) -> Array:
         """Return what some models said together of hidden cells."""
         answers = [self.answers[name] for name in mix.names]
-        return mix.of([getattr(one, part) for one in answers], [one.std for one in answers])
+        stds = [one.std for one in answers] if self._is_varied else None
+        return mix.of([getattr(one, part) for one in answers], stds)
 
-    def usual_stds(self, mix: Mix) -> tuple[float, ...]:
-        """Return the std that each model of a mix usually has, over the mean of theirs."""
-        return usual_stds([self.answers[name].std for name in mix.names])
+    def usual_stds(self, mix: Mix) -> tuple[float, ...] | None:
+        """Return the std that each model usually has, over the mean of all; None if few tell it."""
+        stds = [self.answers[name].std for name in mix.names]
+        return usual_stds(stds) if self._is_varied else None
+
+    @cached_property
+    def _is_varied(self) -> bool:
+        return len(np.unique(self.hidden.outage)) >= VARIED
 
     def squared(self, mix: Mix) -> Array:
         """Return weighted squared errors of some models together, of the cells that count."""
@@ -299,16 +307,13 @@ class Arena:
         return weight, dict(zip(names, errors.tolist(), strict=True))
 
     def judged_whole(self, scaling: Scaling, models: dict[str, Any], found: Contest) -> Contest:
-        """Let models that go on learn from all readings but those that were hidden.
-
-        Some gain far more from a large table than others do, as their trials were a part of it.
-        """
+        """Let models learn from all but what was hidden: some gain far more by it than others."""
         rest = np.ones(len(self.seen), dtype=bool)
         rest[np.concatenate([trial.hidden for trial in self.trials])] = False
         seen = Observations(self.seen.codes, scaling.values, self.seen.ids).take(rest)
         long = {name: as_in_the_end(one, len(seen), len(models)) for name, one in models.items()}
-        asked = compact(found.cells)
-        said = self._asked(long, compact(seen), asked, scaling.restore, "the whole table")
+        parts = compact(seen), compact(found.cells)
+        said = self._asked(long, *parts, scaling.restore, "the whole table")
         answers = {name: one for name, (one, _) in said.items() if one is not None}
         return replace(found, answers=answers) if len(answers) == len(models) else found
 

@@ -4,8 +4,8 @@ Weights that are best on a few outages may be best by luck. So they are found ag
 outages that count more or less by chance (the Bayesian bootstrap), and their mean is taken: where
 many cells tell who is best it is the best mix, and where few do it hedges.
 
-Who is best near a reading may not be best in an outage. Models know that: their stds tell it. So a
-model counts more where it is surer than usual, beside the others.
+Who is best near a reading may not be best in an outage. Models know that: their stds tell it. So,
+where outages are many, a model counts more where it is surer than usual, beside the others.
 """
 
 from __future__ import annotations
@@ -37,9 +37,11 @@ class Mix(NamedTuple):
         """Take one model."""
         return cls((name,), (1.0,))
 
-    def of(self, parts: Sequence[Any], stds: Sequence[Any]) -> Array:
+    def of(self, parts: Sequence[Any], stds: Sequence[Any] | None = None) -> Array:
         """Return the mean of what the models say of cells, by weight and by how sure each is."""
-        share = shares(self.weights, stds, usual_stds(stds))
+        share = np.array(self.weights)[:, None]
+        if stds is not None:
+            share = shares(self.weights, stds, usual_stds(stds))
         return np.asarray((share * np.asarray(parts)).sum(axis=0))
 
     def __str__(self) -> str:
