@@ -311,6 +311,10 @@ def test_stds_of_zero_and_of_far_less_than_others_leave_a_mix_whole():
     assert np.isfinite(share).all()
     np.testing.assert_allclose(share.sum(axis=0), 1.0)
     assert share[0, 1] == share[0, 2] > 0.9
+    stds = [[0.0, 0.0], [1.0, 2.0]]  # one that is never unsure counts as its weight says
+    assert min(mixing.usual_stds(stds)) > 0.0
+    share = mixing.shares((0.5, 0.5), stds, mixing.usual_stds(stds))
+    np.testing.assert_allclose(share, 0.5)
 
 
 def test_models_that_were_chosen_stay_whatever_the_scale(shared):

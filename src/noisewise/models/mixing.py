@@ -67,16 +67,17 @@ def shares(weights: Sequence[float], stds: Sequence[Any], usual: Sequence[float]
     >>> shares((0.5, 0.5), stds, usual_stds(stds)).round(2).tolist()
     [[0.86, 0.23], [0.14, 0.77]]
     """
-    surer = np.array(usual)[:, None] / np.maximum(_relative(stds), SUREST)
+    surer = np.array(usual)[:, None] / _relative(stds)
     share = np.array(weights)[:, None] * surer
     return np.asarray(share / share.sum(axis=0))
 
 
 def _relative(stds: Sequence[Any]) -> Array:
-    """Return stds of models over their mean; 1 where all of them are 0."""
+    """Return stds of models over their mean, ``SUREST`` at least; 1 where all of them are 0."""
     given = np.asarray(stds, dtype=np.float64)
     mean = given.mean(axis=0)
-    return np.where(mean > 0.0, given / np.where(mean > 0.0, mean, 1.0), 1.0)
+    relative = np.where(mean > 0.0, given / np.where(mean > 0.0, mean, 1.0), 1.0)
+    return np.asarray(np.maximum(relative, SUREST))
 
 
 def mixed(names: Sequence[str], away: Array, weight: Array, outage: Ints) -> Mix:
