@@ -11,7 +11,7 @@ from sklearn.exceptions import NotFittedError
 from noisewise import load, storage
 from noisewise.data import observe
 from noisewise.errors import DataError, ModelFileError, SettingError
-from noisewise.models import contest, holes, lengths, mixing
+from noisewise.models import contest, holes, lengths, mixing, staying
 from noisewise.models.auto import CANDIDATES as NAMED
 from noisewise.models.auto import AutoFactorizer
 from noisewise.models.average import AverageFactorizer
@@ -178,7 +178,7 @@ def test_a_table_larger_than_a_trial_takes_more_factors(shared, monkeypatch, cel
 def test_a_large_table_has_a_heat_that_tells_who_of_the_dear_goes_on(shared, monkeypatch):
     monkeypatch.setattr(contest, "HEAT", 200)
     monkeypatch.setattr(holes, "FEWEST_TIMES", 20)
-    monkeypatch.setattr(contest, "DEAR", 1)
+    monkeypatch.setattr(contest, "AFTER_A_HEAT", staying.Limits(1.6, 1))
     monkeypatch.setattr(contest, "MANY", np.inf)
     asked, answers = [], contest._answers
 
@@ -331,7 +331,7 @@ def test_models_that_were_chosen_stay_whatever_the_scale(shared):
     names = ["mean", "low rank"]
     found = arena.hold(contest.unscaled(seen), names)
     assert [*found.answers] == names
-    assert found.errors["mean"] > contest.HOPELESS * found.errors["low rank"]
+    assert found.errors["mean"] > staying.AFTER_A_TRIAL.error * found.errors["low rank"]
 
 
 def test_bursts_of_readings_far_apart_take_no_memory():
@@ -467,15 +467,27 @@ def test_a_damaged_file_is_refused(fitted, tmp_path):
 
 
 def test_models_that_cost_little_may_be_farther_behind_after_a_trial():
-    errors = {"best": 1.0, "dear": 1.5, "cheap": 1.9, "far": 2.1}
-    kept = contest._hopeful(errors, [*errors], ["best", "dear"], contest.FEW, contest.HOPELESS)
+    errors = {"best": 1.0, "dear": 1.6, "cheap": 1.9, "far": 2.1}
+    kept = staying.hopeful(errors, [*errors], ["best", "dear"], staying.FEW, staying.AFTER_A_TRIAL)
     assert kept == ["best", "cheap"]
+
+
+def test_a_model_that_says_just_what_another_says_leaves_after_a_trial():
+    rng = np.random.default_rng(4)
+    rows = [(s, t, np.sin(t / 7 + s) + 0.3 * rng.standard_normal())
+            for s in range(3) for t in range(150)]  # fmt: skip
+    kept = [row for row in rows if rng.random() > 0.2]
+    names = ["linear", "again", "ou"]
+    models = [LinearInterpolator(), LinearInterpolator(), OUSmoother()]
+    model = AutoFactorizer([*zip(names, models, strict=True)], random_state=0, n_jobs=1).fit(kept)
+    assert "again" not in model.choice_
+    assert model.scores_["again"]["seconds"] < model.scores_["linear"]["seconds"]
 
 
 def test_models_that_left_have_the_error_that_they_would_have_had():
     told = [{"a": 1.0, "b": 2.0, "c": 3.0}, {"a": 2.0, "b": 3.0}, {"a": 4.0}]
-    assert contest._as_if_later(told, ["a"]) == {"b": 6.0, "c": 12.0}
-    assert contest._as_if_later(told, []) == {}
+    assert staying.as_if_later(told, ["a"], (1e-9, 30.0)) == {"b": 6.0, "c": 12.0}
+    assert staying.as_if_later(told, [], (1e-9, 30.0)) == {}
 
 
 def test_sampler_as_long_as_was_chosen_for_it_is_not_told_to_be_longer(monkeypatch):

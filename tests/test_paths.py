@@ -130,6 +130,50 @@ def test_a_day_is_found_and_noise_is_not(are_dates):
         assert [one.period for one in found] == expected
 
 
+def in_hours(lines: np.ndarray) -> Series:
+    """Series of hours without dates."""
+    n, hours = lines.shape
+    return Series.group(
+        np.repeat(np.arange(n), hours), np.tile(np.arange(hours), n), lines.ravel(), n
+    )
+
+
+def found_periods(lines: np.ndarray) -> list[float]:
+    series = in_hours(lines)
+    found = find_seasons(series, np.unique(series.time), 1.0, are_dates=False, most=8)
+    return [one.period for one in found]
+
+
+@pytest.mark.parametrize("workday", [0.4, 3.0])  # the week is seen less than the day, or more
+def test_a_week_is_found_beside_its_day_without_dates(workday):
+    rng, hours = np.random.default_rng(1), np.arange(24 * 7 * 12)
+    day = np.sin(hours / 24 * 2 * np.pi)
+    week = workday * np.where(hours // 24 % 7 < 5, 1.0, -1.0) * np.maximum(day, 0.0)
+    lines = day + week + 0.5 * rng.standard_normal((3, len(hours)))
+    assert found_periods(lines) == [24.0, 168.0]
+
+
+@pytest.mark.parametrize("are_dates", [True, False])
+def test_weather_has_no_week(are_dates):
+    rng, hours = np.random.default_rng(2), np.arange(24.0 * 7 * 9)
+    weather = np.zeros((2, len(hours)))
+    for k in range(1, len(hours)):  # which goes on for three days or so
+        weather[:, k] = 0.985 * weather[:, k - 1] + 0.17 * rng.standard_normal(2)
+    series = in_hours(np.sin(hours / 24 * 2 * np.pi) + 1.5 * weather)
+    step = 3600.0 if are_dates else 1.0
+    series = Series(series.starts, step * series.time, series.values)
+    found = find_seasons(series, np.unique(series.time), step, are_dates, 2)
+    assert [one.period / step for one in found] == [24.0]
+
+
+def test_a_cycle_is_found_where_what_is_near_in_time_is_more_alike():
+    rng, hours = np.random.default_rng(3), np.arange(3000)
+    slow = np.cumsum(rng.standard_normal((2, len(hours))), axis=1)
+    slow -= np.array([np.convolve(line, np.ones(200) / 200, mode="same") for line in slow])
+    day = 1.2 * slow.std() * np.sin(hours / 24 * 2 * np.pi)
+    assert found_periods(day + slow) == [24.0]
+
+
 def test_cycles_and_slots_are_counted_from_the_origin():
     season = Season(period=24.0, origin=-24.0, n_cycles=3, n_slots=4, rank=1)
     cycle, slot = season.places(np.array([-24.0, -0.1, 0.0, 11.9, 12.0, 100.0]))

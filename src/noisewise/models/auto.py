@@ -76,6 +76,7 @@ CANDIDATES: dict[str, Factorizer] = {
     "bayes-smooth-4": TemporalFactorizer(4, kernel="matern32"),
     "bayes-seasons": TemporalFactorizer(8, kernel="matern32", seasons="auto"),
     "bayes-seasons-2": TemporalFactorizer(2, seasons="auto"),
+    "bayes-calendar": TemporalFactorizer(2, seasons="auto", season_rank=24),
     "bayes-heavy": TemporalFactorizer(8, tails="heavy"),
 }
 LIKE = ("table", "cells", "blocks", "blackout", "end")

@@ -23,6 +23,13 @@ from noisewise.errors import DataError, DivergedError, training_bar, unsaid
 from noisewise.models.holes import Like, Readings, Trial, likeness, outages, trials
 from noisewise.models.lengths import as_in_the_end, is_dear, shortened, uncalibrated
 from noisewise.models.mixing import Mix, mixed, usual_stds
+from noisewise.models.staying import (
+    AFTER_A_HEAT,
+    AFTER_A_TRIAL,
+    as_if_later,
+    hopeful,
+    without_twins,
+)
 from noisewise.models.weighing import Hidden, by_holes, series_scale, usual_errors
 
 THREE, TWO = 300_000, 2_000_000  # readings that so many samplers may learn from, at most
@@ -32,12 +39,7 @@ ENOUGH = 300  # hidden cells
 # tells who of the dear takes part in the others, and nothing else.
 HEAT, HEATS = 40_000, 2.0
 AFTER_HEAT, MANY = 2, 200  # trials after it; outages of a table of which one trial tells enough
-HOPELESS = 1.3  # times the error of the best, after the first trial
-MORE_HOPELESS = 1.6  # and after a heat, as some learn more from a larger window than others
-CHEAP = 2.0  # and of those that cost little, which may do well in other places, always
 VARIED = 100  # outages that were hidden, of which models of a mix know some better than others
-FEW = 30  # hidden cells that tell nobody to be hopeless
-DEAR = 3  # models that cost seconds and go on after the first trial
 TRIM = 0.01  # share of the cells that do not count
 FARTHEST = 30.0  # units that an error counts at most
 LEAST = 1e-9  # of an error, in units of the std of a series
@@ -240,12 +242,13 @@ class Arena:
             told.append(now)
             errors |= now
             if names is None and turn == 0:
-                limit = MORE_HOPELESS if heats else HOPELESS
-                staying = _hopeful(errors, staying, self.dear, len(trial.hidden), limit)
+                staying = without_twins({name: said[name][0].mean for name in staying}, staying)
+                limits = AFTER_A_HEAT if heats else AFTER_A_TRIAL
+                staying = hopeful(errors, staying, self.dear, len(trial.hidden), limits)
             if turn < len(heats):  # which only tells who takes part
                 said, truths, units = {name: [] for name in staying}, [], []
                 cells = self._hidden(self.trials)
-        errors |= _as_if_later(told, staying)
+        errors |= as_if_later(told, staying, (LEAST, FARTHEST))
         there = seen.take(np.concatenate([trial.hidden for trial in self.trials]))
         number = np.repeat(np.arange(len(self.trials)), [len(t.hidden) for t in self.trials])
         answers = {
@@ -353,29 +356,6 @@ def _answers(
     own = restore(asked, mean, std)
     parts = (np.asarray(part, dtype=np.float64) for part in (mean, std, own))
     return Answers(*parts)
-
-
-def _as_if_later(told: list[dict[str, float]], staying: list[str]) -> dict[str, float]:
-    """Return errors of those that left early, as if later trials had been as hard for them."""
-    found: dict[str, float] = {}
-    for turn in told if staying else []:
-        harder = float(np.mean([told[-1][name] / max(turn[name], LEAST) for name in staying]))
-        left = turn.keys() - {*staying}
-        found |= {name: min(harder * turn[name], FARTHEST) for name in left}
-    return found
-
-
-def _hopeful(
-    errors: dict[str, float], names: list[str], dear: Collection[str], n: int, hopeless: float
-) -> list[str]:
-    """Return those that are worth another trial: near the best, and of the dear the best few."""
-    if n < FEW or not names:
-        return names
-    least = min(errors[name] for name in names)
-    order = sorted((name for name in names if name in dear), key=errors.__getitem__)
-    kept = {name for name in order[:DEAR] if errors[name] <= hopeless * least}
-    kept |= {name for name in names if name not in dear and errors[name] <= CHEAP * least}
-    return [name for name in names if name in kept]
 
 
 def _loss(found: Contest, mix: Mix, restore: Restore) -> float:

@@ -32,7 +32,7 @@ from noisewise.engine.gibbs.series.online import Timed
 from noisewise.engine.gibbs.series.posterior import Asked, SeriesPosterior
 from noisewise.engine.gibbs.series.sampler import SeriesSampler, affordable
 from noisewise.engine.gibbs.series.samples import draw_cells
-from noisewise.engine.gibbs.series.seasons import CALENDAR, RANK, find_seasons, fits, season
+from noisewise.engine.gibbs.series.seasons import CALENDAR, find_seasons, fits, season
 from noisewise.engine.gibbs.series.time_factors import Timescales
 from noisewise.engine.paths import KINDS
 from noisewise.engine.training import Callback
@@ -60,16 +60,11 @@ BURSTS = 1 / 4  # of the mean time between stamps, that a step has at least
 
 Table = dict[str, npt.NDArray[Any]]
 
-_PERIOD = number(above=0.0)
+_PERIOD = either(number(above=0.0), *CALENDAR)
 _SEASONS = Rule(
     'None, "auto", or a list of periods: numbers in units of time, "day", "week" or "year"',
     lambda v: (
-        v is None
-        or v == "auto"
-        or (
-            isinstance(v, tuple | list)
-            and all((isinstance(one, str) and one in CALENDAR) or _PERIOD.holds(one) for one in v)
-        )
+        v is None or v == "auto" or (isinstance(v, tuple | list) and all(map(_PERIOD.holds, v)))
     ),
 )
 
@@ -113,6 +108,9 @@ class TemporalFactorizer(Sampled, InTime, Typed):
         '"day", "week" and "year" for dates. "auto" takes those that the data show.',
         default=None,
     )
+    season_rank: int = setting(
+        whole(1), "Shapes of the cycles of a season, at most: its calendar factors.", default=8
+    )
     tails: Literal["normal", "heavy"] = setting(
         one_of("normal", "heavy"),
         "The noise of single readings: normal, or with heavy tails (a Student t), so that spikes "
@@ -121,9 +119,7 @@ class TemporalFactorizer(Sampled, InTime, Typed):
     )
     sweeps: int = setting(whole(2), "How often to draw everything, at most.", default=200)
     burn_in: int = setting(
-        whole(0),
-        "Sweeps at the start that never count; of all others, the later half does.",
-        default=20,
+        whole(0), "Sweeps at the start that never count; of others the later half does.", default=20
     )
     samples: int = setting(whole(1), "Draws to keep for predictions, at most.", default=40)
     tolerance: float | None = setting(
@@ -171,7 +167,7 @@ class TemporalFactorizer(Sampled, InTime, Typed):
 
     def _seasons(self, data: SeriesData, step: float, are_dates: bool) -> tuple[Season, ...]:
         """Return the cycles to take into account."""
-        stamps, most = data.stamps, min(len(data.series), RANK)
+        stamps, most = data.stamps, min(len(data.series), self.season_rank)
         if self.seasons is None:
             return ()
         if self.seasons == "auto":

@@ -1,7 +1,8 @@
 """Seasons: cycles that the calendar suggests or the data show, and which of them to believe.
 
 A cycle is believed if it explains what it was not found in: slot means of the odd cycles must
-agree with those of the even ones.
+agree with those of the even ones. A week is believed if it explains more than cycles of a few days
+that nobody lives by: what wanders slowly may agree with any of them.
 """
 
 from __future__ import annotations
@@ -16,11 +17,13 @@ from noisewise.engine.data import Series
 from noisewise.engine.gibbs.series.draw import Season
 
 CALENDAR = {"day": 86_400.0, "week": 604_800.0, "year": 365.2425 * 86_400.0}  # in seconds
+WEEK, OTHERS = 7, (3, 5, 6, 8)  # days of a week, and of cycles that are none
+CLEARLY = 2.0  # times what the best of those explains, that a week must
 FEWEST_CYCLES, FEWEST_SLOTS, MOST_SLOTS = 3, 4, 336
 BELIEVED = 0.03  # share of the variance that a cycle must explain, of what it was not found in
-RANK = 8  # calendar factors of a season, at most
 LEAST_PEAK = 0.2  # autocorrelation that a cycle must have to be looked at
 MOST_TIMES = 50_000  # rows of time that are searched
+FEWEST_MULTIPLES, MOST_MULTIPLES = 4, 100  # of a cycle, that tell it more sharply than itself
 
 
 def periods_in_seconds(seasons: Any) -> Any:
@@ -48,17 +51,47 @@ def find_seasons(
     series: Series, stamps: Array, step: float, are_dates: bool, most: int
 ) -> tuple[Season, ...]:
     """Return the seasons that data show: of dates day, week and year, else what repeats itself."""
-    periods = list(CALENDAR.values()) if are_dates else repeats(series, stamps, step)
-    found, values = [], series.values.astype(np.float64)
+    periods = [*CALENDAR.values()]
+    if not are_dates:
+        periods = with_weeks(repeats(series, stamps, step), step)
+    found: list[Season] = []
+    values = series.values.astype(np.float64)
     for period in periods:
         if not fits(period, stamps, step):
             continue
-        one = season(period, stamps, step, min(RANK, most))
+        one = season(period, stamps, step, most)
         share, profile = _believed(series, values, one)
-        if share >= BELIEVED:
+        least = BELIEVED
+        if share >= least and any(math.isclose(WEEK * day, period) for day in periods):
+            chance = _by_chance(series, values, period / WEEK, stamps, step)
+            least = max(least, CLEARLY * chance)
+        if share >= least:
             found.append(one)
             values = values - profile  # a week must tell more than its days do
     return tuple(found)
+
+
+def with_weeks(periods: list[float], step: float) -> list[float]:
+    """Return each period as the day that it may be and its week, or as the week and its day.
+
+    Examples
+    --------
+    >>> with_weeks([24.0], 1.0), with_weeks([168.0], 1.0)
+    ([24.0, 168.0], [24.0, 168.0])
+    """
+    weeks = {period: round(period / step) % WEEK == 0 for period in periods}
+    return [
+        factor * period
+        for period, is_week in weeks.items()
+        for factor in ((1 / WEEK, 1.0) if is_week else (1.0, float(WEEK)))
+    ]
+
+
+def _by_chance(series: Series, values: Array, day: float, stamps: Array, step: float) -> float:
+    """Share of the variance that a cycle of a few days explains which is no week."""
+    others = [n * day for n in OTHERS if fits(n * day, stamps, step)]
+    shares = [_believed(series, values, season(one, stamps, step, 1))[0] for one in others]
+    return max([0.0, *shares])
 
 
 def _believed(series: Series, values: Array, one: Season) -> tuple[float, Array]:
@@ -106,4 +139,17 @@ def repeats(series: Series, stamps: Array, step: float) -> list[float]:
     if not len(peaks):
         return []
     best = total[peaks].max()  # of multiples of a cycle, the cycle itself
-    return [float(peaks[total[peaks] > 0.9 * best][0]) * step]
+    return [_sharpened(total[: n // 2], int(peaks[total[peaks] > 0.9 * best][0])) * step]
+
+
+def _sharpened(alike: Array, lag: int) -> float:
+    """Return a cycle as its multiples tell it: a peak may lean to where all lags are more alike."""
+    cycle, times = float(lag), 1
+    while (times + 1.25) * cycle + 1.0 < len(alike) and times < MOST_MULTIPLES:
+        times += 1
+        near = np.arange(round((times - 0.25) * cycle), round((times + 0.25) * cycle) + 1)
+        cycle = float(near[np.argmax(alike[near])]) / times
+    if times < FEWEST_MULTIPLES:
+        return float(lag)
+    whole = round(cycle)
+    return float(whole) if abs(cycle - whole) <= 2.0 / times else cycle
