@@ -38,7 +38,7 @@ ENOUGH = 300  # hidden cells
 # A table of more than HEATS times the cells of a heat has one: a trial in a small window, which
 # tells who of the dear takes part in the others, and nothing else.
 HEAT, HEATS = 40_000, 2.0
-AFTER_HEAT, MANY = 2, 200  # trials after it; outages of a table of which one trial tells enough
+AFTER_HEAT, MANY = 2, 200  # trials after it; outages of a table of which a trial fewer tells enough
 VARIED = 100  # outages that were hidden, of which models of a mix know some better than others
 TRIM = 0.01  # share of the cells that do not count
 FARTHEST = 30.0  # units that an error counts at most
@@ -163,12 +163,13 @@ def draw_heat(
     readings: Readings, like: Like, rng: np.random.Generator
 ) -> tuple[Trial | None, list[Trial]]:
     """Take the heat of a large table, and the trials."""
-    drawn = trials(readings, like, rng)
-    if readings.size <= HEATS * HEAT:
+    drawn, fewer = trials(readings, like, rng), int(readings.n_outages >= MANY)
+    if readings.size <= HEAT:
         return None, draw_trials(drawn)
+    if readings.size <= HEATS * HEAT:
+        return None, draw_trials(drawn, TRIALS - fewer)
     heat = draw_trials(trials(readings.within(HEAT), like, rng), 1)
-    least = 1 if readings.n_outages >= MANY else AFTER_HEAT
-    return (heat[0] if heat else None), draw_trials(drawn, least)
+    return (heat[0] if heat else None), draw_trials(drawn, AFTER_HEAT - fewer)
 
 
 def compact(seen: Observations) -> Observations:
