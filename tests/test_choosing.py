@@ -20,6 +20,7 @@ from noisewise.models.grid import TableModel
 from noisewise.models.residual import ResidualFactorizer, TypeMean
 from noisewise.models.series import LinearInterpolator, OUSmoother
 from noisewise.models.temporal import TemporalFactorizer
+from noisewise.models.weighing import Hidden
 
 SMALL = BayesianFactorizer(rank=2, deviation="constant", implicit=False, sweeps=20, burn_in=8)
 CANDIDATES = (
@@ -154,7 +155,9 @@ def test_two_are_taken_together_where_their_mean_is_better(monkeypatch):
     assert isinstance(model.model_, AverageFactorizer)
     said = [part.predict(asked, return_std=True) for part in model.model_.parts_]
     parts, stds = zip(*said, strict=True)
-    share = mixing.shares(model.model_.weights_, stds, model.model_.usual_stds)
+    share = np.tile(np.array(model.model_.weights_)[:, None], len(truth))
+    if model.model_.usual_stds is not None:
+        share = mixing.shares(model.model_.weights_, stds, model.model_.usual_stds)
     mean = np.average(parts, axis=0, weights=share)
     np.testing.assert_allclose(model.predict(asked), mean, rtol=1e-5, atol=1e-6)
     error = [np.mean((truth - one) ** 2) for one in (model.predict(asked), *parts)]
@@ -162,6 +165,27 @@ def test_two_are_taken_together_where_their_mean_is_better(monkeypatch):
     monkeypatch.setattr(contest, "VARIED", len(y))  # outages are few: none is surer than others
     model = AutoFactorizer(["regression", "ou"], random_state=0, n_jobs=1).fit(X, y)
     assert model.model_.usual_stds is None
+
+
+@pytest.mark.parametrize("is_honest", [True, False])
+def test_models_of_a_mix_count_by_std_only_where_that_errs_less(is_honest):
+    rng, n = np.random.default_rng(5), 2 * contest.VARIED
+    scale = rng.choice([0.3, 3.0], size=(2, n))  # where each model errs little, and where much
+    own = scale * rng.standard_normal((2, n))
+    stds = scale if is_honest else 1.0 / scale
+    answers = {
+        name: contest.Answers(mean, std, mean)
+        for name, mean, std in zip("ab", own, stds, strict=True)
+    }
+    places = np.arange(n)
+    hidden = Hidden(np.zeros(n, dtype=int), places, np.ones(n))
+    cells, ones = observe(np.column_stack([places, places]), np.zeros(n)), np.ones(n)
+    held = contest.Contest(cells, 0 * places, np.zeros(n), ones, hidden, ones, answers, {}, {})
+    mix, error = held.together(["a", "b"])
+    assert mix.by_std == is_honest
+    assert sorted(mix.names) == ["a", "b"]
+    assert (held.usual_stds(mix) is not None) == is_honest
+    assert error < min(held.error(mixing.Mix.only(name)) for name in "ab")
 
 
 @pytest.mark.parametrize(("cells", "rank"), [(40_000, 2), (300, 4)])

@@ -95,7 +95,7 @@ class AutoFactorizer(Readings, InTime, Seeded, Threads):
     first offset, and all but three of those that cost seconds, are not asked again; of a large
     table, a small window tells which these are. The one with the lowest mean squared error is
     fitted again on everything, or a mix of up to four that is better, with weights that hedge where
-    few outages tell, and where each counts more the surer it is; if the table is much larger than a
+    few outages tell, and maybe more where each is surer; if the table is much larger than a
     trial, samplers have more factors, and those of a mix are weighed once more by what they predict
     after learning from all but the hidden readings. Errors are in units of the std of their series,
     without the hundredth of cells that nobody can predict, and count as often as there are holes of

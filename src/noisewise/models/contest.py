@@ -10,7 +10,6 @@ import math
 import time as clock
 from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
@@ -88,17 +87,12 @@ class Contest:
     def said(self, mix: Mix, part: Literal["mean", "std", "own"]) -> Array:
         """Return what some models said together of hidden cells."""
         answers = [self.answers[name] for name in mix.names]
-        stds = [one.std for one in answers] if self._is_varied else None
-        return mix.of([getattr(one, part) for one in answers], stds)
+        return mix.of([getattr(one, part) for one in answers], [one.std for one in answers])
 
     def usual_stds(self, mix: Mix) -> tuple[float, ...] | None:
-        """Return the std that each model usually has, over the mean of all; None if few tell it."""
+        """Return the std that each model usually has, over the mean of all; None if none counts."""
         stds = [self.answers[name].std for name in mix.names]
-        return usual_stds(stds) if self._is_varied else None
-
-    @cached_property
-    def _is_varied(self) -> bool:
-        return len(np.unique(self.hidden.outage)) >= VARIED
+        return usual_stds(stds) if mix.by_std else None
 
     def squared(self, mix: Mix) -> Array:
         """Return weighted squared errors of some models together, of the cells that count."""
@@ -123,14 +117,19 @@ class Contest:
         return self.together(near)
 
     def together(self, near: Sequence[str]) -> tuple[Mix, float]:
-        """Return the mix of some models, or the best of them alone; and the error."""
+        """Return the mix of some models, or the best of them alone; and the error.
+
+        Where many outages were hidden, a model of the mix may count more where it is surer.
+        """
         near = sorted(near, key=lambda name: self.error(Mix.only(name)))
         count = self._counted
         away = np.array([(self.answers[name].own - self.truth) / self.unit for name in near])
         away = np.clip(away[:, count], -FARTHEST, FARTHEST)
         mix = mixed(near, away, self.weight[count], self.hidden.outage[count])
-        best = Mix.only(near[0])
-        return min(((one, self.error(one)) for one in (mix, best)), key=lambda pair: pair[1])
+        is_varied = len(np.unique(self.hidden.outage)) >= VARIED
+        mixes = [mix._replace(by_std=True)] if is_varied and len(mix.names) > 1 else []
+        options = [*mixes, mix, Mix.only(near[0])]
+        return min(((one, self.error(one)) for one in options), key=lambda pair: pair[1])
 
     def error(self, mix: Mix) -> float:
         """Return the root of the mean squared error, in units of the std of a series."""

@@ -31,16 +31,17 @@ class Mix(NamedTuple):
 
     names: tuple[str, ...]
     weights: tuple[float, ...]  # their sum is 1
+    by_std: bool = False  # whether a model counts more where it is surer than usual
 
     @classmethod
     def only(cls, name: str) -> Self:
         """Take one model."""
         return cls((name,), (1.0,))
 
-    def of(self, parts: Sequence[Any], stds: Sequence[Any] | None = None) -> Array:
-        """Return the mean of what the models say of cells, by weight and by how sure each is."""
+    def of(self, parts: Sequence[Any], stds: Sequence[Any]) -> Array:
+        """Return the mean of what the models say of cells, by weight, and maybe by std."""
         share = np.array(self.weights)[:, None]
-        if stds is not None:
+        if self.by_std:
             share = shares(self.weights, stds, usual_stds(stds))
         return np.asarray((share * np.asarray(parts)).sum(axis=0))
 
