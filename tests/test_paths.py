@@ -9,6 +9,7 @@ from noisewise.engine import paths
 from noisewise.engine.data import Series
 from noisewise.engine.gibbs.series.draw import Season
 from noisewise.engine.gibbs.series.seasons import find_seasons
+from noisewise.models.profiles import fit_profiles
 
 TIMES = np.array([0.0, 0.4, 0.5, 2.0, 2.1, 2.1001, 5.0, 9.0])
 SEEN = np.array([True, True, False, True, True, True, False, True])
@@ -164,6 +165,14 @@ def test_weather_has_no_week(are_dates):
     series = Series(series.starts, step * series.time, series.values)
     found = find_seasons(series, np.unique(series.time), step, are_dates, 2)
     assert [one.period / step for one in found] == [24.0]
+
+
+def test_a_year_of_52_weeks_is_no_week():
+    rng, days = np.random.default_rng(4), np.arange(364 * 4)
+    lines = np.sin(days / 364 * 2 * np.pi) + 0.3 * rng.standard_normal((3, len(days)))
+    assert found_periods(lines) == pytest.approx([364.0], abs=3.0)
+    (profile,) = fit_profiles(in_hours(lines), "auto")
+    assert profile.period == pytest.approx(364.0, abs=3.0)
 
 
 def test_a_cycle_is_found_where_what_is_near_in_time_is_more_alike():

@@ -12,17 +12,14 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from noisewise.engine.arrays import Array, Ints
-from noisewise.engine.data import Series, interpolate
+from noisewise.engine.data import Series
+from noisewise.engine.gibbs.series.seasons import repeats, with_weeks
 
 CALENDAR = (86_400.0, 604_800.0, 31_556_952.0)  # a day, a week and a year in seconds
-WEEK = 7  # days; also of a period that was found
 FEWEST_SLOTS, MOST_SLOTS = 3, 400  # of a period
-CYCLES = 2.0  # of a period that must have been seen
+CYCLES = 2  # of a period that must have been seen
 PRIOR = 1.0  # readings that the mean of 0 of a slot is worth
 GAIN = 0.99  # of the squared error that a period may leave at most
-LONGEST = 20_000  # steps of time to look for a period in
-CLEAR = 0.2  # autocorrelation of a period that was found, and its rise from that of half of it
-NEAR = 0.9  # of the highest autocorrelation: the shortest period that has so much is taken
 
 
 class Profile(NamedTuple):
@@ -90,31 +87,7 @@ def without_profiles(series: Series, profiles: list[Profile]) -> Series:
 
 def found_periods(series: Series) -> list[float]:
     """Return periods that series may have, the shortest first: of the calendar, and a found one."""
-    own = _autocorrelated(series)
-    found = [] if own is None else [own, WEEK * own]
+    stamps, step = np.unique(series.time), series.usual_step()
+    found = [*with_weeks(repeats(series, stamps, step, CYCLES), step)]
     near = [any(abs(p / q - 1) < 0.02 for q in CALENDAR) for p in found]  # which tells it better
     return sorted([*CALENDAR, *(p for p, known in zip(found, near, strict=True) if not known)])
-
-
-def _autocorrelated(series: Series) -> float | None:
-    """Return the period at which series are like themselves, by their mean autocorrelation."""
-    step, first = series.usual_step(), float(series.time.min())
-    n = int(min(float(np.ptp(series.time)) / step, LONGEST)) + 1
-    if n < 4 * FEWEST_SLOTS:
-        return None
-    times = first + step * np.arange(n, dtype=np.float64)
-    total = np.zeros(n)
-    for s in np.flatnonzero(series.counts > 1):
-        line = interpolate(series, np.full(n, s), times).value
-        line = line - np.polynomial.Polynomial.fit(times, line, 1)(times)
-        power = np.abs(np.fft.rfft(line, 2 * n)) ** 2
-        if power.sum() > 0:
-            correlation = np.fft.irfft(power)[:n]
-            total += correlation / max(float(correlation[0]), 1e-300)
-    total *= n / np.arange(n, 0, -1) / max(int((series.counts > 1).sum()), 1)
-    lags = np.arange(FEWEST_SLOTS, int(n / CYCLES))
-    peaks = lags[(total[lags] >= total[lags - 1]) & (total[lags] >= total[lags + 1])]
-    clear = peaks[(total[peaks] > CLEAR) & (total[peaks] - total[peaks // 2] > CLEAR)]
-    if not len(clear):
-        return None
-    return float(step * clear[total[clear] >= NEAR * total[clear].max()][0])

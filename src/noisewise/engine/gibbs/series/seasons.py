@@ -21,9 +21,12 @@ WEEK, OTHERS = 7, (3, 5, 6, 8)  # days of a week, and of cycles that are none
 CLEARLY = 2.0  # times what the best of those explains, that a week must
 FEWEST_CYCLES, FEWEST_SLOTS, MOST_SLOTS = 3, 4, 336
 BELIEVED = 0.03  # share of the variance that a cycle must explain, of what it was not found in
-LEAST_PEAK = 0.2  # autocorrelation that a cycle must have to be looked at
+# Autocorrelation that a cycle must have to be looked at, how far it must rise above that of shorter
+# lags, and the share of the highest that the shortest cycle has.
+LEAST_PEAK, LEAST_RISE, NEARLY = 0.2, 0.1, 0.85
 MOST_TIMES = 50_000  # rows of time that are searched
-FEWEST_MULTIPLES, MOST_MULTIPLES = 4, 100  # of a cycle, that tell it more sharply than itself
+FEWEST_MULTIPLES, MOST_MULTIPLES = 4, 100  # of a cycle, that tell it to a part of a step
+ASIDE = 0.25  # cycles that a top may be away from where it is looked for
 
 
 def periods_in_seconds(seasons: Any) -> Any:
@@ -51,18 +54,18 @@ def find_seasons(
     series: Series, stamps: Array, step: float, are_dates: bool, most: int
 ) -> tuple[Season, ...]:
     """Return the seasons that data show: of dates day, week and year, else what repeats itself."""
-    periods = [*CALENDAR.values()]
+    weeks = {period: name == "week" for name, period in CALENDAR.items()}
     if not are_dates:
-        periods = with_weeks(repeats(series, stamps, step), step)
+        weeks = with_weeks(repeats(series, stamps, step) if is_regular(stamps, step) else [], step)
     found: list[Season] = []
     values = series.values.astype(np.float64)
-    for period in periods:
+    for period, is_week in weeks.items():
         if not fits(period, stamps, step):
             continue
         one = season(period, stamps, step, most)
         share, profile = _believed(series, values, one)
         least = BELIEVED
-        if share >= least and any(math.isclose(WEEK * day, period) for day in periods):
+        if is_week and share >= least:
             chance = _by_chance(series, values, period / WEEK, stamps, step)
             least = max(least, CLEARLY * chance)
         if share >= least:
@@ -71,20 +74,23 @@ def find_seasons(
     return tuple(found)
 
 
-def with_weeks(periods: list[float], step: float) -> list[float]:
-    """Return each period as the day that it may be and its week, or as the week and its day.
+def with_weeks(periods: list[float], step: float) -> dict[float, bool]:
+    """Return periods that were found, the weeks of which they may be days, or the days of weeks.
+
+    Beside each stands whether it is a week that was not found itself.
 
     Examples
     --------
     >>> with_weeks([24.0], 1.0), with_weeks([168.0], 1.0)
-    ([24.0, 168.0], [24.0, 168.0])
+    ({24.0: False, 168.0: True}, {24.0: False, 168.0: False})
     """
-    weeks = {period: round(period / step) % WEEK == 0 for period in periods}
-    return [
-        factor * period
-        for period, is_week in weeks.items()
-        for factor in ((1 / WEEK, 1.0) if is_week else (1.0, float(WEEK)))
-    ]
+    told: dict[float, bool] = {}
+    for period in periods:
+        if round(period / step) % WEEK == 0:
+            told |= {period / WEEK: False, period: False}
+        else:
+            told |= {period: False, WEEK * period: True}
+    return told
 
 
 def _by_chance(series: Series, values: Array, day: float, stamps: Array, step: float) -> float:
@@ -116,40 +122,47 @@ def _believed(series: Series, values: Array, one: Season) -> tuple[float, Array]
     return agree / max(variance, 1e-300), np.where(counts.sum(axis=0) > 0, mean, 0.0)[place]
 
 
-def repeats(series: Series, stamps: Array, step: float) -> list[float]:
-    """Return the time after which series of regular stamps are most like themselves, if any."""
-    n = min(round(float(stamps[-1] - stamps[0]) / step) + 1, MOST_TIMES)
+def is_regular(stamps: Array, step: float) -> bool:
+    """Whether stamps are a whole number of steps apart, but for a few."""
     away = (stamps - stamps[0]) / step
-    regular = np.mean(np.abs(away - np.rint(away)) < 0.05) > 0.95
-    if n < FEWEST_CYCLES * FEWEST_SLOTS or not regular:
+    return bool(np.mean(np.abs(away - np.rint(away)) < 0.05) > 0.95)
+
+
+def repeats(series: Series, stamps: Array, step: float, cycles: int = FEWEST_CYCLES) -> list[float]:
+    """Return the time after which series are most like themselves, if any; seen so many times."""
+    n = min(round(float(stamps[-1] - stamps[0]) / step) + 1, MOST_TIMES)
+    if n < cycles * FEWEST_SLOTS:
         return []
     grid, total = stamps[0] + step * np.arange(n), np.zeros(n)
-    for s in range(len(series)):
+    for s in np.flatnonzero(series.counts):
         own = slice(series.starts[s], series.starts[s + 1])
         line = np.interp(grid, series.time[own], series.values[own])
         line -= np.polyval(np.polyfit(np.arange(n), line, 1), np.arange(n))
         power = np.abs(np.fft.rfft(line, 2 * n)) ** 2
         covariance = np.fft.irfft(power)[:n] / np.arange(n, 0, -1)
         total += covariance / max(covariance[0], 1e-300)
-    total /= max(len(series), 1)
-    low, high = FEWEST_SLOTS, n // FEWEST_CYCLES
+    total /= max(int((series.counts > 1).sum()), 1)
+    low, high = FEWEST_SLOTS, n // cycles
     inside = total[low - 1 : high + 2]
     peaks = low + np.flatnonzero((inside[1:-1] >= inside[:-2]) & (inside[1:-1] > inside[2:]))
-    peaks = peaks[total[peaks] > LEAST_PEAK]
+    rise = total[peaks] - np.minimum.accumulate(total)[peaks]  # noise makes peaks that do not rise
+    peaks = peaks[(total[peaks] > LEAST_PEAK) & (rise > LEAST_RISE)]
     if not len(peaks):
         return []
     best = total[peaks].max()  # of multiples of a cycle, the cycle itself
-    return [_sharpened(total[: n // 2], int(peaks[total[peaks] > 0.9 * best][0])) * step]
+    first = int(peaks[total[peaks] > NEARLY * best][0])
+    return [_sharpened(total[: n // 2], first) * step]
 
 
 def _sharpened(alike: Array, lag: int) -> float:
-    """Return a cycle as its multiples tell it: a peak may lean to where all lags are more alike."""
-    cycle, times = float(lag), 1
-    while (times + 1.25) * cycle + 1.0 < len(alike) and times < MOST_MULTIPLES:
+    """Return a cycle as its top and its multiples tell it, from a lag on the way to the top."""
+    cycle, times = float(lag), 0
+    while times < MOST_MULTIPLES:
+        near = np.arange(round((times + 1 - ASIDE) * cycle), round((times + 1 + ASIDE) * cycle) + 1)
+        if near[-1] >= len(alike):
+            break
         times += 1
-        near = np.arange(round((times - 0.25) * cycle), round((times + 0.25) * cycle) + 1)
         cycle = float(near[np.argmax(alike[near])]) / times
-    if times < FEWEST_MULTIPLES:
-        return float(lag)
     whole = round(cycle)
-    return float(whole) if abs(cycle - whole) <= 2.0 / times else cycle
+    is_whole = abs(cycle - whole) <= 2.0 / max(times, 1)
+    return float(whole) if is_whole or times < FEWEST_MULTIPLES else cycle
