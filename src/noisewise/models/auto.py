@@ -92,14 +92,15 @@ class AutoFactorizer(Readings, InTime, Seeded, Threads):
     What is missing of the table is moved in time by random offsets, three or more, and hides what
     lies under it; of a large table by one or two, in a window of time and of some of the series.
     Every candidate learns from the rest and predicts what is hidden; those far behind after the
-    first offset, and all but three of those that cost seconds, are not asked again; of a large
-    table, a small window tells which these are. The one with the lowest mean squared error is
-    fitted again on everything, or a mix of up to four that is better, with weights that hedge where
-    few outages tell, and maybe more where each is surer; if the table is much larger than a
-    trial, samplers have more factors, and those of a mix are weighed once more by what they predict
-    after learning from all but the hidden readings. Errors are in units of the std of their series,
-    without the hundredth of cells that nobody can predict, and count as often as there are holes of
-    their series; if few outages were hidden there, others join, over what is usual in their series.
+    first offset, those that say just what another says, and all but five of those that cost seconds
+    are not asked again; of a large table, a small window tells which these are, and three stay. The
+    one with the lowest mean squared error is fitted again on everything, or a mix of up to four
+    that is better, with weights that hedge where few outages tell, and maybe more where each is
+    surer; if the table is much larger than a trial, samplers have more factors, and those of a mix
+    are weighed once more by what they predict after learning from all but the hidden readings.
+    Errors are in units of the std of their series, without the hundredth of cells that nobody can
+    predict, and count as often as there are holes of their series; if few outages were hidden
+    there, others join, over what is usual in their series.
     Stds and intervals are calibrated on the same cells, by series and by the size of the std. With
     too few observations to judge by, the first candidate is taken.
 
