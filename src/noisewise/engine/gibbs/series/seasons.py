@@ -26,6 +26,7 @@ BELIEVED = 0.03  # share of the variance that a cycle must explain, of what it w
 LEAST_PEAK, LEAST_RISE, NEARLY = 0.2, 0.1, 0.85
 MOST_TIMES = 50_000  # rows of time that are searched
 FEWEST_MULTIPLES, MOST_MULTIPLES = 4, 100  # of a cycle, that tell it to a part of a step
+LEAST_WITH_PARTS = 24  # steps of a cycle whose slots would tell less if its end were off by a part
 ASIDE = 0.25  # cycles that a top may be away from where it is looked for
 
 
@@ -164,5 +165,6 @@ def _sharpened(alike: Array, lag: int) -> float:
         times += 1
         cycle = float(near[np.argmax(alike[near])]) / times
     whole = round(cycle)
-    is_whole = abs(cycle - whole) <= 2.0 / max(times, 1)
-    return float(whole) if is_whole or times < FEWEST_MULTIPLES else cycle
+    if times < FEWEST_MULTIPLES or abs(cycle - whole) <= 2.0 / times:
+        return float(whole)
+    return cycle if cycle >= LEAST_WITH_PARTS else float(lag)
