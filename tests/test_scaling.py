@@ -105,6 +105,19 @@ def test_a_temperature_that_was_never_negative_may_become_so():
     assert np.isneginf(imputer._standardised.scale.low).all()
 
 
+def test_counts_and_concentrations_far_from_0_end_there_and_degrees_do_not():
+    rng, wave = np.random.default_rng(0), np.sin(np.arange(300) / 20)
+    lows = {
+        "cars": (np.rint(500.0 + 300.0 * wave), 0.0),
+        "concentration": (5.0 + rng.gamma(1.0, 8.0, 300), 0.0),
+        "whole degrees": (np.rint(16.0 + 10.0 * wave), -np.inf),
+        "pressure": (500.5 + 300.0 * wave, -np.inf),
+    }
+    for kind, (values, low) in lows.items():
+        assert values.min() > 0.25 * np.median(values), kind
+        assert scale_of(values, None, bounds="auto")[0].low == [low], kind
+
+
 def test_intervals_hold_as_often_as_they_say(counts):
     rng = np.random.default_rng(1)
     read = np.argwhere(~np.isnan(counts))

@@ -160,7 +160,7 @@ class DeviationImputer(
         BOUNDS,
         "What no reading can be below or above, in units of the table: (0, None). Nothing filled "
         'in, and no end of an interval, is beyond. "auto" has 0 for sensors that are never '
-        "negative and are skewed, or 0 more than once.",
+        "negative and are skewed, 0 more than once, or whole numbers up to 150 or more.",
         default="auto",
     )
     whole: bool = setting(

@@ -21,6 +21,8 @@ from noisewise.settings import Rule, number
 TRANSFORMS = ("sqrt", "log")
 ENOUGH = 20  # readings that tell what a sensor is like
 SKEWED = 0.5  # the skewness of what may be a count or a concentration
+CLEARLY_SKEWED = 1.0  # and of what is one, however far from 0 its smallest reading is
+MANY = 150  # the largest of whole numbers that are counts: whole degrees do not reach it
 NEAR_ZERO = 0.25  # of the median: how small its smallest reading is at most
 ZEROS = 2  # readings of exactly 0 that make 0 a bound
 LEAST_VARIANCE = 1e-200  # of a sensor: floats hold smaller ones with few digits, or none
@@ -123,14 +125,14 @@ class Look(NamedTuple):
 
     smallest: Floats
     can_be_counts: npt.NDArray[np.bool_]  # never negative, near 0, and skewed
-    touches_zero: npt.NDArray[np.bool_]  # never negative, and 0 more than once
+    ends_at_zero: npt.NDArray[np.bool_]  # never negative, and more that degrees are not
 
     @classmethod
     def at(cls, values: Floats, sensors: Ints, n: int) -> Look:
         """Look at the readings of n sensors."""
         smallest = np.full(n, np.inf)
         np.minimum.at(smallest, sensors, values)
-        counts, zero = np.zeros(n, dtype=bool), np.zeros(n, dtype=bool)
+        counts, ends = np.zeros(n, dtype=bool), np.zeros(n, dtype=bool)
         order = np.argsort(sensors, kind="stable")
         bounds = np.searchsorted(sensors[order], np.arange(n + 1))
         for k in np.flatnonzero((smallest >= 0) & (np.diff(bounds) >= ENOUGH)):
@@ -140,8 +142,10 @@ class Look(NamedTuple):
             if std > 0:
                 skew = float(np.mean((away / std) ** 3))
                 counts[k] = skew > SKEWED and smallest[k] <= NEAR_ZERO * np.median(own)
-                zero[k] = (own == 0).sum() >= ZEROS
-        return cls(smallest, counts, zero)
+                is_many = own.max() >= MANY and np.array_equal(own, np.rint(own))
+                is_zero = (own == 0).sum() >= ZEROS
+                ends[k] = counts[k] or is_zero or is_many or skew > CLEARLY_SKEWED
+        return cls(smallest, counts, ends)
 
 
 def transformed(transform: str | None, values: Floats, sensors: Ints, scale: Any) -> Floats:
@@ -222,7 +226,7 @@ def _bounds(bounds: Any, look: Look, values: Floats, n: int) -> tuple[Floats, Fl
     """Return the bounds of every sensor."""
     low, high = np.full(n, -np.inf), np.full(n, np.inf)
     if isinstance(bounds, str):
-        low[look.can_be_counts | look.touches_zero] = 0.0
+        low[look.ends_at_zero] = 0.0
     elif bounds is not None:
         low[:] = -np.inf if bounds[0] is None else bounds[0]
         high[:] = np.inf if bounds[1] is None else bounds[1]
