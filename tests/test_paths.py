@@ -154,6 +154,13 @@ def test_a_week_is_found_beside_its_day_without_dates(workday):
     assert found_periods(lines) == [24.0, 168.0]
 
 
+def test_a_day_is_found_beside_sensors_that_are_stuck():
+    rng, hours = np.random.default_rng(6), np.arange(24 * 30)
+    day = np.sin(hours / 24 * 2 * np.pi) + 0.5 * rng.standard_normal((2, len(hours)))
+    stuck = np.repeat([[7.1], [0.0], [-3e7]], 10, axis=0) + np.zeros(len(hours))
+    assert found_periods(np.vstack([day, stuck])) == [24.0]
+
+
 @pytest.mark.parametrize("are_dates", [True, False])
 def test_weather_has_no_week(are_dates):
     rng, hours = np.random.default_rng(2), np.arange(24.0 * 7 * 9)

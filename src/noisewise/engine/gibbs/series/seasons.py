@@ -27,6 +27,7 @@ LEAST_PEAK, LEAST_RISE, NEARLY = 0.2, 0.1, 0.85
 MOST_TIMES = 50_000  # rows of time that are searched
 FEWEST_MULTIPLES, MOST_MULTIPLES = 4, 100  # of a cycle, that tell it to a part of a step
 LEAST_WITH_PARTS = 24  # steps of a cycle whose slots would tell less if its end were off by a part
+ROUNDED = 1e-9  # of the size of a series, that is no change
 ASIDE = 0.25  # cycles that a top may be away from where it is looked for
 
 
@@ -134,15 +135,19 @@ def repeats(series: Series, stamps: Array, step: float, cycles: int = FEWEST_CYC
     n = min(round(float(stamps[-1] - stamps[0]) / step) + 1, MOST_TIMES)
     if n < cycles * FEWEST_SLOTS:
         return []
-    grid, total = stamps[0] + step * np.arange(n), np.zeros(n)
+    grid, total, alive = stamps[0] + step * np.arange(n), np.zeros(n), 0
     for s in np.flatnonzero(series.counts):
         own = slice(series.starts[s], series.starts[s + 1])
         line = np.interp(grid, series.time[own], series.values[own])
+        size = float(np.abs(line).max())
         line -= np.polyval(np.polyfit(np.arange(n), line, 1), np.arange(n))
+        if np.abs(line).max() <= ROUNDED * size:  # a line, of which rounding is all that is left
+            continue
+        alive += 1
         power = np.abs(np.fft.rfft(line, 2 * n)) ** 2
         covariance = np.fft.irfft(power)[:n] / np.arange(n, 0, -1)
         total += covariance / max(covariance[0], 1e-300)
-    total /= max(int((series.counts > 1).sum()), 1)
+    total /= max(alive, 1)
     low, high = FEWEST_SLOTS, n // cycles
     inside = total[low - 1 : high + 2]
     peaks = low + np.flatnonzero((inside[1:-1] >= inside[:-2]) & (inside[1:-1] > inside[2:]))
