@@ -3,11 +3,11 @@
 import numpy as np
 import pytest
 
-from noisewise import DeviationImputer
+from noisewise import DeviationImputer, standardised
 from noisewise.data import observe
 from noisewise.errors import DataError, SettingError
 from noisewise.outliers import are_errors, find_outliers
-from noisewise.scaling import fit_scale
+from noisewise.scaling import Look, fit_scale
 
 QUICK = {"random_state": 0, "n_jobs": 1}
 
@@ -24,7 +24,8 @@ def counts():
 
 def scale_of(values, transform, bounds=None, chosen=False):
     sensors = np.zeros(len(values), dtype=np.int64)
-    return fit_scale(values, sensors, 1, transform, bounds, chosen=chosen), sensors
+    look = Look.at(values, sensors, 1)
+    return fit_scale(values, sensors, look, transform, bounds, chosen=chosen), sensors
 
 
 @pytest.mark.parametrize("transform", [None, "sqrt", "log"])
@@ -116,6 +117,29 @@ def test_counts_and_concentrations_far_from_0_end_there_and_degrees_do_not():
     for kind, (values, low) in lows.items():
         assert values.min() > 0.25 * np.median(values), kind
         assert scale_of(values, None, bounds="auto")[0].low == [low], kind
+
+
+def test_whole_numbers_that_scatter_as_events_do_end_at_0_and_degrees_do_not():
+    rng, times = np.random.default_rng(0), np.arange(500)
+    rhythm = 20.0 + 15.0 * np.sin(2 * np.pi * times / 24)
+    events = np.maximum(rng.poisson(rhythm[:, None] * [0.6, 1.0, 2.0]), 1.0)
+    mild = np.rint(np.maximum(9.0 + 7.0 * np.sin(times / 58) + 2.0 * rng.normal(size=500), 1.0))
+    table = np.column_stack([events, mild])
+    assert (table.max(axis=0) < 150).all()
+    order = rng.permutation(table.size)
+    seen = observe(np.argwhere(table > 0)[order][:, ::-1], table.ravel()[order])
+    scale = standardised.scale_of(seen, 0, standardised.Decided(), "auto")
+    assert scale.low.tolist() == [0.0, 0.0, 0.0, -np.inf]
+
+
+def test_no_interval_of_events_ends_below_0():
+    rng, times = np.random.default_rng(1), np.arange(500)
+    rhythm = 20.0 + 15.0 * np.sin(2 * np.pi * times / 24)
+    table = rng.poisson(rhythm[:, None] * [0.6, 1.0, 1.6]).astype(float)
+    table[rng.random(table.shape) < 0.2] = np.nan
+    imputer = DeviationImputer("seasonal", **QUICK).fit(table)
+    assert imputer.interval(table, 0.99)[0].min() == 0.0
+    assert imputer.transform(table).min() >= 0.0
 
 
 def test_intervals_hold_as_often_as_they_say(counts):

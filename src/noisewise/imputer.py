@@ -152,15 +152,15 @@ class DeviationImputer(
         one_of("auto", *TRANSFORMS, None),
         "What models compute in: readings as they are (None), their roots or their logarithms. "
         '"auto" tries all three on readings that are hidden, for sensors that are never negative '
-        "and skewed, as counts and concentrations are. What is filled in is the mean of the "
-        "reading on its own scale.",
+        "and skewed or scatter as counts do. What is filled in is the mean of the reading on its "
+        "own scale.",
         default="auto",
     )
     bounds: Literal["auto"] | tuple[float | None, float | None] | None = setting(
         BOUNDS,
         "What no reading can be below or above, in units of the table: (0, None). Nothing filled "
         'in, and no end of an interval, is beyond. "auto" has 0 for sensors that are never '
-        "negative and are skewed, 0 more than once, or whole numbers up to 150 or more.",
+        "negative and are skewed, 0 more than once, or whole numbers that are counts.",
         default="auto",
     )
     whole: bool = setting(

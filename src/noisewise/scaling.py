@@ -9,7 +9,7 @@ as they are. Nothing goes below or above the bounds of a sensor.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -25,6 +25,7 @@ CLEARLY_SKEWED = 1.0  # and of what is one, however far from 0 its smallest read
 MANY = 150  # the largest of whole numbers that are counts: whole degrees do not reach it
 NEAR_ZERO = 0.25  # of the median: how small its smallest reading is at most
 ZEROS = 2  # readings of exactly 0 that make 0 a bound
+SCATTER = 0.6  # times their mean: how much whole numbers that count events scatter, at least
 LEAST_VARIANCE = 1e-200  # of a sensor: floats hold smaller ones with few digits, or none
 BEYOND = 1.0  # stds above the largest reading that the way back ends at
 POINTS = 24  # of the quadrature
@@ -126,13 +127,14 @@ class Look(NamedTuple):
     smallest: Floats
     can_be_counts: npt.NDArray[np.bool_]  # never negative, near 0, and skewed
     ends_at_zero: npt.NDArray[np.bool_]  # never negative, and more that degrees are not
+    are_whole: npt.NDArray[np.bool_]  # numbers, never negative and near 0
 
     @classmethod
-    def at(cls, values: Floats, sensors: Ints, n: int) -> Look:
+    def at(cls, values: Floats, sensors: Ints, n: int) -> Self:
         """Look at the readings of n sensors."""
         smallest = np.full(n, np.inf)
         np.minimum.at(smallest, sensors, values)
-        counts, ends = np.zeros(n, dtype=bool), np.zeros(n, dtype=bool)
+        counts, ends, whole = (np.zeros(n, dtype=bool) for _ in range(3))
         order = np.argsort(sensors, kind="stable")
         bounds = np.searchsorted(sensors[order], np.arange(n + 1))
         for k in np.flatnonzero((smallest >= 0) & (np.diff(bounds) >= ENOUGH)):
@@ -141,11 +143,26 @@ class Look(NamedTuple):
             std = own.std()
             if std > 0:
                 skew = float(np.mean((away / std) ** 3))
-                counts[k] = skew > SKEWED and smallest[k] <= NEAR_ZERO * np.median(own)
-                is_many = own.max() >= MANY and np.array_equal(own, np.rint(own))
-                is_zero = (own == 0).sum() >= ZEROS
+                is_near, is_whole = smallest[k] <= NEAR_ZERO * np.median(own), _are_whole(own)
+                counts[k], whole[k] = is_near and skew > SKEWED, is_near and is_whole
+                is_many, is_zero = is_whole and own.max() >= MANY, (own == 0).sum() >= ZEROS
                 ends[k] = counts[k] or is_zero or is_many or skew > CLEARLY_SKEWED
-        return cls(smallest, counts, ends)
+        return cls(smallest, counts, ends, whole)
+
+    def with_scatter(self, scatter: Floats) -> Self:
+        """Take whole numbers for counts that scatter as these do.
+
+        ``scatter`` is the variance of readings around what is usual at their time, over their mean.
+        It is 1 if events are counted that come by chance, whatever their rhythm.
+        """
+        events = self.are_whole & (scatter >= SCATTER)
+        both = (self.can_be_counts, self.ends_at_zero)
+        counts, ends = (part | events for part in both)
+        return self._replace(can_be_counts=counts, ends_at_zero=ends)
+
+
+def _are_whole(own: Floats) -> bool:
+    return np.array_equal(own, np.rint(own))
 
 
 def transformed(transform: str | None, values: Floats, sensors: Ints, scale: Any) -> Floats:
@@ -169,14 +186,14 @@ class _Start(NamedTuple):
 
 
 def fit_scale(
-    values: Floats, sensors: Ints, n: int, transform: str | None, bounds: Any, *, chosen: bool
+    values: Floats, sensors: Ints, look: Look, transform: str | None, bounds: Any, *, chosen: bool
 ) -> Scale:
-    """Learn the scale of n sensors from their readings.
+    """Learn the scale of sensors from their readings.
 
     A transform that was chosen by "auto" is for sensors that look like counts; one that a user
     asked for is for all, and readings that have no root or logarithm are an error.
     """
-    look = Look.at(values, sensors, n)
+    n = len(look.smallest)
     low, high = _bounds(bounds, look, values, n)
     origin = np.where(np.isfinite(low), low, 0.0)
     changed = np.full(n, transform is not None)

@@ -295,8 +295,24 @@ class StandardisedModel:
 def scale_of(seen: Observations, sensor: int | None, decided: Decided, bounds: Any) -> Scale:
     """Return the scale of readings, as it was decided."""
     kept = learned_from(seen, decided)
-    sensors, n = _sensors_of(kept, sensor)
-    return fit_scale(kept.values, sensors, n, decided.transform, bounds, chosen=decided.chosen)
+    sensors, look = _sensors_of(kept, sensor)[0], _look_at(kept, sensor)
+    return fit_scale(kept.values, sensors, look, decided.transform, bounds, chosen=decided.chosen)
+
+
+def _look_at(seen: Observations, sensor: int | None) -> Look:
+    """Look at the readings of sensors; at how they scatter only where that tells anything."""
+    sensors, n = _sensors_of(seen, sensor)
+    look = Look.at(seen.values, sensors, n)
+    if not (look.are_whole & ~look.can_be_counts).any():
+        return look
+    keys = series_keys(seen.codes, seen.shape, seen.n_modes - 1)[0]
+    order = np.lexsort([times_of(seen), keys])
+    follows = np.diff(keys[order]) == 0
+    before, after = order[:-1][follows], order[1:][follows]
+    own, other = seen.values[after], seen.values[before]
+    of = sensors[after]
+    squares, levels = np.bincount(of, (own - other) ** 2, n), np.bincount(of, own + other, n)
+    return look.with_scatter(squares / np.maximum(levels, np.finfo(float).tiny))
 
 
 def learned_from(seen: Observations, decided: Decided) -> Observations:
@@ -339,8 +355,7 @@ def _on(seen: Observations, scaling: contest.Scaling) -> Observations:
 
 def _eligible(seen: Observations, sensor: int | None, dropped: bool) -> list[Decided]:
     """Return the scales to try: readings as they are, and others if any look like counts."""
-    sensors, n = _sensors_of(seen, sensor)
-    can_be = Look.at(seen.values, sensors, n).can_be_counts.any()
+    can_be = _look_at(seen, sensor).can_be_counts.any()
     return [Decided(one, True, dropped) for one in (None, *(TRANSFORMS if can_be else ()))]
 
 
