@@ -23,16 +23,8 @@ from noisewise.models.base import Factorizer
 from noisewise.models.contest import Arena
 from noisewise.models.holes import Like, Readings, trials
 from noisewise.models.mixing import Mix
-from noisewise.scaling import TRANSFORMS, Decided, Look, Scale, check_within, fit_scale
-from noisewise.since import (
-    Past,
-    Since,
-    filters,
-    sampler_of,
-    stand_in_for,
-    times_of,
-    with_readings,
-)
+from noisewise.scaling import TRANSFORMS, Decided, Look, Scale, check_within, fit_scale, scatter
+from noisewise.since import Past, Since, filters, sampler_of, stand_in_for, times_of, with_readings
 
 TRIALS = 2  # that tell a scale
 FEWEST = 30  # hidden cells that do
@@ -305,14 +297,9 @@ def _look_at(seen: Observations, sensor: int | None) -> Look:
     look = Look.at(seen.values, sensors, n)
     if not (look.are_whole & ~look.can_be_counts).any():
         return look
-    keys = series_keys(seen.codes, seen.shape, seen.n_modes - 1)[0]
-    order = np.lexsort([times_of(seen), keys])
-    follows = np.diff(keys[order]) == 0
-    before, after = order[:-1][follows], order[1:][follows]
-    own, other = seen.values[after], seen.values[before]
-    of = sensors[after]
-    squares, levels = np.bincount(of, (own - other) ** 2, n), np.bincount(of, own + other, n)
-    return look.with_scatter(squares / np.maximum(levels, np.finfo(float).tiny))
+    series = series_keys(seen.codes, seen.shape, seen.n_modes - 1)[0]
+    order = np.lexsort([times_of(seen), series])
+    return look.with_scatter(scatter(seen.values[order], sensors[order], series[order], n))
 
 
 def learned_from(seen: Observations, decided: Decided) -> Observations:
