@@ -150,9 +150,13 @@ def _commit() -> str:
     """Return the commit that noisewise is of; nothing where it is not in a repository."""
     from noisewise import __file__ as source
 
-    command = ["git", "-C", str(Path(source).parent), "describe", "--always", "--dirty"]
-    found = subprocess.run(command, capture_output=True, text=True, check=False)
-    return found.stdout.strip()
+    def told(*words: str) -> str:
+        command = ["git", "-C", str(Path(source).parent), *words]
+        found = subprocess.run(command, capture_output=True, text=True, check=False)
+        return found.stdout.strip()
+
+    # Records that are written meanwhile change the tree, but not what is measured.
+    return told("describe", "--always") + ("-dirty" if told("status", "--short", ".") else "")
 
 
 def reset_peak() -> None:
