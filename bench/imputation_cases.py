@@ -1,4 +1,4 @@
-"""Tables with holes whose truth is known: AQI-36, ImputeBench, London and Intel.
+"""Tables with holes whose truth is known: AQI-36, ImputeBench, London, Intel, and unseen ones.
 
 Needs numpy alone, so that any peer's environment can make them; London and Intel are read by
 noisewise. Masks depend on the shape of a table, the scenario and a number, on nothing else.
@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from imputation_small import SMALL, small
+from imputation_unseen import UNSEEN, unseen, unseen_holes
 
 Floats = Any
 Bools = Any
@@ -53,6 +54,8 @@ def case(data: Path, dataset: str, scenario: str, mask: int) -> Case:
         return aqi36(data)
     if dataset in SMALL:
         return _small(dataset, mask)
+    if dataset in UNSEEN:
+        return _unseen(dataset, scenario, mask)
     if dataset in TENSORS:
         truth, scale = tensor(data, dataset)
         lost = lost_rows(truth.shape[-1], ROWS[scenario], mask)
@@ -78,6 +81,14 @@ def _small(kind: str, seed: int) -> Case:
     spread = truth.std(axis=0 if truth.ndim == 2 else -1, keepdims=True)
     scale = np.where(spread > 0, spread, 1.0)
     return Case(readings, truth, np.isnan(readings), scale, stamps)
+
+
+def _unseen(name: str, scenario: str, mask: int) -> Case:
+    """A table of another package; errors are in stds of a series."""
+    truth = unseen(name)
+    hidden = unseen_holes(truth.shape, scenario, mask)
+    asked = hidden & ~np.isnan(truth)
+    return Case(np.where(hidden, np.nan, truth), truth, asked, np.nanstd(truth, axis=0))
 
 
 @lru_cache(maxsize=1)

@@ -10,12 +10,14 @@ from imputation_cases import ROWS, SIX, TABLES, TENSORS
 from imputation_peers import PEERS
 from imputation_protocols import committed_mse, protocols
 from imputation_small import ODD, SMALL
+from imputation_unseen import UNSEEN, UNSEEN_HOLES
 from table import Promise
 
 SIMPLE = tuple(
     f"noisewise-{name}"
     for name in (
-        "linear", "pchip", "ou", "seasonal", "nearest", "regression", "lagged", "soft", "svd",
+        "linear", "pchip", "ou", "seasonal", "nearest", "nearest-lagged", "regression", "lagged",
+        "forest", "soft", "svd",
     )
 )  # fmt: skip
 RIVALS = (*PEERS, *SIMPLE)
@@ -52,6 +54,7 @@ def as_text(records: list[Record], judged: str) -> str:
     parts += [
         _coverage(runs, judged),
         _odd(runs, judged),
+        _unseen(runs, judged),
         _failures(records),
         _promised(promises(runs, judged)),
     ]
@@ -285,15 +288,23 @@ def _coverage(runs: Runs, judged: str) -> str:
 
 def _odd(runs: Runs, judged: str) -> str:
     """Small and odd tables: the mean over seeds beside the best simple model."""
-    lines = [
-        f"{'small tables':20}{'seeds':>6}{'RMSE':>9}{'ratio':>7}  {'best rival':26}{'covered':>8}"
-    ]
-    for kind in SMALL:
-        if one := beside(runs[kind, "small"], judged, SIMPLE_RIVALS):
-            rows = runs[kind, "small"][judged].values()
-            held = fmean(row["coverage90"] for row in rows)
+    places = {kind: (kind, "small") for kind in SMALL}
+    return _beside_simple(runs, judged, "small tables", places)
+
+
+def _unseen(runs: Runs, judged: str) -> str:
+    """Tables on which nothing was chosen: the mean over masks beside the best simple model."""
+    both = [(name, holes) for name in UNSEEN for holes in UNSEEN_HOLES]
+    return _beside_simple(runs, judged, "unseen tables", {", ".join(at): at for at in both})
+
+
+def _beside_simple(runs: Runs, judged: str, title: str, places: dict[str, tuple[str, str]]) -> str:
+    lines = [f"{title:20}{'seeds':>6}{'RMSE':>9}{'ratio':>7}  {'best rival':26}{'covered':>8}"]
+    for name, at in places.items():
+        if one := beside(runs[at], judged, SIMPLE_RIVALS):
+            held = fmean(row["coverage90"] for row in runs[at][judged].values())
             lines.append(
-                f"{kind:20}{one.masks:6d}{one.error:9.4f}{one.ratio:7.3f}  "
+                f"{name:20}{one.masks:6d}{one.error:9.4f}{one.ratio:7.3f}  "
                 f"{one.rival:26}{held:8.3f}"
             )
     return "\n".join(lines) if len(lines) > 1 else ""
