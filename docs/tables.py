@@ -712,15 +712,26 @@ def imputed() -> Any:
 def imputation_ratios() -> str:
     """The error of the defaults over that of the best rival, by table and kind of hole."""
     judge_of, runs = imputed()
+    return ratios_to_rivals(judge_of.TABLES, judge_of.SIX, judge_of.RIVALS, judge_of, runs)
+
+
+def imputation_unseen() -> str:
+    """The same for tables on which nothing was chosen; rivals are simple ways."""
+    judge_of, runs = imputed()
+    rivals = judge_of.SIMPLE_RIVALS
+    return ratios_to_rivals(judge_of.UNSEEN, judge_of.UNSEEN_HOLES, rivals, judge_of, runs)
+
+
+def ratios_to_rivals(tables: Any, scenarios: Any, rivals: Any, judge_of: Any, runs: Any) -> str:
     rows = []
-    for name in judge_of.TABLES:
+    for name in tables:
         row = [name]
-        for scenario in judge_of.SIX:
-            one = judge_of.beside(runs[name, scenario], "noisewise-auto", judge_of.RIVALS)
+        for scenario in scenarios:
+            one = judge_of.beside(runs[name, scenario], "noisewise-auto", rivals)
             told = "" if one is None else f"{one.ratio:.2f} ({one.rival.split('-', 1)[1]})"
             row.append(f"**{told}**" if one is not None and one.ratio > 1.05 else told)
         rows.append(row)
-    return table(["table", *judge_of.SIX], rows)
+    return table(["table", *scenarios], rows)
 
 
 def imputation_promises() -> str:
@@ -774,7 +785,7 @@ BLOCKS = {
         bayes, bayes_paired, bayes_peers, bayes_speed, bayes_promises, bayes_small, known_tables, known_random, newcomers, sensor_cells, sensor_blocks, sensor_paired,
         sensor_coverage, glance, sensor_gain, sensor_noise, tensor_promises, flagship_promises,
         rivals, rivals_rounds, rivals_search, regression, readers, claims,
-        imputation_ratios, imputation_promises,
+        imputation_ratios, imputation_unseen, imputation_promises,
     )
 }  # fmt: skip
 

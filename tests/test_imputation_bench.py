@@ -14,6 +14,7 @@ from imputation import Results  # noqa: E402
 from imputation_cases import ROWS, SIX, Case, holes, lost_rows  # noqa: E402
 from imputation_peers import PEERS  # noqa: E402
 from imputation_table import as_text, beside, by_place, coverage  # noqa: E402
+from imputation_unseen import LOST, UNSEEN_HOLES, unseen_holes  # noqa: E402
 from imputation_worker import Filled, scores  # noqa: E402
 
 SHAPE = (1000, 10)
@@ -36,6 +37,22 @@ def test_scenarios_hide_what_they_say():
     assert sorted(one.sum(axis=0))[-2:] == [0, 100]
     assert (holes(SHAPE, "disjoint", 0).sum(axis=1) == 1).all()
     assert holes(SHAPE, "overlap", 0).sum(axis=1).max() == 2
+
+
+@pytest.mark.parametrize("scenario", UNSEEN_HOLES)
+def test_unseen_tables_lose_what_their_scenario_says(scenario):
+    first = unseen_holes(SHAPE, scenario, 1)
+    assert np.array_equal(first, unseen_holes(SHAPE, scenario, 1))
+    assert not np.array_equal(first, unseen_holes(SHAPE, scenario, 2))
+    by_series, by_time = first.mean(axis=0), first.mean(axis=1)
+    if scenario == "quarter":
+        assert first.mean() == pytest.approx(0.25, abs=0.02)
+    elif scenario == "outages":
+        assert (by_series >= 0.04).all()
+        assert (by_series <= 0.08).all()
+    else:
+        assert set(by_time) == {0.0, 1.0}
+        assert by_time.mean() == pytest.approx(LOST, abs=0.02)
 
 
 @pytest.mark.parametrize("length", [1, 6])
