@@ -156,7 +156,8 @@ def _commit() -> str:
         return found.stdout.strip()
 
     # Records that are written meanwhile change the tree, but not what is measured.
-    return told("describe", "--always") + ("-dirty" if told("status", "--short", ".") else "")
+    changed = told("status", "--short", "--", ".", ":/bench/*.py")
+    return told("describe", "--always") + ("-dirty" if changed else "")
 
 
 def reset_peak() -> None:

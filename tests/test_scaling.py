@@ -132,6 +132,16 @@ def test_whole_numbers_that_scatter_as_events_do_end_at_0_and_degrees_do_not():
     assert scale.low.tolist() == [0.0, 0.0, 0.0, -np.inf]
 
 
+def test_events_beside_frost_and_beside_nothing_raise_no_warning():
+    rng, times = np.random.default_rng(2), np.arange(300)
+    events = rng.poisson(20.0 + 15.0 * np.sin(2 * np.pi * times / 24)).astype(float)
+    lone = np.where(times == 7, 3.0, np.nan)
+    table = np.column_stack([events, np.rint(rng.normal(-9.0, 3.0, 300)), 0.0 * times, lone])
+    table[rng.random(300) < 0.1, 0] = np.nan
+    imputer = DeviationImputer("seasonal", **QUICK).fit(table)
+    assert imputer._standardised.scale.low[:2].tolist() == [0.0, -np.inf]
+
+
 def test_no_interval_of_events_ends_below_0():
     rng, times = np.random.default_rng(1), np.arange(500)
     rhythm = 20.0 + 15.0 * np.sin(2 * np.pi * times / 24)

@@ -125,7 +125,7 @@ class Look(NamedTuple):
     """What readings of sensors look like."""
 
     smallest: Floats
-    can_be_counts: npt.NDArray[np.bool_]  # never negative, near 0, and skewed
+    can_be_counts: npt.NDArray[np.bool_]  # never negative, near 0, and skewed or scattered
     ends_at_zero: npt.NDArray[np.bool_]  # never negative, and more that degrees are not
     are_whole: npt.NDArray[np.bool_]  # numbers, never negative and near 0
 
@@ -155,9 +155,9 @@ class Look(NamedTuple):
         Events that come by chance have a ``scatter`` of 1 whatever their rhythm.
         """
         events = self.are_whole & (scatter >= SCATTER)
-        both = (self.can_be_counts, self.ends_at_zero)
-        counts, ends = (part | events for part in both)
-        return self._replace(can_be_counts=counts, ends_at_zero=ends)
+        return self._replace(
+            can_be_counts=self.can_be_counts | events, ends_at_zero=self.ends_at_zero | events
+        )
 
 
 def _are_whole(own: Floats) -> bool:
@@ -181,7 +181,7 @@ def scatter(values: Floats, sensors: Ints, series: Ints, n: int) -> Floats:
     own, of = values[inside], sensors[inside]
     away = own - (values[inside - 1] + values[inside + 1]) / 2
     squares, sums = np.bincount(of, away**2 / 1.5, n), np.bincount(of, own, n)
-    return squares / np.maximum(sums, np.finfo(float).tiny)
+    return np.divide(squares, sums, out=np.zeros(n), where=sums > 0)
 
 
 def transformed(transform: str | None, values: Floats, sensors: Ints, scale: Any) -> Floats:
