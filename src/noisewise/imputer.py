@@ -152,8 +152,8 @@ class DeviationImputer(
         one_of("auto", *TRANSFORMS, None),
         "What models compute in: readings as they are (None), their roots or their logarithms. "
         '"auto" tries all three on readings that are hidden, for sensors that are never negative '
-        "and skewed or scatter as counts do. What is filled in is the mean of the reading on its "
-        "own scale.",
+        "and skewed, as counts and concentrations are. What is filled in is the mean of the "
+        "reading on its own scale.",
         default="auto",
     )
     bounds: Literal["auto"] | tuple[float | None, float | None] | None = setting(

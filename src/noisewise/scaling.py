@@ -125,7 +125,7 @@ class Look(NamedTuple):
     """What readings of sensors look like."""
 
     smallest: Floats
-    can_be_counts: npt.NDArray[np.bool_]  # never negative, near 0, and skewed or scattered
+    can_be_counts: npt.NDArray[np.bool_]  # never negative, near 0, and skewed
     ends_at_zero: npt.NDArray[np.bool_]  # never negative, and more that degrees are not
     are_whole: npt.NDArray[np.bool_]  # numbers, never negative and near 0
 
@@ -150,14 +150,13 @@ class Look(NamedTuple):
         return cls(smallest, counts, ends, whole)
 
     def with_scatter(self, scatter: Floats) -> Self:
-        """Take whole numbers for counts that scatter as these do.
+        """End whole numbers at 0 that scatter as counts do.
 
-        Events that come by chance have a ``scatter`` of 1 whatever their rhythm.
+        Events that come by chance have a ``scatter`` of 1 whatever their rhythm. Directions of the
+        wind scatter more, so that this says nothing of the scale to compute in.
         """
         events = self.are_whole & (scatter >= SCATTER)
-        return self._replace(
-            can_be_counts=self.can_be_counts | events, ends_at_zero=self.ends_at_zero | events
-        )
+        return self._replace(ends_at_zero=self.ends_at_zero | events)
 
 
 def _are_whole(own: Floats) -> bool:

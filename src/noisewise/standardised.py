@@ -295,7 +295,7 @@ def _look_at(seen: Observations, sensor: int | None) -> Look:
     """Look at the readings of sensors; at how they scatter only where that tells anything."""
     sensors, n = _sensors_of(seen, sensor)
     look = Look.at(seen.values, sensors, n)
-    if not (look.are_whole & ~look.can_be_counts).any():
+    if not (look.are_whole & ~look.ends_at_zero).any():
         return look
     series = series_keys(seen.codes, seen.shape, seen.n_modes - 1)[0]
     order = np.lexsort([times_of(seen), series])
@@ -342,7 +342,8 @@ def _on(seen: Observations, scaling: contest.Scaling) -> Observations:
 
 def _eligible(seen: Observations, sensor: int | None, dropped: bool) -> list[Decided]:
     """Return the scales to try: readings as they are, and others if any look like counts."""
-    can_be = _look_at(seen, sensor).can_be_counts.any()
+    sensors, n = _sensors_of(seen, sensor)
+    can_be = Look.at(seen.values, sensors, n).can_be_counts.any()
     return [Decided(one, True, dropped) for one in (None, *(TRANSFORMS if can_be else ()))]
 
 
